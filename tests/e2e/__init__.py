@@ -1,1 +1,1 @@
-"""The broker as users run it: a process of its own, started, signalled, killed, starved."""
+"""The broker as users run it: a process that is started, signalled, killed, starved."""

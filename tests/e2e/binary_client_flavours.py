@@ -1,7 +1,7 @@
-"""The clients of the binary protocol, blocking and asynchronous, to be used alike.
+"""The clients of the binary protocol, blocking and asynchronous, behind one interface.
 
-A scenario is written once, in terms of the blocking clients. ``Looped`` runs the asynchronous ones
-in a loop of their own thread, and looks like the blocking ones from outside.
+A scenario is written once, for the blocking clients. ``Looped`` runs the asynchronous ones in the
+event loop of a thread, and has the interface of the blocking ones.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ FAST = Backoff(first_s=0.01, longest_s=0.05, give_up_s=20)
 
 
 class Blocking:
-    """Makes blocking clients of a broker; all are abandoned in the end."""
+    """Creates blocking clients of a broker; all are abandoned in the end."""
 
     prefix = ""
 
@@ -57,7 +57,7 @@ class Blocking:
 
 
 class Looped(Blocking):
-    """Makes asynchronous clients that can be used from any thread."""
+    """Creates asynchronous clients that can be used from any thread."""
 
     prefix = "Async"
 

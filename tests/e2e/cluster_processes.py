@@ -1,4 +1,4 @@
-"""Nodes of a cluster as child processes, on ports of the system's choice that stay theirs."""
+"""Nodes of a cluster as child processes, on ports that the system chose and that stay the same."""
 
 import json
 import socket
@@ -16,11 +16,11 @@ from tests.e2e.process import BrokerProcess
 __all__ = ["Nodes", "nodes", "until"]
 
 PATIENCE_S = 40.0
-"""How long something may take on a busy machine; only a failing test waits this long."""
+"""Time-out on a busy machine; only a failing test waits this long."""
 
 
 def until(is_so: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
-    """Look until something is so, and return it."""
+    """Poll until the result is true, and return it."""
     deadline = time.monotonic() + patience_s
     while not (found := is_so()):
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -54,7 +54,7 @@ class Nodes:
         return node
 
     def address(self, number: int) -> str:
-        """Where clients reach a node."""
+        """Return the client address of a node."""
         return f"127.0.0.1:{self._ports[number][0]}"
 
     @property
@@ -62,11 +62,11 @@ class Nodes:
         return [self.address(number) for number in self._ports]
 
     def peer_address(self, number: int) -> str:
-        """Where other nodes reach a node."""
+        """Return the peer address of a node."""
         return f"127.0.0.1:{self._ports[number][1]}"
 
     def as_option(self, number: int) -> str:
-        """The node as ``penstock cluster init --node`` takes it."""
+        """Return the node in the form of ``penstock cluster init --node``."""
         return f"{number}={self.peer_address(number)}@{self.address(number)}"
 
     def kill(self, number: int) -> None:
@@ -75,7 +75,7 @@ class Nodes:
         node.wait_killed()
 
     def command(self, number: int, *arguments: str) -> tuple[int, str]:
-        """Run ``penstock cluster`` at a node; its exit status and what it says."""
+        """Run ``penstock cluster`` at a node; return its exit status and output."""
         command = ["cluster", *arguments, "--server", self.address(number)]
         result = CliRunner().invoke(penstock, command)
         return result.exit_code, result.output
@@ -87,7 +87,7 @@ class Nodes:
         return found
 
     def leader(self) -> int:
-        """The node that leads, once all that run agree on it."""
+        """Return the leader, once all running nodes agree on it."""
 
         def agreed() -> int:
             told = {node.metric("penstock_raft_leader") for node in self.running.values()}
@@ -100,7 +100,7 @@ class Nodes:
 
 @contextmanager
 def nodes(directory: Path, count: int, *arguments: str) -> Iterator[Nodes]:
-    """So many nodes that wait for a cluster."""
+    """Start this many nodes that wait for a cluster."""
     with ExitStack() as stack:
         made = Nodes(directory, stack)
         for number in range(1, count + 1):

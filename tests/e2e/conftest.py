@@ -1,4 +1,4 @@
-"""How a test gets its broker processes."""
+"""Fixtures for broker processes."""
 
 import contextlib
 from collections.abc import Callable, Iterator

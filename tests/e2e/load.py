@@ -1,9 +1,9 @@
-"""Publishers and a subscriber that outlive the broker, and the account of what was promised.
+"""Publishers and a subscriber that outlive the broker, and an account of what was acknowledged.
 
-They are honest MQTT clients: a publisher keeps what is unfinished and repeats it on the next
+They are correct MQTT clients: a publisher keeps what is unfinished and repeats it on the next
 connection under the same packet id, in order; the subscriber keeps the ids of QoS 2 messages it
-has not seen released. All of it stands here, in memory that no crash of the broker touches, so
-after any number of crashes ``Account.check`` can say what was lost, doubled or out of order.
+has not seen released. All of it is in memory that no crash of the broker touches, so after any
+number of crashes ``Account.check`` can tell what was lost, duplicated or out of order.
 
 A payload is ``publisher/number``; even numbers travel at QoS 1, odd ones at QoS 2, and every eighth
 is retained.
@@ -49,7 +49,7 @@ class Link:
         self.socket.sendall(data)
 
     def packets(self) -> Iterator[tuple[int, bytes]]:
-        """First byte and body of each packet, until the connection ends in whichever way."""
+        """Yield first byte and body of each packet, until the connection ends in any way."""
         try:
             while first := self._file.read(1):
                 length = self._length()
@@ -65,14 +65,14 @@ class Link:
         while True:
             digit = self._file.read(1)
             if not digit:
-                return 1  # cut off: more than there is
+                return 1  # truncated
             length |= (digit[0] & 0x7F) << shift
             shift += 7
             if digit[0] < 0x80:
                 return length
 
     def shut(self) -> None:
-        """Wake whoever reads, and be gone."""
+        """Wake the reader and close."""
         with contextlib.suppress(OSError):  # the broker may be faster
             self.socket.shutdown(socket.SHUT_RDWR)
 
@@ -92,7 +92,7 @@ class _Client:
         self.failure: BaseException | None = None
 
     def connect(self, port: int) -> None:
-        """Connect, and be known from the second time on."""
+        """Connect; from the second time on, resume the session."""
         self._link = Link(port)
         self._link.send(connect_packet(self.client_id, clean=False, keep_alive=0))
         kind, body = next(self._link.packets())
@@ -100,7 +100,7 @@ class _Client:
         self._is_known = True
 
     def begin(self) -> None:
-        """Work, in a thread, until the connection ends."""
+        """Run in a thread until the connection ends."""
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -108,7 +108,7 @@ class _Client:
         try:
             self._serve(self._link)
         except ConnectionError:
-            pass  # the broker is gone: that is what these clients are for
+            pass  # the broker is gone, as these clients expect
         except BaseException as error:  # noqa: BLE001 - told to the test by ``pause``
             self.failure = error
 
@@ -116,7 +116,7 @@ class _Client:
         raise NotImplementedError
 
     def pause(self, *, shut: bool = False) -> None:
-        """Wait for the end of the connection; ``shut``: bring it about."""
+        """Wait for the end of the connection; ``shut``: close it first."""
         assert self._link is not None
         assert self._thread is not None
         if shut:
@@ -129,7 +129,7 @@ class _Client:
 
 
 class Publisher(_Client):
-    """Publishes numbers for as long as it is let; remembers what is unfinished."""
+    """Publishes numbers until it is stopped; remembers what is unfinished."""
 
     def __init__(self, number: int, on_acknowledged: Callable[[], None]) -> None:
         super().__init__(f"publisher-{number}")
@@ -168,7 +168,7 @@ class Publisher(_Client):
         )
 
     def _go_on(self, link: Link) -> None:
-        """Fill the window, or see that nothing is left to do."""
+        """Fill the window, or notice that nothing is left to do."""
         if not self.may_begin:
             if not self._unfinished:
                 self.is_idle.set()
@@ -207,12 +207,12 @@ class Publisher(_Client):
         self._on_acknowledged()
 
     def finish(self) -> None:
-        """Begin nothing new on the next connection."""
+        """Start nothing new on the next connection."""
         self.may_begin = False
 
 
 class Subscriber(_Client):
-    """Receives all that is published, and answers as the standard asks."""
+    """Receives everything published, and answers as the standard requires."""
 
     def __init__(self, topic_filter: str = "load/#") -> None:
         super().__init__("subscriber")
@@ -262,7 +262,7 @@ class Load:
         self._then: Callable[[], None] = lambda: None
 
     def after(self, acknowledgements: int, then: Callable[[], None]) -> None:
-        """Call ``then`` in the midst of things: at the n-th acknowledgement from now."""
+        """Call ``then`` under load: at the n-th acknowledgement from now."""
         self._left, self._then = acknowledgements, then
 
     def _count(self) -> None:
@@ -286,14 +286,14 @@ class Load:
             client.pause()
 
     def subscribe(self, port: int) -> None:
-        """Make the subscription, and leave."""
+        """Create the subscription, and disconnect."""
         self.subscriber.connect(port)
         self.subscriber.begin()
         assert self.subscriber.subscribed.wait(TIMEOUT_S)
         self.subscriber.pause(shut=True)
 
     def finish(self, port: int) -> None:
-        """Bring everything unfinished to its end, over a broker that stays."""
+        """Finish everything unfinished, with a broker that keeps running."""
         for publisher in self.publishers:
             publisher.finish()
         self.run(port)
@@ -304,7 +304,7 @@ class Load:
         self.subscriber.pause(shut=True)
 
     def _await_deliveries(self, port: int) -> None:
-        """A last message, behind all others: when it is there, they are."""
+        """Publish a last message: when it has arrived, all others have."""
         last = Publisher(len(self.publishers), lambda: None)
         last.finish()
         last._unfinished[1] = (0, False)
@@ -350,13 +350,13 @@ class Load:
 
 
 def _retained(port: int, topic: str) -> bytes:
-    """The payload of a topic's retained message, which is there."""
+    """Return the payload of a topic's retained message, which must exist."""
     link = Link(port)
     try:
         link.send(connect_packet("") + subscribe(1, (topic, 0)))
         for first, body in link.packets():
             if first >> 4 == SUBACK:
-                link.send(PINGREQ)  # what the subscription brings comes before the answer to this
+                link.send(PINGREQ)  # messages of the subscription come before the answer to this
             elif first >> 4 == PUBLISH:
                 return body[2 + len(topic) :]
             else:

@@ -1,8 +1,8 @@
 """``penstock serve`` as a child process.
 
-Ports are chosen by the system and read off the greeting, so tests can run side by side. Nothing
-waits for a fixed time: the greeting is the sign that the broker is there, the end of its output
-that it is gone.
+Ports are chosen by the system and read from the lines that the broker prints at its start, so tests
+can run in parallel. Nothing waits for a fixed time: those lines show that the broker is up, the end
+of its output that it is gone.
 """
 
 import json
@@ -27,14 +27,14 @@ LAST_GREETING = "  look "
 
 
 def serve_command(data: Path, *arguments: str, listen: bool = True) -> list[str]:
-    """The command line of a broker on ports of the system's choice."""
+    """Return the command line of a broker on ports chosen by the system."""
     ports = ("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0") if listen else ()
     script = Path(sys.executable).with_name("penstock")
     return [str(script), "serve", "--data", str(data), *ports, *arguments]
 
 
 class BrokerProcess:
-    """A running broker; ``with BrokerProcess(data) as broker``. Killed at the end if still there."""
+    """A running broker; ``with BrokerProcess(data) as broker``. Killed at the end if still running."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class BrokerProcess:
     # ── ends ──────────────────────────────────────────────────────────────────────────────────
 
     def kill(self) -> None:
-        """Kill it as the system would, with no chance to say anything."""
+        """Kill it with SIGKILL."""
         self.signal(signal.SIGKILL)
 
     def wait_killed(self) -> None:
@@ -91,14 +91,14 @@ class BrokerProcess:
         os.kill(self.pid, number)
 
     def wait_stopped(self) -> tuple[int, str, float]:
-        """Exit status, what it printed after the greeting, and how many seconds it took."""
+        """Return exit status, output after the start, and seconds taken."""
         started = time.monotonic()
         output, _ = self._child.communicate(timeout=TIMEOUT_S)
         self._close()
         return self._child.returncode, output, time.monotonic() - started
 
     def stop(self) -> None:
-        """Stop in order."""
+        """Stop cleanly."""
         self.signal(signal.SIGTERM)
         status, _, _ = self.wait_stopped()
         assert status == 0, self.log_path.read_text()
@@ -133,7 +133,7 @@ class BrokerProcess:
         return status, json.loads(text)
 
     def metric(self, sample: str) -> float:
-        """The value of one sample of /metrics; 0 where it is not shown."""
+        """Return the value of one sample of /metrics; 0 if absent."""
         _, text = self.page("/metrics")
         for line in text.splitlines():
             name, _, value = line.rpartition(" ")
@@ -142,7 +142,7 @@ class BrokerProcess:
         return 0.0
 
     def limit_file_bytes(self, file_bytes: int) -> None:
-        """Have the living process meet a full disk: no file may grow beyond this."""
+        """Simulate a full disk for the running process: no file may grow beyond this."""
         _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (file_bytes, hard))
 

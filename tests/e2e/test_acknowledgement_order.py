@@ -1,6 +1,6 @@
-"""No acknowledgement leaves before the disk has the message: seen from outside, by strace.
+"""No acknowledgement leaves before the message is on disk: observed with strace.
 
-Each message carries a marker of its own. In the order of the system calls, a PUBACK or PUBREC may
+Each message carries its own marker. In the order of the system calls, a PUBACK or PUBREC may
 be written to a socket only after
 
 1. the marker was written to a file,
@@ -29,7 +29,7 @@ LINE = re.compile(r"^(\d+) +(?:<\.\.\. (\w+) resumed>|(\w+)\((\d+)?)(.*)$")
 
 
 def is_traceable() -> bool:
-    """Whether strace is here, and allowed to look at processes."""
+    """Whether strace is installed and allowed to trace processes."""
     strace = shutil.which("strace")
     return bool(strace) and not subprocess.call(
         [strace, "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL
@@ -45,12 +45,12 @@ def data_of(arguments: str) -> bytes:
 
 
 class Order:
-    """What is written, flushed and committed, and whether an acknowledgement came too early."""
+    """Tracks writes, flushes and commits, and whether an acknowledgement came too early."""
 
     def __init__(self) -> None:
         self._unfinished: dict[str, tuple[str, str]] = {}
         self._files: set[str] = set()
-        """Descriptors that were flushed at some time: no sockets."""
+        """Descriptors that were flushed at some time, so not sockets."""
         self._synchronous: set[str] = set()
         self._written: set[int] = set()
         self._flushing: dict[str, set[int]] = {}
@@ -60,7 +60,7 @@ class Order:
         self.early: list[int] = []
 
     def line(self, text: str) -> None:
-        """Take a line of the trace; a write counts when it begins, all else when it returns."""
+        """Process a line of the trace; a write counts when it begins, everything else when it returns."""
         if not (match := LINE.match(text)):
             return
         thread, resumed, call, descriptor, rest = match.groups()
@@ -99,7 +99,7 @@ class Order:
 
 
 def publish_in_bursts(client) -> None:
-    """Alone, in twos, in threes and so on; packet ids are the numbers of the markers."""
+    """One, two, three and more at a time; packet ids are the numbers of the markers."""
     number, size = 1, 1
     while number <= MESSAGES:
         burst = range(number, min(number + size, MESSAGES + 1))

@@ -1,8 +1,8 @@
 """The clients of the binary protocol against a broker that restarts and is killed.
 
-Scenarios are played with blocking and with asynchronous clients, and where it matters with nothing,
-a restart and a kill in the middle. No test waits for something not to come: whoever claims that
-nothing more is to come publishes ``END`` and finds it next.
+Scenarios run with blocking and with asynchronous clients, and where it matters with nothing, a
+restart and a kill in the middle. No test waits for something not to happen: to check that nothing
+more comes, it publishes ``END`` and expects it next.
 """
 
 import threading
@@ -45,7 +45,7 @@ def numbered(name, count, start=0):
 
 
 def take(subscriber, count):
-    """So many messages; the last one is not acknowledged unless more is asked for."""
+    """Receive messages; the last one is not acknowledged unless more are requested."""
     taken = []
     while len(taken) < count:
         message = subscriber.receive(20)
@@ -59,7 +59,7 @@ def payloads(messages):
 
 
 def rest(clients, subscriber, topic):
-    """All that a subscriber still gets of a topic, and nothing that comes later."""
+    """Return everything that a subscriber still gets of a topic, up to now."""
     clients.publisher().publish(topic, END)
     found = []
     while (message := subscriber.receive(20)).payload != END:
@@ -98,7 +98,7 @@ def test_a_client_that_returns_gets_exactly_what_it_had_not_acknowledged(
     first = clients.subscriber("test-client-2", "test/reconnect", auto_ack=auto_ack)
     taken = take(first, 25)
     assert payloads(taken) == expected[:25]
-    if not auto_ack or acknowledged == 25:  # the last one handed out is settled by hand
+    if not auto_ack or acknowledged == 25:  # the last one handed out is acknowledged explicitly
         clients.ack(*taken[:acknowledged])
     first.flush()
     first.abandon()
@@ -148,7 +148,7 @@ def test_filters_get_what_comes_and_nothing_of_what_was(clients, trouble):
         publisher.publish(topic, payload)
     found = take(subscriber, 2)
     trouble()
-    subscriber.flush()  # it is back, and so are its subscriptions
+    subscriber.flush()  # it has reconnected and subscribed again
     for topic, payload in published[2:]:
         publisher.publish(topic, payload)
     found += take(subscriber, 2)
@@ -160,7 +160,7 @@ def test_filters_get_what_comes_and_nothing_of_what_was(clients, trouble):
 
 
 def test_what_was_not_acknowledged_by_hand_comes_again(clients, trouble):
-    """Out of order, twice, with holes: precisely the holes come again, ascending."""
+    """Out of order, twice, with gaps: exactly the gaps are delivered again, ascending."""
     expected = numbered(b"m", 10)
     clients.publisher().publish_many("t", expected)
     first = clients.subscriber("c", "t", auto_ack=False)
@@ -187,7 +187,7 @@ def test_acknowledgements_of_unknown_messages_are_harmless(clients):
 
 
 def test_a_message_in_hand_when_the_connection_breaks_is_not_handed_out_twice(clients, broker):
-    """Nor lost: it is acknowledged over the next connection, which it did not come by."""
+    """Nor lost: it is acknowledged over the next connection, on which it was not delivered."""
     clients.publisher().publish_many("t", numbered(b"m", 3))
     subscriber = clients.subscriber("c", "t", auto_ack=False)
     taken = take(subscriber, 2)
@@ -202,7 +202,7 @@ def test_a_message_in_hand_when_the_connection_breaks_is_not_handed_out_twice(cl
 
 
 def test_flush_holds_over_a_kill(clients, broker):
-    """What it says is on disk is on disk, also when said over a later connection."""
+    """What it confirms is on disk, also over a later connection."""
     clients.publisher().publish_many("t", numbered(b"m", 2_000))
     subscriber = clients.subscriber("c", "t", auto_ack=False)
     taken = take(subscriber, 2_000)

@@ -1,4 +1,4 @@
-"""The binary clients and their examples against a broker process, killed as the system would."""
+"""The binary clients and their examples against a broker process that is killed."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def example(name, *arguments, cwd=None):
-    """Run an example to its end; what it printed."""
+    """Run an example to its end; return its output."""
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False, cwd=cwd)
     assert done.returncode == 0, done.stderr
@@ -47,7 +47,7 @@ def test_a_stream_goes_on_over_kill_9_without_gap_or_repetition(start):
 
 
 def publish(publisher, payloads):
-    """In portions, so that there is something to be lost at any time."""
+    """In portions, so that something is in flight at any time."""
     return [
         result
         for start in range(0, len(payloads), 50)

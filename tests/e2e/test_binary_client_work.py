@@ -1,4 +1,4 @@
-"""Queues, signatures and losses, as the clients of the binary protocol meet them."""
+"""Queues, signatures and losses with the clients of the binary protocol."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ def clients(request, broker):
 
 
 class LeaveNow(BaseException):
-    """What ends a worker's ``run``, for no error of a handler does."""
+    """Ends a worker's ``run``, which no error of a handler does."""
 
 
 def jobs(count, start=0):
@@ -193,7 +193,7 @@ def test_a_signed_publish_beyond_the_keys_topics_is_refused(clients, key_file):
 
 
 def test_a_signed_stream_goes_on_over_a_restart(clients, key_file, broker):
-    """What was not confirmed is signed anew: the broker takes no signature twice."""
+    """Unconfirmed messages are signed again: the broker accepts no signature twice."""
     publisher = clients.publisher(signing_key=key_file)
     results = []
 
@@ -245,7 +245,7 @@ def test_what_is_not_verified_is_withheld_reported_and_kept_by_the_broker(client
 
 
 def wait_for_retention(broker, topic, first_offset):
-    """Let the broker's time pass; its writer thread takes real time to follow."""
+    """Advance the broker's clock; its writer thread needs real time to follow."""
     deadline = time.monotonic() + 20
     while broker.call(lambda: broker.server.store.topic(topic).first_offset) < first_offset:
         assert time.monotonic() < deadline
@@ -262,7 +262,7 @@ def test_what_retention_took_is_reported_and_the_rest_goes_on(flavour):
             publisher.publish_many("t", jobs(3))
             with clients.make("Subscriber", "c", "t") as subscriber:
                 take(subscriber, 3)
-            for job in jobs(30, start=3):  # one by one: each in an entry of its own
+            for job in jobs(30, start=3):  # one by one: each in its own entry
                 publisher.publish("t", job)
             wait_for_retention(broker, b"t", first_offset=28)
             returned = clients.subscriber("c", "t", on_lost=notices.append)
@@ -275,7 +275,7 @@ def test_what_retention_took_is_reported_and_the_rest_goes_on(flavour):
 
 @pytest.mark.parametrize("flavour", [Blocking, Looped], ids=["blocking", "async"])
 def test_a_publish_beyond_the_brokers_limit_is_refused_and_the_others_are_not(flavour):
-    """The broker hangs up on it; the publisher comes back without it."""
+    """The broker closes the connection; the publisher reconnects without it."""
     with Broker(limits={"frame_bytes_max": "64KiB"}) as broker:
         clients = flavour(broker)
         try:

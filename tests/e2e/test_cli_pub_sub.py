@@ -34,7 +34,7 @@ def name():
 
 @pytest.fixture
 def run(broker):
-    """Run a command against the broker to its end."""
+    """Run a command against the broker until it exits."""
 
     def run_command(*arguments, given=b"", program=PENSTOCK, port=None):
         return subprocess.run(
@@ -56,7 +56,7 @@ def client(broker):
 
 @pytest.fixture
 def start(broker):
-    """Start ``penstock sub`` and return it once it says that it has subscribed."""
+    """Start ``penstock sub`` and return it once it has subscribed."""
     with contextlib.ExitStack() as stack:
 
         def start_sub(topic, *arguments):
@@ -226,7 +226,7 @@ def test_a_session_gets_what_was_published_while_it_was_away_and_each_once(run, 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_sub_in_order(broker, start, name, number):
-    """It says goodbye: no connection is lost, whose will the broker would publish."""
+    """It disconnects cleanly: the broker would publish the will of a lost connection."""
     lost = 'penstock_disconnects_total{reason="connection_lost"}'
     process = start(name)
     before = broker.metrics()[lost]
@@ -250,7 +250,7 @@ def test_sub_names_the_likeliest_cause_when_its_id_is_taken(broker, start, name)
 
 @pytest.fixture(params=["restart", "kill"])
 def trouble(request):
-    """A broker of its own, and what happens to it."""
+    """A separate broker, and what happens to it."""
     with Broker() as own:
         yield own, lambda: own.restart(kill=request.param == "kill")
 
@@ -320,7 +320,7 @@ def test_history_begins_at_an_offset_or_a_time(broker, run, client, name):
 
 
 def test_sub_ends_when_its_reader_has_gone(start, name):
-    """As in ``penstock sub ... | head -1``; it does not wait for another message to find out."""
+    """As in ``penstock sub ... | head -1``; it does not need another message to notice."""
     process = start(name)
     process.stdout.close()
     assert process.wait(20) == 0
@@ -350,7 +350,7 @@ def test_pub_tells_programs_what_went_wrong(run):
 
 
 def test_pub_that_is_thrown_out_says_how_many_were_confirmed(run, name):
-    """The third line is longer than any packet may be."""
+    """The third line exceeds the size of any packet."""
     lines = b"one\ntwo\n" + bytes(300_000).replace(b"\0", b"x") + b"\n"
     status, out, err = said(run("pub", name, "-q1", given=lines))
     assert (status, out) == (1, "")

@@ -1,4 +1,4 @@
-"""``penstock queue``, ``groups`` and ``dlq`` against a real broker, from the first to the last."""
+"""``penstock queue``, ``groups`` and ``dlq`` against a real broker."""
 
 import json
 import subprocess
@@ -23,11 +23,11 @@ class Kit:
         self.where = ["--server", f"127.0.0.1:{broker.port}"]
 
     def run(self, *words, **options):
-        """Run ``penstock GROUP COMMAND ...`` and return what came of it."""
+        """Run ``penstock GROUP COMMAND ...`` and return the result."""
         return CliRunner().invoke(penstock, [*words[:2], *self.where, *words[2:]], **options)
 
     def say(self, *words, **options):
-        """The same, for what must work: return what was printed."""
+        """The same for a command that must succeed: return its output."""
         result = self.run(*words, **options)
         assert result.exit_code == 0, result.output
         return result.stdout
@@ -37,7 +37,7 @@ class Kit:
         return json.loads(self.say(*words, "--json"))
 
     def bury(self, count, topic="mail", group="send"):
-        """Let messages fail for good."""
+        """Let messages become dead letters."""
         self.client.create_group(topic, group)
         self.client.configure_group(topic, group, max_deliveries=1)
         self.client.produce_many(topic, [b"letter %d" % number for number in range(count)])
@@ -45,7 +45,7 @@ class Kit:
         wait_until(lambda: self.letters(topic, group) == count)
 
     def letters(self, topic="mail", group="send"):
-        """How many letters there are."""
+        """Return the number of letters."""
         rows = self.ask("dlq", "list")
         return sum(r["letters"] for r in rows if (r["topic"], r["group"]) == (topic, group))
 

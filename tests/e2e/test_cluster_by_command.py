@@ -1,4 +1,4 @@
-"""A cluster as users make it: three processes, ``penstock cluster``, clients of every node."""
+"""A cluster as users create it: three processes, ``penstock cluster``, clients of every node."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ def begin(made):
 
 
 def hand_over(made, to):
-    """Have a node lead. On a busy machine it may be refused: nothing was heard of it for a while."""
+    """Transfer leadership. On a busy machine it may be refused because the node was not heard from."""
 
     def handed_over():
         code, said = made.command(to, "transfer", str(to))
@@ -41,7 +41,7 @@ def hand_over(made, to):
 
 
 def remove(made, gone, leader):
-    """Remove a node, by its own leave. An answer that is late is no answer: see what became of it."""
+    """Remove a node. A late answer is treated as none: check the outcome instead."""
 
     def removed():
         code, _said = made.command(gone, "remove", str(gone), "--yes")
@@ -93,15 +93,15 @@ def test_bootstrap_by_the_queue_protocol_is_init(tmp_path):
                 client.bootstrap(peers)
             assert until(lambda: client.stats().current_leader) in {1, 2, 3}
         leader = made.leader()
-        for number in {1, 2, 3} - {leader}:  # nobody was told addresses for clients: nodes tell
+        for number in {1, 2, 3} - {leader}:  # client addresses were not given: nodes announce them
             until(lambda n=number: made.status(n)["leader_addr"] == made.address(leader))
         assert made.command(3, "init", f"--node={made.as_option(3)}")[0] == 0
 
 
 def test_calls_around_bootstrap_are_told_to_ask_again_not_that_it_is_over(tmp_path):
-    """Clients of other brokers take every code but ``not_leader`` as final."""
+    """Clients of other brokers treat every code except ``not_leader`` as final."""
     with nodes(tmp_path, 3, "--set", "cluster.no_leader_timeout_s=1s") as made:
-        for node in made.running.values():  # nobody has led for longer than a write would wait
+        for node in made.running.values():  # there was no leader for longer than a write waits
             until(lambda n=node: n.json("/status")[1]["uptime_s"] > 1.2)
         peers = [{"id": n, "peer_addr": made.peer_address(n)} for n in (1, 2, 3)]
         with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Nodes are compared while they work: the same state at the same entry, or the part that differs."""
+"""Nodes are compared while they work: same state at the same entry, or the part that differs."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ def compared(made, number=1):
 
 
 def plant(directory):
-    """Put something into a node's state that no entry of the log has brought there."""
+    """Put something into a node's state that no entry of the log contains."""
     store = LmdbStore(directory)
     row = RetainedMessage(b"planted", b"by nobody", 1, 1, 1).encode()
     committed = store.committed

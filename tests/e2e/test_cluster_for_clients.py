@@ -45,7 +45,9 @@ def test_will_of_a_client_whose_node_died_is_published_once_also_when_the_node_i
         assert time.monotonic() - died > GRACE_S / 2, "it might have come back"
         trio.start(home)
         until(lambda: trio.running[home].page("/ready")[0] == 200)
-        with mqtt(trio, home, "back") as back:  # whatever the node does at its start is before this
+        with mqtt(
+            trio, home, "back"
+        ) as back:  # everything the node does at its start comes before this
             back.publish("gone/end", b"", qos=1)
         assert next(watch.messages(timeout_s=30)).topic == "gone/end", "the will came again"
         client.abandon()

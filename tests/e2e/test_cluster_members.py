@@ -1,4 +1,4 @@
-"""Members that change in a cluster of processes: kills in between, lost disks, odd settings."""
+"""Membership changes in a cluster of processes: kills in between, lost disks, odd settings."""
 
 import shutil
 
@@ -19,7 +19,7 @@ def begin(made):
 
 
 def produce(made, payload):
-    """Write, as soon as there is a quorum; until then it is refused."""
+    """Retry a write until there is a quorum; before that it is refused."""
 
     def is_written():
         try:
@@ -42,7 +42,7 @@ def test_three_become_one_and_three_again_with_kills_in_between(tmp_path):
         for gone in (3, 2):
             code, said = made.command(1, "remove", str(gone), "--yes")
             assert code == 0, said
-            made.kill(1)  # those that were told may be stopped at once
+            made.kill(1)  # nodes that confirmed their removal may be stopped immediately
             made.kill(gone)
             made.start(1)
             produce(made, b"without %d" % gone)

@@ -1,4 +1,4 @@
-"""Reads at nodes that are cut off: never older than what was acknowledged, unless asked for."""
+"""Reads at nodes that are cut off: never older than what was acknowledged, unless requested."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ STREAM = "readings"
 
 
 async def three(directory):
-    """Three nodes that have agreed on a leader, and notice soon that they are without one."""
+    """Three nodes with a leader and short election timeouts."""
     ground = Ground(directory, random.Random(1), {"cluster.no_leader_timeout_s": "1s"})
     await ground.begin(3)
     return ground
@@ -48,7 +48,7 @@ def page(ground, number, query=""):
 
 
 def run(ground, number, *arguments):
-    """A command, asked of one node."""
+    """Run a command at one node."""
     port = str(ground.nodes[number].port)
     result = CliRunner().invoke(penstock, [*arguments, "-p", port])
     return result.exit_code, result.output

@@ -1,4 +1,4 @@
-"""Most nodes are lost for good: the one that is left begins anew, by command, with all it has."""
+"""A majority is lost for good: the remaining node starts a new cluster with everything it has."""
 
 import json
 
@@ -61,7 +61,7 @@ def test_survivor_keeps_its_data_new_nodes_join_and_old_ones_cannot_come_back(tm
             code, said = made.command(number, "join", "--to", made.address(survivor))
             assert code == 0, said
 
-        for number in lost:  # they are most of the old cluster
+        for number in lost:  # they are a majority of the old cluster
             made.start(number)
         old = until(lambda: made.status(lost[0])["leader"])
         assert old in lost

@@ -1,4 +1,4 @@
-"""Slips of whoever sets up a cluster: each is named where one looks, and can be mended."""
+"""Mistakes in setting up a cluster: each is reported where the operator looks, and can be fixed."""
 
 import pytest
 from click.testing import CliRunner
@@ -21,7 +21,7 @@ def member(status, number):
 
 
 def heard_of(status, number):
-    """The status if that node has said something just now."""
+    """Return the status if that node was heard from just now."""
     return status if member(status, number)["contact_s"] < 0.5 else None
 
 

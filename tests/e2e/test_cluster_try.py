@@ -18,7 +18,7 @@ PENSTOCK = "from penstock.cli import main; main()"
 
 
 class Try:
-    """The command in a process of its own, read up to its last line."""
+    """Run the command as a process and read up to its last line."""
 
     def __init__(self, *options):
         self.process = subprocess.Popen(
@@ -55,7 +55,7 @@ def is_gone(pid):
 
 
 def log_lines(directory):
-    """What all nodes have logged so far."""
+    """Return what all nodes have logged so far."""
     files = Path(directory).glob("*.log")
     lines = [line for file in files for line in file.read_text().splitlines()]
     return [json.loads(line) for line in lines if line.startswith("{")]

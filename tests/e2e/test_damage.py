@@ -1,6 +1,6 @@
-"""A data directory that is not as the broker left it: one clear message, and nothing is touched.
+"""A damaged or foreign data directory: one clear error, and nothing is changed.
 
-``LOCK`` and ``lock.mdb`` are left out of the comparison: they say who is there, not what is there.
+``LOCK`` and ``lock.mdb`` are excluded from the comparison: they show who uses the directory.
 """
 
 import shutil
@@ -17,7 +17,7 @@ LOCKS = {"LOCK", "lock.mdb"}
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
-    """A directory with two hundred messages, left in order."""
+    """A directory with two hundred messages, after a clean stop."""
     directory = tmp_path_factory.mktemp("intact") / "data"
     with BrokerProcess(directory) as broker:
         with connected(broker) as client:
@@ -29,7 +29,7 @@ def intact(tmp_path_factory):
 
 @pytest.fixture
 def data(intact, tmp_path):
-    """A copy of it, to be spoiled."""
+    """A copy of it, to be damaged."""
     return Path(shutil.copytree(intact, tmp_path / "data"))
 
 
@@ -39,7 +39,7 @@ def content(directory):
 
 
 def refused_unchanged(data):
-    """The broker does not start on ``data``, and leaves it as it is; returns what it says."""
+    """Assert that the broker does not start on ``data`` and leaves it unchanged; return the error."""
     before = content(data)
     said = refused(serve_command(data))
     assert content(data) == before

@@ -1,4 +1,4 @@
-"""What ``deploy/`` has starts as it stands there, and stays down when the disk has failed."""
+"""What ``deploy/`` contains starts unchanged, and is not restarted after a disk failure."""
 
 import configparser
 import json
@@ -107,7 +107,7 @@ def test_systemd_accepts_the_units(tmp_path):
 
 
 def test_compose_restarts_no_node_by_itself():
-    """It cannot tell exit status 74, after which somebody must look, from a crash."""
+    """It cannot distinguish exit status 74, which needs an operator, from a crash."""
     text = (DEPLOY / "compose.yaml").read_text()
     node = text[text.index("x-node:") : text.index("x-environment:")]
     assert 'restart: "no"' in node

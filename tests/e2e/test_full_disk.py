@@ -1,7 +1,7 @@
-"""A disk without room: what needs the disk is refused, the rest goes on, and it heals by itself.
+"""A full disk: what needs the disk is refused, the rest continues, and the broker recovers.
 
-The living process is given a limit on the size of its files, and later freed of it: to the broker
-that is a disk that fills up and is then cleared.
+The running process gets a limit on the size of its files, which is later lifted: to the broker that
+looks like a disk that fills up and is then cleared.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def numbered(number: int) -> bytes:
 
 
 def publish_until_closed(client: WireClient) -> int:
-    """Publish at QoS 1, one after the other, until the broker closes; how many it acknowledged."""
+    """Publish at QoS 1 until the broker closes; return the number of acknowledgements."""
     for number in range(1_000):
         packet_id = number + 1
         with contextlib.suppress(ConnectionError):
@@ -106,14 +106,14 @@ def test_it_heals_by_itself_and_nothing_acknowledged_is_lost(full):
 
 
 def test_it_is_ready_again_although_nobody_publishes(full):
-    """Who waits for /ready before giving it work would wait for ever otherwise."""
+    """Otherwise a client that waits for /ready before sending work would wait forever."""
     broker, _ = full
     broker.unlimit_file_bytes()
     wait_until(lambda: broker.json("/ready")[0] == 200)
 
 
 def test_a_disk_that_takes_nothing_at_all_not_even_a_log_line(start):
-    """A persistent session cannot be opened, and is told so; a clean one can."""
+    """A persistent session cannot be opened, and gets an error; a clean one can."""
     broker = start()
     broker.limit_file_bytes(0)
     with WireClient(broker.host, broker.port) as client:
@@ -157,7 +157,7 @@ def test_a_start_without_room_ends_and_does_not_say_that_it_tries_again(tmp_path
 
 
 def test_a_stop_does_not_claim_that_all_is_on_disk_when_it_is_not(start):
-    """Durability "interval" acknowledges first; if the disk never takes it, the end must say so."""
+    """With "interval" the acknowledgement comes first; if the disk fails for good, the exit says so."""
     broker = start("--durability", "interval", "--set", "shutdown.timeout_s=1")
     broker.limit_file_bytes(0)
     with connected(broker) as client:

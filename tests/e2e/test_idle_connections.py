@@ -1,4 +1,4 @@
-"""Two thousand clients that only listen, while others talk: none is dropped, none is forgotten."""
+"""Two thousand idle subscribers while others publish: none is dropped or forgotten."""
 
 import contextlib
 import resource
@@ -52,7 +52,7 @@ def test_none_of_2_000_idle_connections_is_dropped(many_files, start):
 
 
 def traffic(broker):
-    """Some messages of each QoS, of no concern to the idle ones."""
+    """Messages of each QoS that the idle clients do not receive."""
     with connected(broker, "from") as publisher, connected(broker, "to") as subscriber:
         subscriber.subscribe(("t", 2))
         for number in range(60):

@@ -1,4 +1,4 @@
-"""The journal keeps to its bound while clients publish as fast as they can."""
+"""The journal stays within its bound while clients publish at full speed."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ PAYLOAD = b"%08d" + b"x" * 500
 
 
 class Publisher:
-    """A raw MQTT client that keeps a hundred publishes of QoS 1 on their way, to all topics."""
+    """A raw MQTT client that keeps a hundred QoS 1 publishes in flight, to all topics."""
 
     def __init__(self, broker, number):
         self.prefix = f"p{number}/"
@@ -30,7 +30,7 @@ class Publisher:
         self.counts = [0] * TOPICS
 
     def publish(self, total, qos):
-        """So many messages; those of QoS 1 are all acknowledged when this returns."""
+        """Publish messages; those of QoS 1 are all acknowledged when this returns."""
         for _ in range(0, total, WINDOW):
             self.socket.sendall(b"".join(self.frame(number, qos) for number in range(WINDOW)))
             if qos:
@@ -57,7 +57,7 @@ class Publisher:
 
 
 def test_the_journal_keeps_to_its_bound_and_to_what_it_acknowledged(tmp_path):
-    """Publishers of QoS 1 wait for retention. QoS 0 is delivered, and not captured, and counted."""
+    """QoS 1 publishers wait for retention. QoS 0 is delivered, not captured, and counted."""
     data = tmp_path / "data"
     with BrokerProcess(data, "--set", f"journal.total_bytes_max={TOTAL}") as broker:
         acknowledged, unacknowledged = Publisher(broker, 1), Publisher(broker, 0)
@@ -80,7 +80,7 @@ def test_the_journal_keeps_to_its_bound_and_to_what_it_acknowledged(tmp_path):
 
 
 def check_kept(broker, publisher):
-    """Each topic has what was acknowledged, to the last message, from its first offset on."""
+    """Each topic has everything acknowledged from its first offset on."""
     for topic, count in itertools.islice(enumerate(publisher.counts), 0, TOPICS, 50):
         name = f"{publisher.prefix}{topic}"
         address = f"http://{broker.host}:{broker.http_port}/topics/{name}?offset=0&limit=1000"

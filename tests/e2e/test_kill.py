@@ -1,8 +1,8 @@
-"""kill -9 under load: whatever was acknowledged is there afterwards, and once is once.
+"""kill -9 under load: everything acknowledged is there afterwards, and QoS 2 exactly once.
 
-Killing the process leaves what it had written in the hands of the system, so this proves the
-order of things within the broker; that acknowledgements also wait for the disk is shown by
-test_acknowledgement_order.py and, for the store, by tests/anomaly.
+Killing the process does not lose what the system has in its cache, so this proves the order of
+steps within the broker; test_acknowledgement_order.py and, for the store, tests/anomaly prove that
+acknowledgements also wait for the disk.
 """
 
 import os
@@ -13,11 +13,11 @@ import pytest
 from tests.e2e.load import Load
 
 ROOMY = ("--set", "limits.queue_messages_max=1000000")
-"""The subscriber may be away while publishers are not; nothing is to be dropped meanwhile."""
+"""The subscriber may be away while publishers are connected; nothing may be dropped meanwhile."""
 
 
 def survive(start, rounds, seed):
-    """Kill a broker under load, start the next on its data, and so on; then settle accounts."""
+    """Kill a broker under load, start the next on its data, repeatedly; then check the account."""
     print(f"PENSTOCK_TEST_SEED={seed}")
     dice = random.Random(seed)
     load = Load(publishers=4)

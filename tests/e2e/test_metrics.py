@@ -1,4 +1,4 @@
-"""What is scraped from a real broker is what happened to its clients, by whatever protocol."""
+"""Scraped metrics match what happened to the clients, for every protocol."""
 
 import contextlib
 import socket
@@ -23,7 +23,7 @@ UNKNOWN_KEY = Signature(1, 7, bytes(64))
 
 
 class BinaryClient:
-    """A connection of the binary protocol that waits for what it asked for."""
+    """A connection of the binary protocol that waits for its replies."""
 
     def __init__(self, broker):
         self._socket = socket.create_connection((broker.host, broker.port), timeout=10)
@@ -40,7 +40,7 @@ class BinaryClient:
         self._socket.sendall(data)
 
     def expect(self, kind):
-        """The next event of a kind; those before it are passed over."""
+        """Return the next event of a kind, skipping others."""
         while True:
             while self._events:
                 event = self._events.pop(0)
@@ -73,7 +73,7 @@ class Subscribers:
         getattr(self, f"_add_{protocol}")()
 
     def wait(self):
-        """Wait until each has got the message."""
+        """Wait until each has received the message."""
         for wait in self._waits:
             wait()
 
@@ -185,7 +185,7 @@ def test_gauges_fall_when_clients_leave(broker):
 
 
 def test_a_follower_of_what_the_journal_does_not_keep_counts_once():
-    """It subscribes in two places then, of the journal and of what is live."""
+    """It then subscribes twice: to the journal and to live messages."""
     exclude = {"capture_exclude": ["noise/#"]}
     with Broker(journal=exclude) as broker, BinaryClient(broker) as client:
         client.ask(binary.subscribe(1, b"noise/a"))
@@ -310,7 +310,7 @@ def test_what_redis_clients_ask_for_counts_too():
         client.ping()
         before = broker.metrics()[
             "metricmq_errors_total"
-        ]  # the library asks for more than there is
+        ]  # the library requests more than there is
         with pytest.raises(redis.ResponseError):
             client.execute_command("NONSENSE")
         metrics = broker.metrics()

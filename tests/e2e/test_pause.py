@@ -1,4 +1,4 @@
-"""A broker that stood still does not take its own silence for that of its clients."""
+"""A broker that was paused does not mistake its own silence for that of its clients."""
 
 import os
 import signal
@@ -14,14 +14,14 @@ from tests.conformance.wire_client import PINGREQ, PINGRESP, WireClient, connack
 from tests.e2e.process import BrokerProcess
 
 PAUSE_S = 5.0
-"""Longer than any time-out below: the pause itself is what is tried."""
+"""Longer than any time-out below: the pause itself is under test."""
 
 SETTINGS = ("--set", "limits.connect_timeout_s=3")
 
 
 @contextmanager
 def stopped(broker: BrokerProcess) -> Iterator[None]:
-    """Stop the whole process for a while; what is done within happens while it stands still."""
+    """Pause the whole process for a while; the body runs during the pause."""
     os.kill(broker.pid, signal.SIGSTOP)
     ends_at = time.monotonic() + PAUSE_S
     try:
@@ -39,7 +39,7 @@ def broker(tmp_path) -> Iterator[BrokerProcess]:
 
 
 def test_clients_are_heard_before_anybody_is_timed_out(broker):
-    """Three that spoke during the pause, and one that had no time to: it stood still, too."""
+    """Three clients that sent something during the pause, and one that was paused, too."""
     with ExitStack() as stack:
         clients = [stack.enter_context(WireClient(broker.host, broker.port)) for _ in range(4)]
         _pause_with(broker, *clients)
@@ -65,7 +65,7 @@ def _pause_with(broker, alive, silent, late, resp) -> None:
 
 
 def test_a_job_that_was_finished_during_the_pause_is_not_handed_out_again(broker):
-    """Its lease ran out meanwhile, and another worker waits for it; but the ack came in time."""
+    """Its lease expired meanwhile, and another worker waits; but the ack arrived in time."""
     address = f"{broker.host}:{broker.port}"
     with (
         connect([address], timeout_s=60) as worker,

@@ -1,7 +1,7 @@
 """The client of work queues, blocking and asynchronous, against a broker that may be restarted.
 
-Scenes are written in terms of the blocking client. No test waits for something not to come: whoever
-claims that nothing is left asks the broker how far the group is behind.
+Scenarios are written for the blocking client. No test waits for something not to happen: to check
+that nothing is left, it asks the broker for the lag of the group.
 """
 
 import threading
@@ -39,7 +39,7 @@ def client(clients, broker):
 
 @pytest.fixture(params=["restart", "kill"])
 def trouble(request, broker):
-    """What happens in the middle of a scene."""
+    """What happens in the middle of a scenario."""
     return lambda: broker.restart(kill=request.param == "kill")
 
 
@@ -57,14 +57,14 @@ def group(client, topic, name):
 
 
 def eventually(condition):
-    """What was said on a connection that is closed, or follows from a nack, is done soon after."""
+    """Requests on a closed connection, and the effects of a nack, are processed soon after."""
     deadline = monotonic() + 20
     while not condition():
         assert monotonic() < deadline
         sleep(0.01)
 
 
-# ── From hand to hand ─────────────────────────────────────────────────────────────────────────
+# ── Produce to ack ────────────────────────────────────────────────────────────────────────────
 
 
 def test_what_is_produced_is_polled_acknowledged_and_gone(client):
@@ -186,7 +186,7 @@ def test_a_topic_is_read_in_bulk(client):
 
 
 def test_what_is_produced_through_a_restart_is_stored_once(client, trouble):
-    """One by one from several threads, so that there is something to be lost at any time."""
+    """One by one from several threads, so that something is in flight at any time."""
     parts = [numbered(400)[start::4] for start in range(4)]
     done = threading.Semaphore(0)
 
@@ -234,7 +234,7 @@ def test_a_named_producer_is_known_over_its_own_restart(clients, broker):
 
 
 def test_a_subscription_goes_on_through_a_restart(client, broker, trouble):
-    """What a killed broker had handed out comes again when its leases are over."""
+    """What a killed broker had handed out is redelivered when its leases expire."""
     handled, half, all_done = [], threading.Event(), threading.Event()
 
     def handle(job):
@@ -259,7 +259,7 @@ def test_a_subscription_goes_on_through_a_restart(client, broker, trouble):
 
 
 def raw_payloads(client, topic, **bounds):
-    """All payloads, answer by answer, and the next one under way."""
+    """Read all payloads, answer by answer, with the next request in flight."""
     found, offset, end = [], 0, 1
     pending = client.begin_fetch(topic, offset, columns=PAYLOADS, **bounds)
     while offset < end:

@@ -1,4 +1,4 @@
-"""The example of a work queue does what it says, against a broker process."""
+"""The work queue example does what it documents, against a broker process."""
 
 import subprocess
 import sys

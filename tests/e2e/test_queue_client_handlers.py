@@ -1,7 +1,7 @@
-"""Handlers that are of the wrong kind, end the program, or run when Ctrl-C comes.
+"""Handlers of the wrong kind, that end the program, or that run at Ctrl-C.
 
-The clients are real, and so is the broker. A worker that is interrupted is a process of its own:
-it prints a line when a handler begins, and its handlers wait for a line of input.
+Clients and broker are real. A worker that is interrupted is a separate process: it prints a line
+when a handler begins, and its handlers wait for a line of input.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ def group(client, topic):
 
 
 def eventually(condition):
-    """A connection that has ended is noticed by the broker soon after."""
+    """The broker notices a closed connection soon after."""
     deadline = monotonic() + TIMEOUT_S
     while not condition():
         assert monotonic() < deadline
@@ -65,7 +65,7 @@ def eventually(condition):
 
 
 def is_back(client, topic, lag):
-    """Whether so much is left to do, and nobody has any of it."""
+    """Whether this much is left to do, and none of it is in flight."""
     found = group(client, topic)
     return (found.lag, found.in_flight) == (lag, 0)
 
@@ -152,7 +152,7 @@ def test_what_ends_the_program_ends_the_subscription_and_gives_the_job_back(
             raise end
         if job.payload == b"1":
             entered.set()
-            assert leave.wait(TIMEOUT_S)  # it runs when the end comes, and finishes
+            assert leave.wait(TIMEOUT_S)  # it runs when the program ends, and finishes
 
     with client.subscribe(topic, "g", handle) as work, pytest.raises(type(end)) as met:
         work.wait(TIMEOUT_S)
@@ -210,7 +210,7 @@ def test_a_handler_in_a_loop_that_is_cancelled_has_failed(client, address, topic
             own.subscribe(topic, "g", handle, on_error=report),
         ):
             while (await asyncio.wait_for(failed.get(), TIMEOUT_S))[1] == 0:
-                pass  # until one was given back, and came again
+                pass  # until one was given back and redelivered
 
     asyncio.run(main())
 
@@ -253,7 +253,7 @@ asyncio.run(main())
 
 
 class Program:
-    """A program of the documented form, in a process of its own."""
+    """A program of the documented form, as a process."""
 
     def __init__(self, program, address, topic, lease_s=30.0):
         self._child = subprocess.Popen(
@@ -272,7 +272,7 @@ class Program:
         self._child.send_signal(signal.SIGINT)
 
     def ends(self, line=""):
-        """Give its handler a line; return what the program printed, and its last words."""
+        """Give its handler a line; return the program's output and errors."""
         output, errors = self._child.communicate(line, timeout=TIMEOUT_S)
         assert self._child.returncode != 0
         return output, errors
@@ -324,7 +324,7 @@ def test_a_second_ctrl_c_abandons_the_handler(address, client, topic):
     eventually(lambda: is_back(client, topic, 3))
 
 
-# ── The same of the binary protocol's clients ─────────────────────────────────────────────────
+# ── The same for clients of the binary protocol ─────────────────────────────────────────────────
 
 
 def test_workers_and_subscribers_of_the_binary_protocol_refuse_an_async_handler(broker):

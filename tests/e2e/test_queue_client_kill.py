@@ -1,4 +1,4 @@
-"""Workers that outlive their broker: a process of its own, killed as the system would."""
+"""Workers that outlive their broker, a process that is killed with SIGKILL."""
 
 import threading
 from time import monotonic, sleep
@@ -18,7 +18,7 @@ def clients(request):
 
 
 class Handler:
-    """Handles jobs; the second takes until it is let go."""
+    """Handles jobs; the second one blocks until it is released."""
 
     def __init__(self):
         self.handled = []
@@ -45,7 +45,7 @@ def eventually(condition):
 
 @pytest.mark.parametrize("ends", ["while it is down", "when it is back"])
 def test_a_job_that_outlasts_its_broker_is_done_once(clients, start, ends):
-    """Leases of a minute: none of them may have to end before all is done."""
+    """Leases of a minute, so that none has to expire during the test."""
     broker, handler = start(), Handler()
     listen = ("--listen", f"127.0.0.1:{broker.port}", "--http-listen", "127.0.0.1:0")
     with clients.connect(f"127.0.0.1:{broker.port}", timeout_s=20) as client:

@@ -1,4 +1,4 @@
-"""A broker that vanishes without a word: the network swallows everything, and nobody hangs up."""
+"""A broker that vanishes silently: the network drops everything, and no connection is closed."""
 
 import asyncio
 import queue
@@ -12,16 +12,16 @@ from penstock.testing import Broker
 from tests.unit.queue_client_broker import Blocking, Looped
 
 TIMEOUT_S = 120.0
-"""What a call may take; without pings it would notice after half of it."""
+"""Time-out of a call; without pings it would notice after half of it."""
 
 SOON_S = 40.0
-"""Well before that, on a machine that is busy."""
+"""Well below that, even on a busy machine."""
 
 
 class BlackHole:
-    """Passes bytes on to a port until ``swallow``; then it takes everything, and says nothing.
+    """Forwards bytes to a port until ``swallow``; then it reads everything and answers nothing.
 
-    The broker's end is closed then, as that of a broker that is gone; the client's end stays open.
+    The broker's end is then closed, as if the broker were gone; the client's end stays open.
     """
 
     def __init__(self, port):

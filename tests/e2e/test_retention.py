@@ -1,4 +1,4 @@
-"""Retention as an operator configures it, seen from outside: what is kept, what is gone."""
+"""Retention as an operator configures it: what is kept, what is removed."""
 
 import json
 import urllib.request
@@ -18,12 +18,12 @@ def topic(broker, name):
 
 def publish(broker, name, count, size=10):
     with connect(broker.host, broker.port) as client:
-        for number in range(count):  # one by one: each in an entry of its own
+        for number in range(count):  # one by one: each in its own entry
             client.publish(name, b"%0*d" % (size, number), qos=1)
 
 
 def turn_until(broker, condition):
-    """Let time pass in small steps until retention has done its work."""
+    """Advance the clock in small steps until retention has finished."""
     for _ in range(200):
         if condition():
             return
@@ -89,7 +89,7 @@ def dial():
 
 
 def push(client, count=10):
-    """One by one: each in an entry of its own."""
+    """One by one: each in its own entry."""
     jobs = [b"j%d" % number for number in range(count)]
     for job in jobs:
         client.execute_command("PUSH", "jobs", job)
@@ -112,7 +112,7 @@ def test_jobs_that_no_worker_has_done_are_kept_beyond_the_limits(dial, limits):
     with Broker(retention=limits) as broker:
         client = dial(broker)
         jobs = push(client)
-        publish(broker, "other", 10)  # shows how far retention has come
+        publish(broker, "other", 10)  # shows the progress of retention
         broker.clock.advance(5)
         turn_until(broker, lambda: topic(broker, "other")["first_offset"] >= 7)
         assert client.execute_command("PULL", "jobs", "COUNT", 4) == jobs[:4]

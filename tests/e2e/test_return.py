@@ -1,4 +1,4 @@
-"""A session that comes back in the midst of traffic gets what waited first, then what is new."""
+"""A session that reconnects under load first gets what waited, then new messages."""
 
 import threading
 
@@ -6,9 +6,9 @@ from tests.conformance.wire_client import WireClient, connack, connect_packet, p
 
 ROUNDS = 8
 LOT = 50
-"""Messages per round, of which some wait and the others come while they are sent."""
+"""Messages per round; some wait, the others arrive while those are sent."""
 QUEUED = 20
-"""Less than is read from the journal at a time: the last lot is the first one."""
+"""Fewer than one read of the journal returns: the first read is also the last."""
 
 
 def arrived(client, last):
@@ -22,7 +22,7 @@ def arrived(client, last):
 
 
 def stream(client, begin, count):
-    """Publish numbers one by one, so that there are many commits; then say how far it came."""
+    """Publish numbers one by one, so that there are many commits; return the last one."""
     for number in range(begin, begin + count):
         client.publish_acknowledged("t", b"%d" % number, packet_id=number % 1_000 + 1)
 
@@ -44,7 +44,7 @@ def test_new_messages_do_not_overtake_those_that_waited(start):
 
 
 def come_back(broker, publisher, begin):
-    """Queue some, come back while more are published, and see them all in order."""
+    """Queue some, reconnect while more are published, and expect all of them in order."""
     for number in range(begin, begin + QUEUED):
         publisher.send(publish("t", b"%d" % number, qos=1, packet_id=number % 1_000 + 1))
     for number in range(begin, begin + QUEUED):

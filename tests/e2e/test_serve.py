@@ -1,4 +1,4 @@
-"""What ``penstock serve`` says, whom it serves, and what it refuses to begin."""
+"""What ``penstock serve`` prints, whom it serves, and when it refuses to start."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def connected(broker, client_id="", *, port=None, session_present=False, **optio
 
 
 def refused(command, status=1):
-    """Run a broker that is not to start; return what it says. No traceback."""
+    """Run a broker that must fail to start; return its error, which has no traceback."""
     result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert result.returncode == status, result
     assert result.stdout == ""
@@ -29,7 +29,7 @@ def refused(command, status=1):
     return result.stderr
 
 
-# ── What it says ──────────────────────────────────────────────────────────────────────────────
+# ── What it prints ────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_greeting_says_ports_clients_data_and_what_an_ack_means(start, tmp_path):
@@ -132,7 +132,7 @@ def test_a_port_in_use_is_named(start, tmp_path):
 
 
 def test_the_default_addresses_are_taken_where_they_are_free(tmp_path):
-    """In a network of its own, where nobody else has the default ports."""
+    """In its own network namespace, where the default ports are free."""
     ours = subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False)
     if ours.returncode:
         pytest.skip("needs a network namespace")
@@ -193,7 +193,7 @@ def test_a_wrong_setting_is_refused_before_anything_is_touched(tmp_path, argumen
 
 
 def test_a_client_that_asks_for_mqtt_5_is_named_with_the_version_once_a_minute(start):
-    """CONNACK 1 is all that the standard allows, and some libraries cannot show it."""
+    """The standard allows only CONNACK 1, which some libraries cannot show."""
     broker = start()
     properties = b"\x05\x11\x00\x00\x00\x0a"
     body = b"\x00\x04MQTT\x05\x02\x00\x3c" + properties + b"\x00\x08device-7"

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: an end in order, under load, within seconds; a new life on the same data."""
+"""SIGTERM and SIGINT: a clean stop under load, within seconds; a restart on the same data."""
 
 import signal
 
@@ -10,7 +10,7 @@ from tests.e2e.test_kill import ROOMY
 from tests.e2e.test_serve import connected
 
 STOP_S_MAX = 3.0
-"""With every client reading; those who do not have the shutdown time-out (30 s)."""
+"""If every client reads; clients that do not are given the shutdown time-out (30 s)."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
@@ -63,7 +63,7 @@ def test_a_stop_closes_connections_that_never_said_anything(start):
 
 
 def test_no_new_client_is_taken_while_stopping(start):
-    """And the port is free at once for the next broker."""
+    """The port is immediately free for the next broker."""
     broker = start()
     address = ("--listen", f"127.0.0.1:{broker.port}", "--http-listen", "127.0.0.1:0")
     with connected(broker, "a"):

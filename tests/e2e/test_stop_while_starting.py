@@ -1,4 +1,4 @@
-"""A broker that is still reading its journal stops when it is told to."""
+"""A broker that is still reading its journal stops on a signal."""
 
 import signal
 import subprocess
@@ -24,7 +24,7 @@ main()
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_start_that_takes_long(tmp_path, number):
-    """The loop does not turn meanwhile, so nobody would see a flag."""
+    """The event loop does not run meanwhile, so a flag would go unnoticed."""
     with subprocess.Popen(
         [sys.executable, "-c", ENDLESS, str(tmp_path / "data")],
         stdout=subprocess.PIPE,
