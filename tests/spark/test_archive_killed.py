@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from penstock.client import connect
 from penstock.spark.archived.snapshot import take
 from penstock.spark.pipelines import archive, audit
-from penstock.spark.pipelines.registry import FollowUp
+from penstock.spark.pipelines.registry import QueryFollowUp
 from tests.spark.test_run_command import command, until
 
 TOPICS = 40
@@ -52,7 +52,7 @@ def test_an_archive_that_was_killed_amid_its_files_is_compacted_to_each_row_once
         trigger="available-now",
         compact=True,
     )
-    assert isinstance(job, FollowUp)
+    assert isinstance(job, QueryFollowUp)
     assert job.query.awaitTermination(120)
     written = len(list((root / "live").rglob("*.parquet")))
     assert written > len(take(root).parts) == 2 * TOPICS  # the life before has left some

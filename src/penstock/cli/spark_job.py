@@ -28,7 +28,7 @@ from penstock.cli.admin_client import print_result
 from penstock.cli.spark_output import JavaOutput
 from penstock.spark.options import source_options
 from penstock.spark.pipelines import monitor, progress
-from penstock.spark.pipelines.registry import FollowUp, JobOutcome, PipelineJob
+from penstock.spark.pipelines.registry import JobOutcome, PipelineJob, QueryFollowUp
 from penstock.spark.pipelines.streams import trigger_of
 from penstock.spark.session import session
 
@@ -108,7 +108,7 @@ def _started(
 
 def _followed(found: PipelineJob, begun: Any, display: monitor.Display) -> JobOutcome | None:
     """Wait for the queries of a job; then, unless it was told to end, do what follows."""
-    sequel = begun if isinstance(begun, FollowUp) else None
+    sequel = begun if isinstance(begun, QueryFollowUp) else None
     queries = [sequel.query] if sequel else begun if isinstance(begun, list) else [begun]
     stop = _stopped_by_signals()
     monitor.monitor(queries, display, stop)

@@ -55,7 +55,6 @@ class BatchReader(DataSourceReader):
 
 
 def plan_ranges(options: SourceOptions) -> list[OffsetRange]:
-    """Return the ranges the options select now; lost ranges are reported."""
     watch = TopicWatch(options)
     watch.refresh()
     warn_missing_topics(options, watch.topics)

@@ -137,7 +137,6 @@ class Blocks:
         return columns
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Numbers]:
-        """Return the distinct topics, and the index of each row's topic."""
         if self._layout.topic is None:
             topics, codes = [self._topic or ""], np.zeros(rows.num_rows, np.int64)
         else:
@@ -265,13 +264,12 @@ class Blocks:
 
 def _flattened(column: pa.Array) -> _Headers:
     """Return all headers of all rows; a row without any has an empty list."""
-    counts = _numbers(pc.list_value_length(column).fill_null(0))
+    counts = _numbers(pc.list_value_length(column))
     names, values = pc.list_flatten(column).flatten()
     return _described(counts, names, values.fill_null(b""))
 
 
 def _taken(headers: _Headers, order: Numbers) -> _Headers:
-    """Return the headers with the rows reordered."""
     counts = headers.counts[order]
     ends = np.cumsum(counts)
     begins = headers.ends[order] - counts
@@ -296,14 +294,11 @@ def _described(counts: Numbers, names: pa.Array, values: pa.Array) -> _Headers:
 
 
 def _differ(headers: _Headers) -> Flags:
-    """Return which rows have other headers than the row before.
-
-    If two neighbours have equally many, each header is compared with its counterpart in the row
-    before.
-    """
+    """Return which rows have other headers than the row before."""
     counts = headers.counts
     differ = np.ones(len(counts), np.bool_)
     differ[1:] = counts[1:] != counts[:-1]
+    # Of neighbours with equally many, compare each header with its counterpart in the row before.
     rows = np.repeat(np.arange(len(counts)), counts)
     places = np.flatnonzero(~differ[rows])
     others = headers.codes[places] != headers.codes[places - counts[rows[places]]]
@@ -312,7 +307,6 @@ def _differ(headers: _Headers) -> Flags:
 
 
 def _blocks(columns: _RowColumns) -> Iterator[bytes]:
-    """Cut rows into blocks, each as full as possible."""
     fresh = _fresh(columns)
     lot_costs = _lot_costs(columns)
     ends = np.cumsum(_row_costs(columns) + np.where(fresh, lot_costs, 0))
@@ -339,7 +333,6 @@ def _blocks(columns: _RowColumns) -> Iterator[bytes]:
 
 
 def _fresh(columns: _RowColumns) -> Flags:
-    """Return where lots begin."""
     fresh = np.ones(len(columns.topic_codes), np.bool_)
     fresh[1:] = False
     has_time = columns.times_ms >= 0
@@ -375,7 +368,6 @@ class _Maker:
         self._has_times = bool((columns.times_ms >= 0).any())
 
     def block(self, bounds: list[int]) -> bytes:
-        """Encode the lots between neighbouring bounds."""
         columns, first, starts = self._piece, bounds[0], np.array(bounds[:-1])
         payloads = columns.payloads.slice(first, bounds[-1] - first).to_pylist()
         block = wire.StagedBlock()
@@ -405,7 +397,6 @@ class _Maker:
         return times
 
     def _headers(self, starts: Numbers) -> Iterator[list[wire.Header]]:
-        """Yield the headers of each lot, taken from its first row."""
         headers = self._piece.headers
         if headers is None:
             yield from repeat([], len(starts))
@@ -431,5 +422,4 @@ def _numbers(column: pa.Array, missing: int = 0) -> Numbers:
 
 
 def _first(flags: pa.Array) -> int:
-    """Return the index of the first true value."""
     return int(pc.index(flags, True).as_py())

@@ -26,7 +26,7 @@ from penstock.client.errors import (
     UnreachableError,
 )
 from penstock.client.queue.blocking import QueueClient
-from penstock.spark.options import RetryPolicy
+from penstock.spark.options import RetryPolicy, SourceOptions
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -53,7 +53,8 @@ def client_for(servers: tuple[str, ...]) -> QueueClient:
 
 
 def _connected(servers: tuple[str, ...]) -> QueueClient:
-    notice = threading.Timer(NOTICE_S, _warn_waiting, [servers])
+    text = "no broker answers at %s yet; is it running? Retrying"
+    notice = threading.Timer(NOTICE_S, _LOG.warning, [text, ", ".join(servers)])
     notice.daemon = True
     notice.start()
     try:
@@ -62,33 +63,33 @@ def _connected(servers: tuple[str, ...]) -> QueueClient:
         notice.cancel()
 
 
-def _warn_waiting(servers: tuple[str, ...]) -> None:
-    _LOG.warning("no broker answers at %s yet; is it running? Retrying", ", ".join(servers))
-
-
-def with_retries(policy: RetryPolicy, ask: Callable[[], T]) -> T:
-    """Call ``ask``, and again while its error is transient."""
+def with_retries(policy: RetryPolicy, call: Callable[[], T]) -> T:
+    """Call, and again while the error is transient."""
     for _ in range(policy.retries):
         try:
-            return ask()
+            return call()
         except ClientError as error:
             if not is_transient(error):
                 raise
             time.sleep(policy.pause_s)
-    return ask()
+    return call()
+
+
+def ask(options: SourceOptions, call: Callable[[QueueClient], T]) -> T:
+    """Make a call to the source's broker, with retries."""
+    return with_retries(options.retry, lambda: call(client_for(options.servers)))
 
 
 def is_transient(error: ClientError) -> bool:
-    """Whether the error may go away by itself."""
     if isinstance(error, QueueRefusedError):
         return not error.is_final
     return isinstance(error, UnreachableError | ConnectionLostError | ReplyTimeoutError)
 
 
-def map_concurrently(ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
-    """Call ``ask`` for each item, several at a time; results keep the order of the items."""
+def map_concurrently(call: Callable[[S], T], items: Iterable[S]) -> list[T]:
+    """Like ``map``, with several calls at a time."""
     asked = list(items)
     if len(asked) == 1:
-        return [ask(asked[0])]
+        return [call(asked[0])]
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
-        return list(pool.map(ask, asked))
+        return list(pool.map(call, asked))

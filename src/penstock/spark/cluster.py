@@ -63,7 +63,6 @@ class SparkCluster:
         self.url = ""
 
     def __enter__(self) -> Self:
-        """Start all processes; if one fails to start, stop the others."""
         with ExitStack() as stack:
             folder = tempfile.TemporaryDirectory(prefix="penstock-spark-")
             self._folder = Path(stack.enter_context(folder))
@@ -96,7 +95,6 @@ class SparkCluster:
         return _Daemon([main, *port, *arguments], self._environment(), log)
 
     def _environment(self) -> dict[str, str]:
-        """Return the environment for Spark's processes; workers use this Python."""
         environ = dict(os.environ)
         ensure_java(environ)
         environ.setdefault("SPARK_HOME", str(linked_home()))
@@ -150,7 +148,6 @@ class _Daemon:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop it; kill it and its executors if it does not stop."""
         self._signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_S_MAX)

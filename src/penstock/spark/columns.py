@@ -75,7 +75,6 @@ class FetchedColumns:
         return np.diff(ends, prepend=0)
 
     def _each(self, name: str, kind: npt.DTypeLike) -> Numbers:
-        """Return an attribute of each slice."""
         return np.fromiter(map(attrgetter(name), self._slices), kind, len(self._slices))
 
     def _joined(self, name: str) -> bytes:
@@ -116,7 +115,6 @@ class FetchedColumns:
 
     @cached_property
     def _runs(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Return the first row of each run, its length, and the number of runs per slice."""
         starts, per_slice = self._column("run_starts", "<u4")
         firsts = starts + np.repeat(self._starts, per_slice)
         lengths = np.diff(firsts, append=self.rows)
@@ -125,7 +123,6 @@ class FetchedColumns:
         return firsts, lengths, per_slice
 
     def _of_runs(self, values: Numbers) -> Numbers:
-        """Expand one value per run to one per row."""
         lengths = self._runs[1]
         if len(values) != len(lengths):
             raise _inconsistent("columns of runs differ in length")
@@ -210,7 +207,6 @@ class FetchedColumns:
 
     @cached_property
     def signed(self) -> tuple[Numbers, Numbers]:
-        """Return the signed rows, and their signature records."""
         rows = self._placed("signature_numbers")
         joined = self._joined("signatures") if len(rows) else b""
         if len(joined) != len(rows) * SIGNATURE_RECORD.itemsize:
@@ -226,11 +222,7 @@ class FetchedColumns:
         return self.verdicts_from((VERIFIED,), np.zeros(len(self.signed[0]), np.int8))
 
     def verdicts_from(self, words: Sequence[str], of_signed: Numbers) -> pa.Array:
-        """Return a verdict per row, from an index into ``words`` for each signed row; else null.
-
-        A text for unsigned rows, as in other string columns, would cost a tenth of Spark's time per
-        row.
-        """
+        """Return verdicts, from an index into ``words`` for each signed row."""
         if not len(of_signed):
             return pa.nulls(self.rows, pa.string())
         places = np.full(self.rows, -1, np.int8)

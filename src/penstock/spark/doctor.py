@@ -60,10 +60,7 @@ spark.stop()
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The result of one check; ``advice`` says how to fix it.
-
-    A ``note`` does not stop anything; what is ``missing`` does.
-    """
+    """The result of one check; only what is ``missing`` stops Spark."""
 
     name: str
     state: Literal["ok", "note", "missing"]
@@ -225,7 +222,6 @@ def _broker(servers: str | None) -> Iterator[Finding]:
 
 
 def _speaks(client: QueueClient, what: str, ask: Callable[[QueueClient], object]) -> Finding:
-    """Check whether the broker supports what a reader or a sink needs."""
     try:
         ask(client)
     except ClientError as error:

@@ -41,7 +41,7 @@ from penstock.limits import MIB
 from penstock.spark.archived.checkpoint_check import last_planned_batch
 from penstock.spark.archived.layout import day_of, key_of, root_of, topic_key
 from penstock.spark.archived.snapshot import ArchivedTopic, ArchiveFile, chosen, position, take
-from penstock.spark.broker import client_for, map_concurrently, with_retries
+from penstock.spark.broker import ask, map_concurrently
 from penstock.spark.columns import BATCH_ROWS_MAX, Numbers
 from penstock.spark.data_loss import report_losses
 from penstock.spark.filters import names_matching
@@ -97,10 +97,7 @@ class LivePartition(InputPartition):
 def merged(
     seen: Mapping[str, TopicState], archived: Mapping[str, ArchivedTopic]
 ) -> dict[str, tuple[TopicState, ArchivedTopic | None]]:
-    """Return each topic as the broker and the archive have it.
-
-    A topic that the broker does not have ends where the archive ends.
-    """
+    """Return topics as broker and archive have them; without a broker they end there."""
     both: dict[str, tuple[TopicState, ArchivedTopic | None]] = {}
     for name in sorted(seen.keys() | archived.keys()):
         stored, live = archived.get(name), seen.get(name)
@@ -112,12 +109,7 @@ def merged(
     return both
 
 
-def first_of(live: TopicState, stored: ArchivedTopic | None) -> int:
-    return live.first if stored is None else min(live.first, stored.first)
-
-
 def divide(asked: ArchivedRange, live: TopicState, stored: ArchivedTopic | None) -> ReadSplit:
-    """Divide a range into what the archive has, what the broker has, and losses."""
     begin, end = asked.begin, max(asked.begin, asked.end)
     low, high = _in_files(live, stored) or (begin, begin)
     low = min(max(begin, low), end)
@@ -153,8 +145,7 @@ class ArchiveView:
     def more(self) -> bool:
         """Look again; return whether the archive has grown.
 
-        If the archiving job is writing a batch, wait for it as for the broker: it may contain what
-        retention has removed. The number of waits per task is limited.
+        If the archiving job is writing a batch, wait for it, a limited number of times per task.
         """
         before = self.archived
         self._look()
@@ -176,14 +167,12 @@ class ArchiveView:
         self.archived = position(self.snapshot)
 
     def _is_growing(self) -> bool:
-        """Whether the checkpoint has a batch that is not in the archive yet."""
         return (
             last_planned_batch(self._root / self.snapshot.manifest.checkpoint) > self.snapshot.batch
         )
 
 
 def plan(options: SourceOptions, partitioning: Partitioning) -> list[InputPartition]:
-    """Decide what is read from files and from the broker; report losses."""
     # The archive comes first: if it is ahead of the broker, the broker was restored.
     view = ArchiveView(options)
     watch = TopicWatch(options)
@@ -218,7 +207,8 @@ def _asked(
 ) -> Iterator[ArchivedRange]:
     """Return the ranges the options select; ``known`` are the topics that the broker has."""
     whole = {
-        name: live._replace(first=first_of(live, stored)) for name, (live, stored) in topics.items()
+        name: live._replace(first=live.first if stored is None else min(live.first, stored.first))
+        for name, (live, stored) in topics.items()
     }
     begins = _resolved(options, options.start, whole, known)
     ends = _resolved(options, options.end, whole, known)
@@ -245,12 +235,9 @@ def _resolved(
     whole: Mapping[str, TopicState],
     known: Collection[str],
 ) -> dict[str, _Resolved]:
-    """Resolve offset specs.
+    """Resolve offset specs; a time in a topic that only the archive has is before its end."""
 
-    For a topic that the broker does not have, a time lies somewhere in the archive, before its end.
-    """
-
-    def ask(name: str) -> _Resolved:
+    def by_time(name: str) -> _Resolved:
         time_ms = specs.of(name).value
         if name not in known:
             return _Resolved(whole[name].end, time_ms, is_early=True)
@@ -263,7 +250,7 @@ def _resolved(
     plain = resolve_offsets(options, specs, others)
     return {
         **{name: _Resolved(offset) for name, offset in plain.items()},
-        **dict(zip(timed, map_concurrently(ask, timed), strict=True)),
+        **dict(zip(timed, map_concurrently(by_time, timed), strict=True)),
     }
 
 
@@ -292,7 +279,6 @@ def files_partitions(
 
 
 def _days(stored: Sequence[ArchivedRange]) -> tuple[date | None, date | None]:
-    """Return the first and last day of the ranges; None: no limit."""
     sinces = [each.since_ms for each in stored if each.since_ms is not None]
     untils = [each.until_ms for each in stored if each.until_ms is not None]
     first = min(sinces) if len(sinces) == len(stored) else None
@@ -307,12 +293,11 @@ def _day(time_ms: int | None) -> date | None:
 def rows_of(
     options: SourceOptions, part: FilesPartition, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted rows of some files, in the columns of a schema."""
     needed = {*_KEYS, *schema.names}
     keys: dict[int, bytes] | None = None
     if options.verifies and "signature_verdict" in needed:
         needed |= {"payload", "signature"}
-        listed = with_retries(options.retry, lambda: client_for(options.servers).keys())
+        listed = ask(options, lambda client: client.keys())
         keys = {key.id: key.public_key for key in listed}
     wanted = {each.topic: each for each in part.wanted}
     for path in part.paths:
@@ -415,7 +400,6 @@ def _verdicts(batch: pa.RecordBatch, keys: Mapping[int, bytes] | None) -> pa.Arr
 def live_rows(
     options: SourceOptions, part: LivePartition, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges from the broker, and from the archive what the broker no longer has."""
     fallback = ArchiveFallback(options, part.asked, schema)
     return read_ranges(options, part.ranges, schema, fallback.rows)
 

@@ -97,7 +97,6 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _examine(origin: str, executable: str, environ: Mapping[str, str]) -> Java | str:
-    """Return the Java, or why it cannot be used."""
     said = _ask(executable, environ, _MODULE)
     version = _VERSION.search(said)
     has_vector_module = version is not None
@@ -133,7 +132,6 @@ def _ask(executable: str, environ: Mapping[str, str], *arguments: str) -> str:
 
 
 def _wrapper(executable: str, environ: Mapping[str, str]) -> Path:
-    """Create the ``JAVA_HOME`` wrapper for a Java without the module."""
     mark = sha256(os.fsencode(executable)).hexdigest()[:12]
     home = cache_directory(environ) / f"java-{mark}"
     text = _WRAPPER.format(java=shlex.quote(executable), module=_MODULE)

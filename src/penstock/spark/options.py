@@ -106,7 +106,6 @@ SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "provi
 
 
 def check_names(given: Collection[str], names: Collection[str]) -> None:
-    """Refuse unknown options, and suggest the nearest name."""
     aliases = [alias for alias, name in ALIASES.items() if name in names]
     known = {name.lower(): name for name in (*names, *aliases)}
     for name in given:
@@ -135,10 +134,7 @@ def check_stream(options: Mapping[str, str]) -> None:
 
 
 def check_batch(options: Mapping[str, str], read: "SourceOptions") -> None:
-    """Refuse options that a batch would ignore, and a start that leaves nothing to read.
-
-    For single topics, by name, such a start is a way to exclude them.
-    """
+    """Refuse options that a batch would ignore, and a start that leaves nothing to read."""
     given = normal(options)
     for name in _OF_STREAMS:
         if name.lower() in given:
@@ -166,7 +162,6 @@ def normal(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """Parse the options of a source; ``ConfigError`` says what is wrong."""
     check_names([key.lower() for key in options], _NAMES)
     given = normal(options)
     filters, pattern = _topics(given)
@@ -214,7 +209,6 @@ def count_of(text: str) -> int:
 
 
 def positive(given: Given, name: str) -> int | None:
-    """Return a whole number above 0, or None if the option is missing."""
 
     def read(text: str) -> int | None:
         if count_of(text) == 0:
@@ -283,7 +277,6 @@ def _reader(given: Given) -> str | None:
 
 
 def _topics(given: Given) -> tuple[tuple[str, ...], str | None]:
-    """Return filters and a pattern, from the one of three options that is given."""
     ways = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
     if len(ways) != 1:
         fault = f"{' and '.join(ways)} contradict each other" if ways else "is missing"
@@ -330,7 +323,6 @@ def _json(text: str) -> object:
 
 
 def _offset_specs(given: Given, which: str, default: OffsetSpec) -> OffsetSpecs:
-    """Return where to start or to end: by offsets, by a time, or by times per topic."""
     names = (f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp")
     ways = [name for name in names if name.lower() in given]
     if len(ways) > 1:

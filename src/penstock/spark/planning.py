@@ -13,8 +13,7 @@ tasks share a large topic, and 50,000 small topics do not become 50,000 tasks.
 are missing *above* a topic's first offset were deleted on purpose, and are not a loss.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.spark.offsets import OffsetRange, Partitioning, StreamPosition, TopicPosition
@@ -111,11 +110,7 @@ def _proportional(rests: Mapping[str, int], total: int) -> dict[str, int]:
 def share_bytes(
     sizes: Mapping[str, int], means: Mapping[str, int], total: int, turn: int = 0
 ) -> dict[str, int]:
-    """Share bytes alike: one message of mean size for each topic, the rest in proportion.
-
-    If that exceeds the total, topics take turns; at least one gets its share. Sizes are estimates,
-    so a share may exceed the topic's size.
-    """
+    """Share bytes: one mean message for each topic, the rest in proportion; or take turns."""
     names = sorted(sizes)
     least = {name: max(1, means[name]) for name in names}
     if sum(least.values()) > total:
@@ -147,36 +142,28 @@ def partition_count(ranges: Sequence[OffsetRange], cut: Partitioning) -> int:
 
 
 def split(ranges: Sequence[OffsetRange], cut: Partitioning) -> list[list[OffsetRange]]:
-    """Split ranges into partitions of equal size, to within one row."""
     rows = sum(one.end - one.begin for one in ranges)
     if not rows:
         return []
     count = partition_count(ranges, cut)
-    edges = [rows * step // count for step in range(count + 1)]
-    cutter = _RangeCutter(ranges)
-    return [list(cutter.take(end - start)) for start, end in pairwise(edges)]
-
-
-class _RangeCutter:
-    """Takes rows from the front of a list of ranges."""
-
-    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
-        self._rest = iter(ranges)
-        self._current: OffsetRange | None = None
-
-    def take(self, rows: int) -> Iterator[OffsetRange]:
-        while rows:
-            current = self._current or next(self._rest)
-            middle = min(current.begin + rows, current.end)
-            yield current._replace(end=middle)
-            rows -= middle - current.begin
-            self._current = current._replace(begin=middle) if middle < current.end else None
+    edges = [rows * step // count for step in range(1, count + 1)]
+    parts: list[list[OffsetRange]] = [[]]
+    position = 0  # in all ranges, joined end to end
+    for one in ranges:
+        rest = one
+        while rest.begin < rest.end:
+            if position == edges[len(parts) - 1]:
+                parts.append([])
+            end = min(rest.end, rest.begin + edges[len(parts) - 1] - position)
+            parts[-1].append(rest._replace(end=end))
+            position += end - rest.begin
+            rest = rest._replace(begin=end)
+    return parts
 
 
 def clamp(
     ranges: Sequence[OffsetRange], has: Mapping[str, TopicState]
 ) -> tuple[list[OffsetRange], list[Loss]]:
-    """Divide ranges into what the broker still has, and losses."""
     left, losses = [], []
     for one in ranges:
         topic = has.get(one.topic)
@@ -200,8 +187,7 @@ def with_deleted_ends(
 ) -> StreamPosition:
     """Record in the end of a batch where topics ended that were deleted since its start.
 
-    ``last`` is their last known state. It belongs in the checkpoint: a repeated batch cannot look
-    it up again, and a topic that was read to its end would count as lost.
+    A repeated batch cannot look that up again, and would report a topic that was read as lost.
     """
     gone = {}
     for name, spot in start.topics.items():
@@ -213,11 +199,7 @@ def with_deleted_ends(
 
 
 def lost_with_topics(start: StreamPosition, end: StreamPosition) -> list[Loss]:
-    """Return what was lost with topics that were deleted, recreated or cut back.
-
-    The end says where they ended when last seen: if all of it was read, nothing was lost. What was
-    never seen counts as lost.
-    """
+    """Return what was lost with deleted, recreated or cut-back topics; unseen rows count."""
     losses = []
     for name, spot in start.topics.items():
         now = end.topics.get(name)

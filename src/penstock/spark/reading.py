@@ -51,10 +51,7 @@ def read_ranges(
     schema: pa.Schema,
     instead: LossReader | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ranges, in order, in batches of a convenient size.
-
-    A loss is reported, unless ``instead`` can read it from somewhere else.
-    """
+    """Yield the rows of ranges in order; ``instead`` handles losses, which are else reported."""
     reading = _FetchPipeline(options, ranges)
     verdicts = Verifier(reading.client).verdicts if options.verifies else FetchedColumns.verdicts
     for parts in _gathered(reading.answers()):
@@ -148,7 +145,6 @@ class _FetchPipeline:
         return _PendingFetch(piece, pending)
 
     def _answer(self, asked: _PendingFetch) -> tuple[OffsetRange, Fetched]:
-        """Wait for a reply; ask again if the broker was away for too long."""
         try:
             return asked.piece, self.client.finish(asked.pending)
         except ClientError as error:
@@ -169,11 +165,7 @@ def payload_bytes(fetched: Fetched) -> int:
 
 
 def lost(rest: OffsetRange, fetched: Fetched) -> Loss | None:
-    """Return what a reply shows to be lost of a range.
-
-    Retention removed what is missing below the topic's first offset. What is missing above it was
-    deleted on purpose.
-    """
+    """Return what a reply shows to be lost; what is missing above ``first_offset`` was deleted."""
     if fetched.incarnation != rest.incarnation:
         return Loss(*rest, "made anew" if fetched.incarnation else "deleted")
     if fetched.end_offset <= rest.begin:
@@ -186,7 +178,6 @@ def lost(rest: OffsetRange, fetched: Fetched) -> Loss | None:
 
 
 def rest_of(rest: OffsetRange, fetched: Fetched) -> OffsetRange | None:
-    """Return what is left of a range after a reply, or None."""
     if fetched.incarnation != rest.incarnation or fetched.end_offset <= rest.begin:
         return None
     if fetched.next_offset >= rest.end:

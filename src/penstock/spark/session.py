@@ -62,7 +62,6 @@ def session(
 
 
 def _built(settings: Mapping[str, str]) -> SparkSession:
-    """Build a session. A running one takes over SQL settings only."""
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -89,7 +88,6 @@ def _local_settings(master: str) -> dict[str, str]:
 
 
 def _settings_of_running_jvm() -> dict[str, str]:
-    """Return the settings the running JVM was started with."""
     SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM of spark-submit
     return dict(SparkConf().getAll())
 

@@ -17,16 +17,12 @@ from penstock.spark.columns import FetchedColumns, fixed
 from penstock.trust.signatures import is_valid
 
 VERDICTS: Final = ("valid", "invalid", "unknown_key")
-_VALID, _INVALID, _UNKNOWN = 0, 1, 2
 
 
 def verdict_of(
     keys: Mapping[int, bytes], topic: str, payload: bytes | None, proof: Mapping[str, Any]
 ) -> str:
     """Verify the signature of an archived row: ``valid``, ``invalid`` or ``unknown_key``."""
-    public_key = keys.get(proof["key_id"])
-    if public_key is None:
-        return "unknown_key"
     signature = Signature(
         proof["version"],
         proof["key_id"],
@@ -34,7 +30,14 @@ def verdict_of(
         proof["signed_ms"] or 0,
         proof["nonce"] or b"",
     )
-    return "valid" if is_valid(public_key, topic.encode(), payload or b"", signature) else "invalid"
+    return _verdict(keys, topic.encode(), payload or b"", signature)
+
+
+def _verdict(keys: Mapping[int, bytes], topic: bytes, payload: bytes, signature: Signature) -> str:
+    key = keys.get(signature.key_id)
+    if key is None:
+        return "unknown_key"
+    return "valid" if is_valid(key, topic, payload, signature) else "invalid"
 
 
 class Verifier:
@@ -54,16 +57,10 @@ class Verifier:
         payloads = answers.payloads().take(places).to_pylist()
         topics = answers.topics().take(places).to_pylist()
         verdicts = [
-            self._verdict(topic.encode(), payload, _signature(record))
+            VERDICTS.index(_verdict(self._keys, topic.encode(), payload, _signature(record)))
             for topic, payload, record in zip(topics, payloads, records, strict=True)
         ]
         return answers.verdicts_from(VERDICTS, np.array(verdicts, np.int8))
-
-    def _verdict(self, topic: bytes, payload: bytes, signature: Signature) -> int:
-        key = self._keys.get(signature.key_id)
-        if key is None:
-            return _UNKNOWN
-        return _VALID if is_valid(key, topic, payload, signature) else _INVALID
 
     def _have_keys(self, key_ids: set[int]) -> None:
         """Fetch keys; a key that the broker does not know either is asked for only once."""

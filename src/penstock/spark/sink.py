@@ -153,11 +153,7 @@ class _Sink:
         return done
 
     def abort(self, targets: Iterable[SinkEpoch]) -> None:
-        """Drop what was staged; the broker leaves a published epoch unchanged.
-
-        Spark calls this when the query fails. An unreachable broker is only logged: the user must
-        see the error of the query.
-        """
+        """Drop what was staged; an unreachable broker must not hide the error of the query."""
         for target in targets:
             try:
                 self.client().abort_stage(*target, [])
@@ -167,8 +163,8 @@ class _Sink:
     def check_query(self, target: SinkEpoch, query: bytes) -> None:
         """Refuse to continue the epochs of another query: a new checkpoint starts at 0 again.
 
-        Each commit stores the query id with the sink. Without this check the batches of a second
-        query would count as published and be lost silently.
+        Its batches would count as published and be lost silently. Commits store the query id as the
+        note.
         """
         found = with_retries(self._retry, lambda: self.client().sinks(target.sink))
         if found and found[0].note != query:
@@ -239,11 +235,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream``: a sink named after the query, with one epoch per batch.
-
-    Spark creates a writer for each batch and another one for its commit, which learns the query id
-    from the messages of the tasks.
-    """
+    """``df.writeStream``: a sink named after the query, with one epoch per batch."""
 
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self._sink = _Sink(options, layout)

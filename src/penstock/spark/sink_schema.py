@@ -107,7 +107,6 @@ def layout_of(schema: StructType, *, has_topic: bool) -> Layout:
 
 
 def _role_of(field: StructField) -> str:
-    """Return what a column is for; ``ConfigError`` for an unknown name or a wrong type."""
     name = field.name.lower()
     name = _ALIASES.get(name, name)
     role = _ROLES.get(name)

@@ -17,7 +17,6 @@ _PAIR: Final = re.compile(r"([^\s=:]+)\s*[=:\s]\s*(.*)")
 
 
 def settings_from_files(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of ``PYSPARK_SUBMIT_ARGS`` and of ``spark-defaults.conf``."""
     arguments = dict(_submitted(environ.get("PYSPARK_SUBMIT_ARGS", "")))
     named = arguments.pop("--properties-file", None)
     file = Path(named) if named else _conf_folder(environ) / "spark-defaults.conf"
@@ -42,7 +41,6 @@ def _conf_folder(environ: Mapping[str, str]) -> Path:
 
 
 def _submitted(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings that these ``spark-submit`` options stand for."""
     for word, following in pairwise([*shlex.split(text), ""]):
         option, equals, value = word.partition("=")
         value = value if equals else following
@@ -65,7 +63,6 @@ _OPTIONS: Final = {
 
 
 def _properties(file: Path) -> dict[str, str]:
-    """Read a Java properties file: one key and value per line."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -29,14 +29,11 @@ def linked_home() -> Path:
     try:
         home.mkdir(parents=True, exist_ok=True)
         for part in _PARTS:
-            _link(home / part, installed / part)
+            link, target = home / part, installed / part
+            if target.exists() and not link.exists():
+                link.unlink(missing_ok=True)
+                with suppress(FileExistsError):  # another process was faster
+                    link.symlink_to(target)
     except OSError:
         return installed
     return home
-
-
-def _link(link: Path, target: Path) -> None:
-    if target.exists() and not link.exists():
-        link.unlink(missing_ok=True)
-        with suppress(FileExistsError):
-            link.symlink_to(target)

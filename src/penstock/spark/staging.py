@@ -78,10 +78,7 @@ class _BlockWindow:
                 self._sent.popleft()
 
     def _send_again(self) -> None:
-        """Resend from the first failed block; later ones may have arrived out of order.
-
-        If the broker refuses it for good, the second refusal is raised.
-        """
+        """Resend from the first failed block; a final refusal is raised now."""
         for sent in list(self._sent)[1:]:
             with suppress(ClientError):
                 self._client.finish(sent.pending)

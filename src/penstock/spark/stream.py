@@ -31,8 +31,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.client.errors import ClientError
+from penstock.client.queue.blocking import QueueClient
 from penstock.spark.batch import RangePartition, partitioning_of
-from penstock.spark.broker import client_for, map_concurrently, with_retries
+from penstock.spark.broker import ask, client_for, map_concurrently
 from penstock.spark.data_loss import report_losses
 from penstock.spark.offsets import (
     StreamOffset,
@@ -115,8 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reader = self._options.reader or ""
         is_exact = self._options.start.of(topic).kind == "offset"
 
-        def ask() -> int:
-            client = client_for(self._options.servers)
+        def pin(client: QueueClient) -> int:
             client.create_group(topic, reader, start=begin, reader=True)
             group = next(one for one in client.groups(topic) if one.name == reader)
             if not is_exact and group.position == group.start <= begin:
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             client.seek(topic, reader, begin)
             return begin
 
-        begin = with_retries(self._options.retry, ask)
+        begin = ask(self._options, pin)
         self._grouped.add((topic, self._watch.topics[topic].incarnation))
         return begin
 
@@ -179,26 +179,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_limited and self._is_too_little(sum(lags.values())):
             lags = {}
         elif is_limited:
-            lags = self._within_bytes(start, seen, self._within_rows(start, lags, limit))
-        end = advance(start, seen, lags, partitioning_of(self._options), self._resting(start))
+            most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
+            taken = lags if most is None else share(lags, most, _rows_read(start))
+            lags = self._within_bytes(start, seen, taken)
+        unseen = start.topics.keys() - self._watch.topics.keys()
+        resting = {name: start.topics[name] for name in unseen if not self._watch.matches(name)}
+        end = advance(start, seen, lags, partitioning_of(self._options), resting)
         return with_deleted_ends(start, end, self._watch.gone)
 
-    def _resting(self, start: StreamPosition) -> dict[str, TopicPosition]:
-        """Return the positions in topics that an earlier run read and this one does not."""
-        unseen = start.topics.keys() - self._watch.topics.keys()
-        return {name: start.topics[name] for name in unseen if not self._watch.matches(name)}
-
     def _available(self, start: StreamPosition) -> dict[str, TopicState]:
-        """Return what may be read: everything, or what an AvailableNow run saw when it began.
-
-        A start of "latest" may be after that; it must not look like a topic that was cut back.
-        """
+        """Return what may be read: everything, or what an AvailableNow run saw at its start."""
         topics, target = self._watch.topics, self._target
         if target is None:
             return topics
         found = {}
         for name, topic in topics.items():
             if name in target and target[name].incarnation == topic.incarnation:
+                # A start of "latest" may be after the target; the topic was not cut back.
                 last = max(target[name].end, next_of(start.topics.get(name), topic))
                 found[name] = topic._replace(end=min(topic.end, last))
         return found
@@ -211,12 +208,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited_s = monotonic() - self._advanced_at
         return rows < options.min_rows and waited_s < options.max_delay_s
 
-    def _within_rows(
-        self, start: StreamPosition, lags: Mapping[str, int], limit: ReadLimit
-    ) -> dict[str, int]:
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
-        return dict(lags) if most is None else share(lags, most, _rows_read(start))
-
     def _within_bytes(
         self, start: StreamPosition, seen: Mapping[str, TopicState], takes: dict[str, int]
     ) -> dict[str, int]:
@@ -224,7 +215,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.max_bytes
         if most is None or sum(seen[name].bytes for name in takes) <= most:
             return takes
-        means = {name: round(_mean(seen[name])) for name in takes}
+        means = {name: round(seen[name].bytes / max(1, seen[name].messages)) for name in takes}
         sizes = {name: rows * means[name] for name, rows in takes.items()}
         shares = share_bytes(sizes, means, most, _rows_read(start))
         large = sorted(shares, key=lambda name: (-sizes[name], name))[:_TOPICS_MEASURED_MAX]
@@ -238,19 +229,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _reach(self, start: StreamPosition, topic: TopicState, name: str, size: int) -> int:
-        """Return how many messages ``size`` bytes hold."""
         begin = next_of(start.topics.get(name), topic)
-        found = with_retries(
-            self._options.retry,
-            lambda: client_for(self._options.servers).locate(
-                name, times_ms=(), measures=[(begin, size)]
-            ),
+        found = ask(
+            self._options, lambda client: client.locate(name, times_ms=(), measures=[(begin, size)])
         )
         return max(1, found.reaches[0] - begin) if found.reaches else 1
 
     @hide_traceback
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
-        """Split a batch into tasks; report what is lost."""
         begins, ends = decode(start), decode(end)
         losses = [] if begins.is_initial else lost_with_topics(begins, ends)
         asked = ranges_between(begins, ends)
@@ -277,11 +263,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             map_concurrently(lambda item: self._tell(*item), moved.items())
         except ClientError as error:
-            _LOG.warning(
-                "could not update the position of reader %s at the broker: %s",
-                self._options.reader,
-                error,
-            )
+            reader = self._options.reader
+            _LOG.warning("could not report the position of reader %s: %s", reader, error)
         else:
             self._committed |= moved
 
@@ -294,10 +277,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing to release."""
-
-
-def _mean(topic: TopicState) -> float:
-    return topic.bytes / topic.messages if topic.messages else 0.0
 
 
 def _rows_read(position: StreamPosition) -> int:

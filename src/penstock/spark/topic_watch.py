@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from penstock.spark.broker import client_for, map_concurrently, with_retries
+from penstock.spark.broker import ask, map_concurrently
 from penstock.spark.filters import topic_regex
 from penstock.spark.options import OffsetSpec, OffsetSpecs, SourceOptions, option_error
 from penstock.spark.planning import TopicState
@@ -56,7 +56,6 @@ class TopicWatch:
         self._list()
 
     def matches(self, name: str) -> bool:
-        """Whether a topic of this name would be subscribed to."""
         is_ours = self._pattern is None or self._pattern.fullmatch(name)
         return bool(is_ours and self._names.match(name))
 
@@ -72,16 +71,15 @@ class TopicWatch:
             self._forget(name)
 
     def _ask(self, sequence: int, *, wait_s: float = 0.0, after: str = "") -> Changed:
-        options = self._options
-        return with_retries(
-            options.retry,
-            lambda: client_for(options.servers).changes(
-                options.filters, after_sequence=sequence, wait_s=wait_s, after=after
+        filters = self._options.filters
+        return ask(
+            self._options,
+            lambda client: client.changes(
+                filters, after_sequence=sequence, wait_s=wait_s, after=after
             ),
         )
 
     def _note(self, changed: Changed) -> set[str]:
-        """Take over the state of topics; return the names that match the pattern."""
         found = set()
         for topic in changed.topics:
             if self._pattern is None or self._pattern.fullmatch(topic.name):
@@ -110,10 +108,7 @@ class TopicWatch:
 
 
 def warn_missing_topics(options: SourceOptions, found: Collection[str]) -> None:
-    """Log which named topics do not exist, so a typo does not look like an idle topic.
-
-    It is not an error: the first message creates the topic.
-    """
+    """Log which named topics do not exist yet, so a typo does not look like an idle topic."""
     names = [name for name in options.filters if not {"+", "#"} & set(name)]
     missing = [name for name in names if name not in found]
     if missing:
@@ -126,10 +121,10 @@ def warn_missing_topics(options: SourceOptions, found: Collection[str]) -> None:
 
 
 def current_states(options: SourceOptions, names: list[str]) -> dict[str, TopicState]:
-    """Return the present state of topics: retention moves first offsets without a change event.
+    """Return the present state of topics; retention moves first offsets without a change event.
 
-    Topics that are not listed are queried by name: a batch planned before the subscription changed
-    may read topics that are no longer subscribed to.
+    Topics that are not listed are queried by name: the subscription may have changed since
+    planning.
     """
     if len(names) <= SINGLE_MAX:
         return _locate_each(options, names)
@@ -140,13 +135,11 @@ def current_states(options: SourceOptions, names: list[str]) -> dict[str, TopicS
 
 
 def _locate_each(options: SourceOptions, names: list[str]) -> dict[str, TopicState]:
-    def ask(name: str) -> TopicState:
-        found = with_retries(
-            options.retry, lambda: client_for(options.servers).locate(name, times_ms=())
-        )
+    def state(name: str) -> TopicState:
+        found = ask(options, lambda client: client.locate(name, times_ms=()))
         return TopicState(found.incarnation, found.first_offset, found.end_offset)
 
-    seen = zip(names, map_concurrently(ask, names), strict=True)
+    seen = zip(names, map_concurrently(state, names), strict=True)
     return {name: topic for name, topic in seen if topic.incarnation}
 
 
@@ -154,12 +147,12 @@ def resolve_offsets(
     options: SourceOptions, specs: OffsetSpecs, seen: dict[str, TopicState]
 ) -> dict[str, int]:
 
-    def ask(name: str) -> int:
+    def offset(name: str) -> int:
         return _offset(options, name, specs.of(name), seen[name])
 
     timed = [name for name in seen if specs.of(name).kind == "time"]
-    offsets = {name: ask(name) for name in seen.keys() - set(timed)}
-    return {**offsets, **dict(zip(timed, map_concurrently(ask, timed), strict=True))}
+    offsets = {name: offset(name) for name in seen.keys() - set(timed)}
+    return {**offsets, **dict(zip(timed, map_concurrently(offset, timed), strict=True))}
 
 
 def _offset(options: SourceOptions, name: str, spec: OffsetSpec, topic: TopicState) -> int:
@@ -180,6 +173,4 @@ def _offset(options: SourceOptions, name: str, spec: OffsetSpec, topic: TopicSta
 
 def locate(options: SourceOptions, name: str, time_ms: int) -> Located:
     """Find the first message of this time or later, and the state of the topic."""
-    return with_retries(
-        options.retry, lambda: client_for(options.servers).locate(name, times_ms=[time_ms])
-    )
+    return ask(options, lambda client: client.locate(name, times_ms=[time_ms]))

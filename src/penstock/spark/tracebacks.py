@@ -49,12 +49,7 @@ def _hidden_traceback() -> Iterator[None]:
     try:
         yield
     except PenstockError:
-        if _is_spark_process(sys.modules["__main__"]):
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        if spec is not None and str(spec.name).startswith("pyspark."):  # a process of Spark
             os.environ[HIDE_TRACEBACK] = "1"
         raise
-
-
-def _is_spark_process(main: object) -> bool:
-    """Whether this process was started by Spark, as ``python -m pyspark...``."""
-    spec = getattr(main, "__spec__", None)
-    return spec is not None and str(spec.name).startswith("pyspark.")

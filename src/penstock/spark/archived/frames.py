@@ -24,12 +24,9 @@ def writing_session(spark: SparkSession) -> SparkSession:
 
 
 def files(spark: SparkSession, paths: Collection[str]) -> DataFrame:
-    """Return the rows of these files.
-
-    Without ``recursiveFileLookup`` Spark would turn directory names into columns, which it refuses
-    to do for files of several segments.
-    """
+    """Return the rows of these files."""
     if not paths:
         return spark.createDataFrame([], SCHEMA)
+    # Otherwise Spark makes columns of directories, and refuses files of several segments.
     reader = spark.read.schema(SCHEMA).option("recursiveFileLookup", "true")
     return reader.parquet(*paths)

@@ -76,7 +76,6 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def current(self) -> ArchiveSegment:
-        """The segment that is written to."""
         return self.segments[-1]
 
 
@@ -105,7 +104,7 @@ def compacted(
     now = {segment.name: segment for segment in manifest.segments}
     if manifest.files != taken.files or any(now.get(s.name) != s for s in taken.segments):
         raise ManifestConflict("another compaction was faster")
-    segments = tuple(_covered(segment, logs.get(segment.name)) for segment in manifest.segments)
+    segments = [_covered(segment, logs.get(segment.name)) for segment in manifest.segments]
     old = [
         f"{LIVE}/{segment.name}/{entry.path}"
         for segment in taken.segments
@@ -113,7 +112,8 @@ def compacted(
         for entry in logs[segment.name].entries[segment.covered :]
     ]
     kept = tuple(file for file in manifest.files if file.path not in merged)
-    done = _done(taken)
+    # A segment rotated since then may have got its last batch after we read its log.
+    done = {segment.name for segment in taken.segments[:-1]}
     return _next(
         manifest,
         segments=tuple(segment for segment in segments if segment.name not in done),
@@ -129,14 +129,6 @@ def _covered(segment: ArchiveSegment, log: SinkLog | None) -> ArchiveSegment:
     if log is None or not log.entries:
         return segment
     return ArchiveSegment(segment.name, len(log.entries), log.entries[-1].path)
-
-
-def _done(taken: Manifest) -> frozenset[str]:
-    """Return the segments that were no longer written to when their logs were read.
-
-    A segment that was rotated since does not count: its last batch may have come later.
-    """
-    return frozenset(segment.name for segment in taken.segments[:-1])
 
 
 def vacuumed(manifest: Manifest, before_ms: int) -> tuple[tuple[str, ...], Manifest]:
@@ -168,7 +160,6 @@ def load(root: Path) -> Manifest:
 
 
 def create(root: Path, partitioning: str, checkpoint: str) -> Manifest:
-    """Read the newest manifest, or create the first."""
     if not _numbers(root):
         try:
             return publish(root, Manifest(0, partitioning, checkpoint))
@@ -191,10 +182,7 @@ def publish(root: Path, manifest: Manifest) -> Manifest:
 
 
 def write_once(path: Path, content: bytes) -> bool:
-    """Create a file durably and atomically; return false if it exists.
-
-    It uses a link, because a rename would replace an existing file.
-    """
+    """Create a file durably; return false if it exists, which a rename would replace."""
     draft = path.parent / f".{uuid4().hex}"
     try:
         with draft.open("xb") as file:

@@ -53,10 +53,7 @@ _decode = msgspec.json.Decoder(_LogLine).decode
 
 
 def read(directory: Path) -> SinkLog:
-    """Read the log of a sink's directory; without a log it is empty.
-
-    Spark may compact the log and delete files while we read; then the list is made again.
-    """
+    """Read the log of a sink's directory, again if Spark compacts it meanwhile."""
     for _ in range(_ATTEMPTS):
         names = _names(directory / DIRECTORY)
         if not names:
@@ -127,10 +124,8 @@ def _entry(line: _LogLine, within: str) -> SinkLogEntry:
 def seed(directory: Path, batch: int) -> None:
     """Create an empty sink directory that counts all batches up to ``batch`` as done.
 
-    A query continues there with its next batch; a batch that it repeats, because it was killed
-    between the sink's commit and its own, is skipped as before. At its next tenth batch Spark
-    compacts the log and expects all files since the last compaction: they exist, empty. It derives
-    the interval from the last two.
+    A query continues there; a batch that it repeats after a crash is skipped as before. At its next
+    tenth batch Spark compacts the log, and expects all files since the last compaction.
     """
     log = directory / DIRECTORY
     log.mkdir(parents=True)

@@ -31,10 +31,7 @@ class ArchiveFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class ArchivedTopic(msgspec.Struct, frozen=True, gc=False):
-    """The archived range of a topic: offsets from ``first`` up to ``next`` of an incarnation.
-
-    Offsets that were deleted before they were archived are missing.
-    """
+    """The archived offsets of an incarnation, ``first`` to ``next``, without deleted ones."""
 
     incarnation: int
     first: int
@@ -82,10 +79,7 @@ def chosen(
     since: date | None = None,
     until: date | None = None,
 ) -> list[ArchiveFile]:
-    """Return the files that may have rows of these topics and days (both inclusive).
-
-    Directory names decide; a file whose path does not tell is always included.
-    """
+    """Return the files that may have rows of these topics and days (inclusive), by directory."""
     keys = None if topics is None else {topic_key(topic) for topic in topics}
 
     def fits(part: ArchiveFile) -> bool:
@@ -98,7 +92,6 @@ def chosen(
 
 
 def position(snapshot: Snapshot) -> dict[str, ArchivedTopic]:
-    """Return how far each topic is archived in this snapshot."""
     if snapshot.batch < 0:
         return {}
     checkpoint = snapshot.root / (snapshot.manifest.checkpoint or CHECKPOINT)

@@ -64,7 +64,6 @@ class BrokerProcess:
         return self
 
     def _read_port(self) -> int:
-        """Read the port from the startup message."""
         assert self._child.stdout is not None
         port = 0
         for line in self._child.stdout:
@@ -87,12 +86,10 @@ class BrokerProcess:
             self._child.communicate()
 
     def register_key(self, device: str, topic: str, public_key: bytes) -> int:
-        """Register a device's public key for its topic; return the key id."""
         fields = {"device": device, "topics": topic, "public_key": public_key.hex()}
         return self._ask("POST", "/keys", _Registered, msgspec.json.encode(fields)).id
 
     def lag(self) -> dict[str, int]:
-        """Return the unread messages of each reader, over all topics."""
         lags: dict[str, int] = {}
         for group in self._ask("GET", "/groups?limit=1000", _Groups).groups:
             lags[group.group] = lags.get(group.group, 0) + group.lag

@@ -21,7 +21,6 @@ CURTAIN_S: Final = 2.0  # a device heard in the last seconds did not fall silent
 
 
 def seconds_of(time: str, began_ms: int) -> float:
-    """Convert an ISO 8601 time to seconds since the start."""
     moment = datetime.fromisoformat(time)
     return moment.timestamp() - began_ms / 1000
 
@@ -60,14 +59,12 @@ def batches_of(lines: Iterable[str], began_ms: int) -> dict[str, list[BatchTimin
 
 
 def until(batches: Mapping[str, list[BatchTiming]], seconds: float) -> dict[str, list[BatchTiming]]:
-    """Drop batches after the end."""
     return {
         query: [batch for batch in own if batch.at_s <= seconds] for query, own in batches.items()
     }
 
 
 def name_of(query: str) -> str:
-    """Return the job's name from a query's name."""
     return query.partition("-")[0]
 
 
@@ -86,10 +83,7 @@ def rollups_of(payloads: Iterable[bytes], began_ms: int, field: str) -> list[Win
 
 
 def alerts_of(payloads: Iterable[bytes], began_ms: int, seconds: float) -> list[Alert]:
-    """Parse the alerts of ``silent``. A silence is dated by the device's last message.
-
-    Silence after the end of the demo is not reported.
-    """
+    """Parse alerts. A silence is dated by the last message; silence after the end is dropped."""
     alerts = []
     for payload in payloads:
         try:
@@ -137,7 +131,6 @@ def checks_of(
     windows: Counter[tuple[str, str, str]],
     alerts: Sequence[Alert],
 ) -> list[Check]:
-    """Return the checks; the findings of the audit come first."""
     acknowledged = sum(line.acknowledged for line in lines)
     archived = sum(line.archived for line in lines)
     same = sum(line.is_same for line in lines)

@@ -90,23 +90,19 @@ class Driver:
             )
 
     def check(self) -> None:
-        """Raise if it has ended by itself."""
         if self._child.poll() is not None:
             raise self._failure()
 
     def kill(self) -> None:
-        """Kill Python and Java at once."""
         if self._child.poll() is None:
             killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
 
     def stop(self) -> None:
-        """Ask it to end after the current batches."""
         self._child.send_signal(signal.SIGTERM)
         self.wait(STOP_S)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until it has ended; raise if it failed."""
         try:
             status = self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -127,7 +123,6 @@ class Driver:
 
 
 def _live(plan: DemoPlan) -> None:
-    """Run the jobs until SIGTERM or SIGKILL."""
     from penstock.spark.pipelines.monitor import monitor  # noqa: PLC0415 - the same
     from penstock.spark.pipelines.progress import JsonLines  # noqa: PLC0415 - loads Spark
 
@@ -142,7 +137,6 @@ def _live(plan: DemoPlan) -> None:
 
 
 def _finish(plan: DemoPlan) -> None:
-    """Let all jobs read to the end of the journal, and audit the archive."""
     spark = _session()
     for query in _jobs(spark, plan, "available-now"):
         query.awaitTermination()
@@ -158,7 +152,6 @@ def _session() -> "SparkSession":
 
 
 def _jobs(spark: "SparkSession", plan: DemoPlan, trigger: str) -> "list[StreamingQuery]":
-    """Start all three jobs, or resume them."""
     from penstock.spark.pipelines import archive, rollup, silent  # noqa: PLC0415 - loads Spark
 
     # Partitioned by date only; with topics, every batch would write a file per sensor.

@@ -97,7 +97,6 @@ class _Values(msgspec.Struct, frozen=True):
 
 
 def make_fleet(devices: int) -> tuple[Sensor, ...]:
-    """Assign protocols and faults to sensors, and add an impostor per protocol."""
     if not DEVICES_MIN <= devices <= DEVICES_MAX:
         raise ConfigError(
             f"a fleet has {DEVICES_MIN} to {DEVICES_MAX} devices, not {devices}",
@@ -136,7 +135,6 @@ class Script:
         self._jump_at = ticks // 2
 
     def readings(self, sensor: Sensor, tick: int) -> list[SensorReading]:
-        """Return what a sensor sends at a tick: mostly one reading, maybe none or two."""
         seq = self._seq(sensor, tick)
         if seq is None:
             return []
@@ -151,7 +149,6 @@ class Script:
                 return [reading]
 
     def _seq(self, sensor: Sensor, tick: int) -> int | None:
-        """Return the sequence number, None while silent."""
         begin, end = self._silence
         match sensor.fault:
             case SensorFault.GONE if tick >= self._gone_at:

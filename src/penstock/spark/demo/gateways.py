@@ -43,10 +43,7 @@ Taken = tuple[Sensor, Sequence[SensorReading], int]  # acknowledged, and the num
 
 
 def enrolled(broker: BrokerProcess, fleet: Sequence[Sensor], seed: int) -> dict[str, SigningKey]:
-    """Register a key per sensor, for its topic only; return the signing keys.
-
-    An impostor has the id of a valid key, and another secret.
-    """
+    """Register a key per sensor; an impostor signs with another secret under a valid id."""
     keys = {}
     for sensor in fleet:
         true = secret_seed(seed, sensor.name)
@@ -194,7 +191,6 @@ class DoorThread(Thread):
         self._began_at = monotonic()
 
     def begin(self, began_at: float) -> None:
-        """Start; all gateways count from the same moment."""
         self._began_at = began_at
         self.start()
 

@@ -24,7 +24,6 @@ CHECKS_MAX: Final = 9
 
 
 def png_report(results: DemoResults, dpi: int = 100) -> bytes:
-    """Draw the results as a PNG of 12 by 10 inches."""
     figure = Figure(figsize=(12, 10), dpi=dpi, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(3, 2)
@@ -44,7 +43,6 @@ def png_report(results: DemoResults, dpi: int = 100) -> bytes:
 
 
 def _decorate(results: DemoResults, axis: Axes, title: str, y_label: str) -> None:
-    """Label an axis, and shade the time without a driver."""
     axis.set_title(title, loc="left", fontsize=10.5, color=INK)
     axis.set_xlabel("seconds since the fleet started", fontsize=9)
     axis.set_ylabel(y_label, fontsize=9)

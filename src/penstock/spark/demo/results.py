@@ -90,7 +90,6 @@ class DemoResults(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def away(self) -> tuple[float, float] | None:
-        """The time from the kill until Spark was back, or to the end."""
         if self.killed_at is None:
             return None
         return self.killed_at, self.seconds if self.back_at is None else self.back_at
@@ -112,7 +111,6 @@ class DemoResults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def silences(alerts: list[Alert], seconds: float) -> list[Silence]:
-    """Join each device's ``silent`` and ``back`` alerts, in order."""
     found = []
     for device in sorted({alert.device for alert in alerts}):
         own = [a for a in alerts if a.device == device and a.kind in {"silent", "back"}]

@@ -96,7 +96,6 @@ def run_demo(settings: Settings, narrator: Narrator) -> DemoResults:
 
 @contextmanager
 def _work_directory(settings: Settings) -> Iterator[Path]:
-    """Create the directory for everything but the report."""
     settings.out.mkdir(parents=True, exist_ok=True)
     if not settings.keep:
         with TemporaryDirectory(prefix="penstock-demo-", ignore_cleanup_errors=True) as made:
@@ -270,14 +269,12 @@ class _DemoRun:
         )
 
     def _said_by_spark(self) -> tuple[dict[str, list[bytes]], list[bytes]]:
-        """Read what the jobs have published: windows by topic, and alerts."""
         with connect([self._broker.servers]) as client:
             topics = [topic.name for topic in client.topics(f"{ROLLUP_TOPIC}/")]
             windows = {name: [r.payload for r in client.messages(name)] for name in topics}
             return windows, [record.payload for record in client.messages(ALERT_TOPIC)]
 
     def _rollups(self, windows: dict[str, list[bytes]]) -> dict[str, list[Window]]:
-        """Return the windows of the first steady sensor of each protocol."""
         steady = {s.door: s for s in reversed(self._fleet) if s.fault is SensorFault.STEADY}
         return {
             sensor.name: collect.rollups_of(
@@ -287,7 +284,6 @@ class _DemoRun:
         }
 
     def _back_at(self, batches: dict[str, list[BatchTiming]]) -> float | None:
-        """Return when the first batch of the second driver was done."""
         if self._killed_at is None:
             return None
         done = [batch.at_s for own in batches.values() for batch in own]

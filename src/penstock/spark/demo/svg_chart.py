@@ -109,7 +109,6 @@ class Chart:
         return " ".join(f"{self._across(x)},{self._up(y)}" for x, y in points)
 
     def absence(self, begin: float, end: float, text: str) -> None:
-        """Shade a time span over the whole height, with a label."""
         left, right = self._across(begin), self._across(end)
         height = self._height - BOTTOM - TOP
         self._add("rect", "absence", x=left, y=TOP, width=max(1.0, right - left), height=height)
@@ -127,14 +126,12 @@ class Chart:
         self._add("text", "label", x=self._left - 6, y=y, text_anchor="end").text = text
 
     def span(self, row: int, begin: float, end: float, css: str, hint: str) -> None:
-        """Draw a bar in a row; ``hint`` is its tooltip."""
         left, right = self._across(begin), self._across(end)
         width, height = max(2.0, right - left), ROW_HEIGHT - 6
         bar = self._add("rect", css, x=left, y=self._row(row) + 3, width=width, height=height)
         SubElement(bar, "title").text = hint
 
     def mark(self, row: int, at: float, css: str, hint: str) -> None:
-        """Draw a diamond in a row."""
         x, y = self._across(at), self._row(row) + ROW_HEIGHT / 2
         shape = f"M{x},{y - 5} l5,5 l-5,5 l-5,-5 z"
         SubElement(self._add("path", css, d=shape), "title").text = hint

@@ -44,7 +44,7 @@ from penstock.spark.archived.layout import (
 from penstock.spark.archived.manifest import Manifest
 from penstock.spark.archived.snapshot import chosen, take
 from penstock.spark.pipelines import compaction, registry, streams
-from penstock.spark.pipelines.registry import FollowUp, Option, PipelineJob, choice
+from penstock.spark.pipelines.registry import Option, PipelineJob, QueryFollowUp, choice
 from penstock.spark.pipelines.streams import from_topics
 
 # log entries after which the next start begins a segment; rewriting a longer log takes too long
@@ -55,7 +55,6 @@ _queries: dict[Path, StreamingQuery] = {}
 
 
 def transform(rows: DataFrame) -> DataFrame:
-    """Add the partition columns."""
     return rows.selectExpr("*", f"{KEY_SQL} as {KEY}", DATE)
 
 
@@ -131,10 +130,7 @@ def prepare(
 
 
 def _rotate(root: Path, manifest: Manifest, batch: int) -> Manifest:
-    """Start another segment: first its log, then the manifest that names it.
-
-    After a crash in between, no manifest names it and nothing was written to it; it is made again.
-    """
+    """Start a segment: first its log, then the manifest, so a crash leaves nothing in use."""
     rotated = manifests.rotated(manifest, manifest.current)
     fresh = root / LIVE / rotated.current.name
     shutil.rmtree(fresh, ignore_errors=True)
@@ -146,10 +142,7 @@ def _rotate(root: Path, manifest: Manifest, batch: int) -> Manifest:
 
 
 def _lock(root: Path) -> None:
-    """Lock the archive against other processes, for as long as this one lives.
-
-    Two queries on one checkpoint would notice each other late; two segments at once never.
-    """
+    """Lock the archive against other processes, for as long as this one lives."""
     if root in _locks:
         return
     descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -210,7 +203,7 @@ def run(
     max_rows: int | None = None,
     ignore_loss: bool = False,
     compact: bool = False,
-) -> StreamingQuery | FollowUp:
+) -> StreamingQuery | QueryFollowUp:
     """Archive topics as Parquet, each message exactly once; resume where the last run ended.
 
     With --compact, also merge small files: when the run ends, or every hour.
@@ -232,14 +225,13 @@ def run(
         },
     )
     if compact and trigger == "available-now":
-        return FollowUp(query, lambda: compaction.run(spark, path=path))
+        return QueryFollowUp(query, lambda: compaction.run(spark, path=path))
     if compact:
         compaction.compact_periodically(spark, path, query)
     return query
 
 
 def check(*, path: str, partition_by: str, checkpoint: str | None, **_: object) -> None:
-    """``run`` prepares the archive again."""
     prepare(root_of(path), partition_by, checkpoint)
 
 

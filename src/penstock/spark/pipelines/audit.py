@@ -121,7 +121,6 @@ def _audit_archive(
     filters: Collection[str],
     loss_topic: str,
 ) -> tuple[AuditReport, DataFrame]:
-    """Compare the rows of an archive with its checkpoint, and with the broker."""
     snapshot = take(root)
     archived = position(snapshot)
     names = names_matching(archived, filters) if filters else list(archived)
@@ -229,7 +228,6 @@ def _strays(expected: OffsetRange, seen: Counted | None) -> list[OffsetRange]:
 def _gaps(
     report: AuditReport, rows: DataFrame, odd: Collection[Key]
 ) -> dict[Key, list[tuple[int, int]]]:
-    """List the gaps between neighbouring offsets of these topics."""
     if not odd:
         return {}
     order = Window.partitionBy("topic", "incarnation").orderBy("offset")
@@ -292,7 +290,6 @@ def _ask(
     expected: Mapping[Key, tuple[int, int]],
     filters: Collection[str],
 ) -> None:
-    """Compare the archive with the broker, and find the holes that are deletions."""
     now = _topics(client, {name for name, _ in expected}, filters)
     last = {
         name: end
@@ -310,7 +307,6 @@ def _ask(
 
 
 def _excuse(report: AuditReport, client: QueueClient, now: Mapping[str, Seen]) -> None:
-    """Remove the holes that are deleted messages, according to the broker."""
     for hole in list(report.holes):
         if _is(now, hole.topic, hole.incarnation) and hole.end > now[hole.topic][1]:
             visible = hole._replace(begin=max(hole.begin, now[hole.topic][1]))
@@ -337,7 +333,6 @@ def _present(client: QueueClient, span: OffsetRange) -> Iterator[OffsetRange]:
 
 
 def _examined(parts: Collection[ArchiveFile]) -> tuple[list[ArchiveFile], list[str]]:
-    """Divide files into readable ones, and faults of the others."""
     with ThreadPoolExecutor(8) as pool:
         faults = list(pool.map(_fault, parts))
     good = [part for part, fault in zip(parts, faults, strict=True) if not fault]

@@ -80,7 +80,6 @@ class AuditReport(msgspec.Struct, kw_only=True):
         return not self.faults()
 
     def faults(self) -> list[str]:
-        """Describe what is wrong, a line each."""
         found = [
             (self.is_void, "there are no topics to audit"),
             (bool(self.damaged), f"{len(self.damaged)} files cannot be read"),

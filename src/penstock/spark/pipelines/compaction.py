@@ -100,15 +100,11 @@ def plan(
 
 
 def _directory(path: str) -> str:
-    """Return the partition directories of a file."""
     return "/".join(part for part in path.split("/")[:-1] if "=" in part)
 
 
 def rewrite(spark: SparkSession, work: CompactionPlan) -> tuple[CompactedFile, ...]:
-    """Write all rows to a new directory; return its files, checked and durable.
-
-    Rows are distributed by directory and offset range, so several tasks share a large topic.
-    """
+    """Write all rows to a new directory, in parallel; return its files, checked and durable."""
     root, manifest = work.snapshot.root, work.snapshot.manifest
     rows = sum(_rows(Path(part.path)) for part in work.parts)
     per_file = max(1, rows * work.target_bytes // max(1, work.size))
@@ -154,7 +150,6 @@ def _rows(path: Path) -> int:
 
 
 def conclude(work: CompactionPlan, made: tuple[CompactedFile, ...], at_ms: int) -> Manifest:
-    """Replace the files that were taken by those that were made."""
     root, taken = work.snapshot.root, work.snapshot.manifest
 
     def change(newest: Manifest) -> Manifest:
@@ -176,10 +171,7 @@ def _publish(root: Path, change: Callable[[Manifest], Manifest]) -> Manifest:
 
 
 def vacuum(root: Path, before_ms: int) -> int:
-    """Delete files that were replaced before that time; return how many.
-
-    The manifest is updated last, so a crash in between only repeats it.
-    """
+    """Delete files that were replaced before that time, then update the manifest."""
     paths, _ = manifests.vacuumed(manifests.load(root), before_ms)
     if not paths:
         return 0
@@ -194,10 +186,7 @@ def vacuum(root: Path, before_ms: int) -> int:
 
 
 def sweep(root: Path) -> int:
-    """Delete the leftovers of killed compactions; return how many directories.
-
-    Call it with the lock held: an unknown directory may belong to a running compaction.
-    """
+    """Delete the leftovers of killed compactions; call it with the lock held."""
     manifest = manifests.load(root)
     named = [file.path for file in manifest.files]
     named += [path for retired in manifest.retired for path in retired.paths]
@@ -260,7 +249,6 @@ def _now_ms() -> int:
 def compact_periodically(
     spark: SparkSession, path: str | Path, query: StreamingQuery, every_s: float = EVERY_S
 ) -> threading.Thread:
-    """Compact at this interval, in a thread, while a query runs."""
     arguments = (spark, path, query, every_s)
     thread = threading.Thread(target=_follow, args=arguments, name="compaction", daemon=True)
     thread.start()

@@ -17,7 +17,7 @@ from penstock.errors import PenstockError
 HEARTBEATS: Final = "penstock/heartbeat"  # above the heartbeats of all jobs
 
 
-class Heartbeat:
+class JobHeartbeat:
     """Publishes to a topic every ``period_s``, while a query runs."""
 
     def __init__(self, servers: str, name: str, period_s: float) -> None:
@@ -31,7 +31,6 @@ class Heartbeat:
             client.produce(self.topic, b"")
 
     def follow(self, query: StreamingQuery) -> None:
-        """Publish in a thread, until the query has ended."""
         threading.Thread(target=self._run, args=(query,), name=self.topic, daemon=True).start()
 
     def _run(self, query: StreamingQuery) -> None:

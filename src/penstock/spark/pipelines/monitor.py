@@ -60,7 +60,6 @@ def monitor(queries: Sequence[StreamingQuery], display: Display, stop: threading
 
 
 def _end(watched: Sequence["_MonitoredQuery"]) -> None:
-    """Stop the running queries, each between two of its batches."""
     for each in watched:
         each.ask_to_end()
     while watched := [each for each in watched if not each.try_to_end()]:
@@ -81,10 +80,7 @@ class _MonitoredQuery:
         return not self.query.isActive and self.query.exception() is not None
 
     def look(self) -> None:
-        """Show the batches that finished since the last call.
-
-        Spark keeps the last hundred reports; they are fetched only if more than one is new.
-        """
+        """Show the batches that finished since the last call; Spark keeps a hundred reports."""
         last = self.query.lastProgress
         if last is None or _mark(last) <= self._shown:
             return
@@ -132,7 +128,6 @@ def _mark(progress: Document) -> tuple[int, str]:
 
 
 def failure(name: str, error: PySparkException | Py4JJavaError) -> JobFailedError:
-    """Describe why a job failed, and what to do."""
     said = f"{name} failed: {cause(error)}"
     if _LOSS not in str(error):
         return JobFailedError(said, _RESUME_ADVICE)
@@ -150,8 +145,7 @@ _LOSS_ADVICE: Final = (
 def cause(error: PySparkException | Py4JJavaError) -> str:
     """Return the cause of a failure, shortened; for a bug, with the Python traceback.
 
-    Spark adds the whole traceback, everything that led to it, and the query plan to what Python
-    raised. Errors for users come without a traceback (:mod:`penstock.spark.tracebacks`).
+    Spark surrounds what Python raised with tracebacks and the query plan.
     """
     text = re.split(r"\n\s*(?:SQLSTATE:|=== Streaming Query|at (?=[\w.$]+\())", str(error).strip())[
         0

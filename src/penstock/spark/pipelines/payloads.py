@@ -33,7 +33,6 @@ DEVICE_CHARACTERS_MAX: Final = 256
 
 
 def check_path(path: str) -> str:
-    """Accept the path of a field, as in ``$.temperature`` or ``$.engine.rpm``."""
     if not path.startswith(("$.", "$[")) or not 2 < len(path) <= PATH_CHARACTERS_MAX:
         raise ConfigError(f"{path!r} is not the path of a field", 'write it as in "$.temperature"')
     return path
@@ -105,7 +104,6 @@ def _header_time() -> Column:
 
 
 def _moment(text: Column) -> Column:
-    """Parse milliseconds or seconds since 1970."""
     value = text.try_cast("double")
     milliseconds = f.when(value < SECONDS_BELOW, value * 1000).otherwise(value)
     is_sane = value.between(0, 253_402_300_799_000)  # the year 9999, where Spark's times end

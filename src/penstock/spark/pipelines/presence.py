@@ -41,10 +41,7 @@ class DevicePresence(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An event to report; ``last_ms`` is when the device was last heard before it.
-
-    Kind, device and ``last_ms`` identify an event, to detect duplicates.
-    """
+    """An event; kind, device and ``last_ms`` (the last message before it) identify it."""
 
     kind: Literal["silent", "back", "gap"]
     at_ms: int

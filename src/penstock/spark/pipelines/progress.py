@@ -10,6 +10,7 @@ does not compute it for a Python source, but its report has both positions: ``en
 
 import json
 from collections.abc import Mapping
+from math import inf
 from typing import IO, Any, ClassVar, Final, Self, TypeAlias
 
 import msgspec
@@ -50,19 +51,21 @@ def batch_of(progress: Document, judged_ms: int | None = None) -> BatchProgress:
     lags = [lag_of(source) for source in progress["sources"]]
     observed = {name: _plain(row) for name, row in progress["observedMetrics"].items()}
     windows = [ends for row in observed.values() for ends in row.pop(ENDS, None) or ()]
+    watermark = progress["eventTime"].get("watermark") or ""  # 1970 until there is one
     late = _total(progress, "numRowsDroppedByWatermark")
     if late and windows and judged_ms is not None:
         late = max(late, late_rows(windows, judged_ms))
+    speed = float(progress.get("processedRowsPerSecond") or 0.0)
     return BatchProgress(
         query=progress.get("name") or str(progress["id"])[:NAME_DIGITS],
         batch=progress["batchId"],
         rows=progress["numInputRows"],
-        rows_per_s=_number(progress.get("processedRowsPerSecond")),
+        rows_per_s=speed if 0 <= speed < inf else 0.0,  # a short batch has NaN or infinity
         lag=tuple(lag for lag in lags if lag is not None),
         state_rows=_total(progress, "numRowsTotal"),
         late_rows=late,
         untimed_rows=sum(row.get("untimed") or 0 for row in observed.values()),
-        watermark=_watermark(progress),
+        watermark=None if watermark.startswith("1970-01-01") else watermark or None,
         duration_ms=progress.get("durationMs", {}).get("triggerExecution", 0),
         time=progress["timestamp"],
         observed={name: row for name, row in observed.items() if row},
@@ -73,24 +76,16 @@ def _total(progress: Document, figure: str) -> int:
     return sum(state[figure] for state in progress["stateOperators"])
 
 
-def _watermark(progress: Document) -> str | None:
-    watermark: str | None = progress["eventTime"].get("watermark")
-    return None if watermark is None or watermark.startswith("1970-01-01") else watermark
-
-
 def lag_of(source: Document) -> int | None:
     """Count the messages between the end of a batch and the end of its topics; None: unknown."""
     end, latest = _topics(source.get("endOffset")), _topics(source.get("latestOffset"))
     if end is None or latest is None:
         return None
-    return sum(_behind(end.get(name), there) for name, there in latest.items())
-
-
-def _behind(reached: list[int] | None, there: list[int]) -> int:
-    incarnation, end, first = there
-    if reached is None or reached[0] != incarnation:
-        return max(end - first, 0)
-    return max(end - reached[1], 0)
+    lag = 0
+    for name, (incarnation, last, first) in latest.items():
+        reached = end.get(name, [incarnation, first])
+        lag += max(last - (reached[1] if reached[0] == incarnation else first), 0)
+    return lag
 
 
 def _topics(offset: object) -> dict[str, list[int]] | None:
@@ -102,11 +97,6 @@ def _topics(offset: object) -> dict[str, list[int]] | None:
             return None
     topics = offset.get("topics") if isinstance(offset, Mapping) else None
     return topics if isinstance(topics, dict) else None
-
-
-def _number(value: float | str | None) -> float:
-    number = float(value) if value is not None else 0.0
-    return number if 0 <= number < float("inf") else 0.0
 
 
 def _plain(row: Any) -> Any:
@@ -141,7 +131,6 @@ class JsonLines(_Display):
     """An object per report, for programs."""
 
     def show(self, batch: BatchProgress) -> None:
-        """Also for an empty batch: it shows that the query is alive."""
         self.say(msgspec.to_builtins(batch))
 
     def say(self, figures: Mapping[str, object]) -> None:
@@ -198,7 +187,6 @@ class LiveTable(_Display):
         self._live.console.print(steps(figures), markup=False, highlight=False)
 
     def note(self, text: str) -> None:
-        """Print a line above the table."""
         self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:

@@ -83,7 +83,6 @@ def _merge(table: pa.Table) -> pa.Table:
 
 
 def report(messages: DataFrame, before: Mapping[str, Shape] | None = None) -> QualityReport:
-    """Profile messages, and compare with earlier shapes."""
     rows = profile(messages).orderBy("topic").limit(TOPICS_MAX + 1).collect()
     kept = rows[:TOPICS_MAX]
     topics = {row.topic: msgspec.json.decode(bytes(row["shape"]), type=Shape) for row in kept}
@@ -101,7 +100,6 @@ def _drifts(before: Mapping[str, Shape], after: Mapping[str, Shape]) -> dict[str
 
 
 def load_shapes(file: str) -> dict[str, Shape]:
-    """Read the shapes of a saved report."""
     try:
         return msgspec.json.decode(Path(file).read_bytes(), type=QualityReport).topics
     except (OSError, msgspec.DecodeError) as error:

@@ -37,10 +37,7 @@ Judge = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def faulty(messages: DataFrame, expected: Mapping[str, Shape] | None = None) -> DataFrame:
-    """Return the messages that are unreadable or do not fit, with a ``reason``.
-
-    The progress of each batch has the number of messages, and of quarantined ones.
-    """
+    """Return the unreadable messages with a ``reason``; the progress has their number."""
     told = messages.observe("read", f.count(f.lit(1)).alias("messages"))
     found = told.select("topic", "offset", "timestamp", "payload")
     judged = found.mapInArrow(_judge(dict(expected or {})), FAULTY)
@@ -66,7 +63,6 @@ def _reason(expected: Shape | None, payload: bytes | None) -> str:
 
 
 def quarantine_messages(found: DataFrame, to: str) -> DataFrame:
-    """Return the messages to publish: the original payload, with headers."""
     headers = f.array(
         _header("topic", f.col("topic")),
         _header("offset", f.col("offset").cast("string")),

@@ -48,22 +48,24 @@ class JobOutcome(msgspec.Struct, frozen=True):
     is_ok: bool = True
 
 
-class FollowUp(msgspec.Struct, frozen=True):
+class QueryFollowUp(msgspec.Struct, frozen=True):
     """A started query, and what to do when it has ended by itself."""
 
     query: "StreamingQuery"
     action: Callable[[], JobOutcome]
 
 
-JobResult: TypeAlias = "StreamingQuery | Sequence[StreamingQuery] | FollowUp | JobOutcome | None"
+JobResult: TypeAlias = (
+    "StreamingQuery | Sequence[StreamingQuery] | QueryFollowUp | JobOutcome | None"
+)
 
 
 class PipelineJob(msgspec.Struct, frozen=True):
     """A name, options, and ``run(spark, **options)``, whose docstring is the text of ``--help``.
 
-    A streaming job returns its started queries, or a :class:`FollowUp`; the caller waits for them.
-    Other jobs return a :class:`JobOutcome`, or None. If ``says`` is set, ``run`` also gets ``say``,
-    a function that takes a mapping of figures at each step, to show as progress.
+    A streaming job returns its started queries, or a ``QueryFollowUp``; the caller waits. Other
+    jobs return a :class:`JobOutcome`, or None. If ``says`` is set, ``run`` also gets ``say``, which
+    takes a mapping of figures at each step, to show as progress.
 
     ``check`` takes the same options and raises ``ConfigError`` for what ``run`` would refuse. It is
     called before Spark starts.

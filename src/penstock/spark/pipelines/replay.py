@@ -152,7 +152,6 @@ def ends_of(rows: DataFrame, subscribe: str, to: str = "") -> dict[str, tuple[in
 
 
 def planned(spark: SparkSession, root: Path, plan: ReplayPlan) -> DataFrame:
-    """Return the rows of a plan. Incarnations rise: lower ones were complete then."""
     known = [(name, incarnation, end) for name, (incarnation, end) in plan.ends.items()]
     ends = spark.createDataFrame(known, "name string, last bigint, end bigint")
     rows = archive.read(spark, root, since=moment(plan.since), until=moment(plan.until))
@@ -185,7 +184,6 @@ def _target(to: str) -> Column:
 
 
 def moment(text: str) -> datetime | None:
-    """Parse a time, in UTC by default; None for an empty text."""
     if not text:
         return None
     try:
@@ -198,7 +196,6 @@ def moment(text: str) -> datetime | None:
 
 
 def _bounds(rows: DataFrame, slice_rows: int) -> list[int]:
-    """Return where slices end, with about this many rows each."""
     figures = rows.agg(f.count("*"), f.max("sequence")).first()
     assert figures is not None
     number, last = figures

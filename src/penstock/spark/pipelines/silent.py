@@ -34,7 +34,7 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from penstock.errors import ConfigError
 from penstock.spark.pipelines import registry
-from penstock.spark.pipelines.heartbeat import Heartbeat
+from penstock.spark.pipelines.heartbeat import JobHeartbeat
 from penstock.spark.pipelines.payloads import check_device, check_path, number
 from penstock.spark.pipelines.payloads import device as device_of
 from penstock.spark.pipelines.presence import (
@@ -86,7 +86,6 @@ class PresenceProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
-        """Process a device's messages of this batch, then check for silence."""
         readings = _in_order(rows)
         device = key[0]
         if device is None:
@@ -101,7 +100,6 @@ class PresenceProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
-        """The device is silent, or to be forgotten, or was heard meanwhile."""
         presence, _ = self._known()
         if presence is not None:
             yield from _rows(key[0], self._look(presence, 0, timerValues))
@@ -160,10 +158,7 @@ def _rows(device: str, told: Iterable[Event]) -> Iterator[Row]:
 def sightings(
     messages: DataFrame, *, device: str = "topic", seq: str | None = None, heartbeat: str = ""
 ) -> DataFrame:
-    """Return ``device``, ``time``, ``at_ms``, ``offset``, ``seq``; heartbeats have no device.
-
-    Other messages without a device are dropped.
-    """
+    """Return ``device``, ``time``, ``at_ms``, ``offset``, ``seq``; heartbeats have no device."""
     is_heartbeat = f.col("topic") == heartbeat
     found = messages.select(
         f.when(~is_heartbeat, device_of(device)).alias("device"),
@@ -240,7 +235,7 @@ def run(
     and gap (missing numbers of the field --seq). Times are the broker's.
     """
     prepare(spark)
-    heartbeats = Heartbeat(servers, reader or "silent", heartbeat)
+    heartbeats = JobHeartbeat(servers, reader or "silent", heartbeat)
     heartbeats.beat()  # so that an available-now run sees silence up to now
     columns = ["topic", "offset", "timestamp"]
     messages = from_topics(

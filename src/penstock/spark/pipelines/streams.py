@@ -60,7 +60,6 @@ def from_topics(
     ignore_loss: bool = False,
     options: Mapping[str, str | int | None] | None = None,
 ) -> DataFrame:
-    """Read topics as a stream; options that are None are omitted."""
     given = {"servers": servers, "subscribe": subscribe, "reader": reader, **(options or {})}
     if ignore_loss:
         given["failOnDataLoss"] = "false"
@@ -73,10 +72,7 @@ def from_topics(
 
 
 def prepare(spark: SparkSession) -> None:
-    """Use as many shuffle partitions as cores, unless the user chose a number.
-
-    Each partition writes files at every batch. The checkpoint stores the number, which then stays.
-    """
+    """Use one shuffle partition per core, unless the user chose: each writes files per batch."""
     key = "spark.sql.shuffle.partitions"
     if spark.conf.get(key) == SPARKS_SHUFFLE_PARTITIONS:
         spark.conf.set(key, str(max(spark.sparkContext.defaultParallelism, 1)))
@@ -120,12 +116,10 @@ def start(writer: DataStreamWriter, *, name: str, checkpoint: str, trigger: str)
 
 
 def checkpoint_of(query: StreamingQuery) -> str | None:
-    """Return the checkpoint directory of a query that this process started."""
     return _checkpoints.get(query.runId)
 
 
 def to_both(rows: DataFrame, output: Output) -> list[StreamingQuery]:
-    """Write rows to topics, to Parquet, or to both (see the module)."""
     name, servers, to, path, checkpoint, trigger, about, ignore_loss = output
     if to is None and path is None:
         raise ConfigError(f"{name} has no output", "give --to TOPIC, --path DIR or both")
