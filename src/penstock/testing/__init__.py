@@ -1,15 +1,15 @@
-"""For those who build on Penstock: a real broker in this process, ready in milliseconds.
+"""For tests of programs that use Penstock: a real broker in this process, ready in milliseconds.
 
 >>> from penstock.testing import Broker
 >>> with Broker() as broker:
 ...     connect_your_client(broker.host, broker.port)  # doctest: +SKIP
 
-It is the broker itself, on real sockets and a real store in a temporary directory; only the clock
-is virtual. Time-outs fire when the test says so::
+It is the broker itself, with real sockets and a real store in a temporary directory; only the clock
+is virtual. Time-outs fire when the test moves it::
 
     broker.clock.advance(90)
 
-Also as ``async with AsyncBroker()``, in the caller's own loop. Settings are keywords, written and
+Also as ``async with AsyncBroker()``, in the caller's event loop. Settings are keywords, written and
 checked as in the configuration file.
 """
 

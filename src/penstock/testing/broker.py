@@ -1,9 +1,8 @@
-"""The in-process broker: in a thread of its own, or in the caller's loop.
+"""The broker in the process of a test: in a thread of its own, or in the caller's event loop.
 
-``AsyncBroker`` does the work; ``Broker`` runs one in a thread and forwards to it. The rule for
-both: where no broker runs there is no thread either, and after a failed start or the end of the
-``with`` no temporary directory. Settings are checked when the object is made, before there is
-anything to clean up.
+``AsyncBroker`` does the work; ``Broker`` runs one in a thread and forwards to it. While no broker
+runs there is no thread, and after a failed start or the end of the ``with`` block no temporary
+directory. Settings are checked in the constructor, before there is anything to clean up.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import ParamSpec, Self, TypeVar
 
 import msgspec
 
@@ -26,10 +25,10 @@ from penstock.testing.settings import HOST, settings
 
 __all__ = ["AsyncBroker", "Broker"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-ANSWER_S_MAX = 60
-"""How long the caller waits for the broker's thread: beyond it, something hangs."""
+ANSWER_S_MAX = 60  # for the broker's thread; beyond it, something hangs
 
 
 def _not_running() -> RuntimeError:
@@ -37,13 +36,12 @@ def _not_running() -> RuntimeError:
 
 
 class AsyncBroker:
-    """A broker in the running loop: ``async with AsyncBroker() as broker``.
+    """A broker in the running event loop: ``async with AsyncBroker() as broker``.
 
-    Keywords are the sections and keys of the configuration, written as in its file:
-    ``AsyncBroker(limits={"session_expiry_s": "1h"})``; what is wrong with them is a
-    ``ConfigError``. ``data`` keeps the journal in a directory of yours; else it is a temporary
-    one. ``log_level`` (short for ``log={"level": …}``) is "warning" unless given, and counts only
-    where nobody has set up structlog.
+    Keywords are the sections and options of the configuration, written as in its file:
+    ``AsyncBroker(limits={"session_expiry_s": "1h"})``; errors in them raise ``ConfigError``.
+    ``data`` is the data directory, a temporary one by default. ``log_level`` (short for
+    ``log={"level": …}``) is "warning" by default; it has no effect if structlog is configured.
     """
 
     def __init__(
@@ -52,7 +50,7 @@ class AsyncBroker:
         data: str | Path | None = None,
         port: int = 0,
         log_level: str | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         if log_level is not None:
             options["log.level"] = log_level
@@ -67,7 +65,7 @@ class AsyncBroker:
 
     @property
     def port(self) -> int:
-        """The port it listens on: every protocol. Once known it stays, over restarts too."""
+        """The port for every protocol; known after the start, and kept over restarts."""
         if not self._port:
             raise _not_running()
         return self._port
@@ -81,11 +79,9 @@ class AsyncBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not stopped since."""
         return self._server is not None
 
     async def start(self) -> None:
-        """Start listening; the port is known afterwards, and stays the same over restarts."""
         if self.is_running:
             raise RuntimeError("the broker is running already")
         try:
@@ -108,7 +104,7 @@ class AsyncBroker:
         self.clock.drive(lambda: None, server.turn)
 
     def _have_directory(self) -> None:
-        """Make the temporary directory; whoever forgets about the broker need not remove it."""
+        """Make the temporary directory; it is removed with this object at the latest."""
         if self._is_temporary and self._remove_directory is None:
             directory = tempfile.mkdtemp(prefix="penstock-test-")
             self._config = msgspec.structs.replace(self._config, data=directory)
@@ -117,13 +113,13 @@ class AsyncBroker:
             )
 
     def _keep_addresses(self, server: Server) -> None:
-        """Ask for the same ports the next time. Every listener speaks every protocol."""
+        """Use the same ports after a restart."""
         self._port = server.addresses[0].port
         addresses = tuple(str(address) for address in server.addresses)
         self._config = msgspec.structs.replace(self._config, listen=addresses, http_listen=())
 
     async def stop(self, *, kill: bool = False) -> None:
-        """Stop in order; ``kill``: drop everything in memory at once, as kill -9 would."""
+        """Stop; with ``kill`` drop everything in memory, as kill -9 would."""
         server, self._server = self.server, None
         self.clock.drive(lambda: None, lambda: None)
         try:
@@ -132,18 +128,17 @@ class AsyncBroker:
             self._quiet.end()
 
     async def restart(self, *, kill: bool = False) -> None:
-        """Stop and start again on the same data and port."""
         await self.stop(kill=kill)
         await self._start()
 
     async def metrics(self) -> dict[str, float]:
-        """The broker's metrics, as /metrics gives them: sample name with labels → value."""
+        """Return the samples of /metrics: name with labels → value."""
         lines = render(self.server).decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
     def remove_data(self) -> None:
-        """Delete the temporary directory; one of the caller's own is left alone."""
+        """Delete the temporary directory; one of the caller is left alone."""
         if self._remove_directory is not None:
             self._remove_directory()
             self._remove_directory = None
@@ -177,47 +172,44 @@ class Broker:
         data: str | Path | None = None,
         port: int = 0,
         log_level: str | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         self._inner = AsyncBroker(data=data, port=port, log_level=log_level, **options)
         self._thread: _LoopThread | None = None
 
     @property
     def host(self) -> str:
-        """The address it listens on."""
         return self._inner.host
 
     @property
     def port(self) -> int:
-        """The port it listens on: every protocol. Once known it stays, over restarts too."""
+        """The port for every protocol; known after the start, and kept over restarts."""
         return self._inner.port
 
     @property
     def clock(self) -> VirtualClock:
-        """Its clock."""
         return self._inner.clock
 
     @property
     def server(self) -> Server:
-        """The broker itself; look, but touch only from its own thread (``call``)."""
+        """The broker itself; change it only in its own thread (``call``)."""
         return self._inner.server
 
     def start(self) -> None:
-        """Start the thread and the broker."""
         if self._thread is None:
             self._thread = _LoopThread()
         self._change(self._inner.start)
 
     def stop(self, *, kill: bool = False) -> None:
-        """Stop the broker and its thread; ``kill``: as kill -9 would."""
+        """Stop the broker and its thread; with ``kill`` as kill -9 would."""
         self._change(lambda: self._inner.stop(kill=kill))
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop and start again on the same data and port; ``kill``: as kill -9 would."""
+        """Stop and start on the same data and port; with ``kill`` as kill -9 would."""
         self._change(lambda: self._inner.restart(kill=kill))
 
-    def _change(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start or stop; whatever comes of it, no thread is left where no broker runs."""
+    def _change(self, begin: Callable[[], Coroutine[object, None, None]]) -> None:
+        """Start or stop; end the thread if no broker runs after it."""
         try:
             self._run(begin)
         finally:
@@ -228,25 +220,25 @@ class Broker:
                 self._thread = None
 
     def _drive_clock(self) -> None:
-        """``advance`` is called in the test's thread; the broker lives in the loop's."""
+        """Have ``advance``, called in the thread of the test, act in that of the broker."""
         self.clock.drive(
             lambda: self._run(self.server.hub.pipeline.drain),
             lambda: self.call(self.server.turn),
         )
 
-    def call(self, function: Any, *arguments: Any) -> Any:
-        """Call something in the broker's thread and wait for its result."""
+    def call(self, function: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+        """Call a function in the broker's thread and wait for its result."""
 
-        async def call() -> Any:
-            return function(*arguments)
+        async def call() -> T:
+            return function(*arguments, **keywords)
 
         return self._run(call)
 
     def metrics(self) -> dict[str, float]:
-        """The broker's metrics, as /metrics gives them: sample name with labels → value."""
+        """Return the samples of /metrics: name with labels → value."""
         return self._run(self._inner.metrics)
 
-    def _run(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _run(self, begin: Callable[[], Coroutine[object, None, T]]) -> T:
         if self._thread is None:
             raise _not_running()
         return self._thread.run(begin())
@@ -269,7 +261,7 @@ class Broker:
 
 
 class _LoopThread:
-    """A thread in which a loop runs, from when it is made until its ``end``."""
+    """A thread with an event loop."""
 
     def __init__(self) -> None:
         self._loop = _new_loop()
@@ -278,7 +270,7 @@ class _LoopThread:
         )
         self._thread.start()
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def run(self, coroutine: Coroutine[object, None, T]) -> T:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         return future.result(timeout=ANSWER_S_MAX)
 

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 __all__ = ["VirtualClock"]
 
-START_MS = 1_700_000_000_000
-"""Some day in November 2023."""
+START_MS = 1_700_000_000_000  # in November 2023
 
 
 class VirtualClock:
@@ -17,20 +16,18 @@ class VirtualClock:
         self._turn: Callable[[], None] = lambda: None
 
     def monotonic(self) -> float:
-        """Seconds since the clock was made."""
         return 1000.0 + self._elapsed_s
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as this clock has it."""
         return START_MS + int(self._elapsed_s * 1000)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: what the broker was doing is done before, what became due is begun."""
+        """Let time pass; the broker finishes its work before, and starts what is due after."""
         self._settle()
         self._elapsed_s += seconds
         self._turn()
 
     def drive(self, settle: Callable[[], None], turn: Callable[[], None]) -> None:
-        """Have each ``advance`` wait for the broker first, and make it look at its deadlines."""
+        """Set what ``advance`` calls before (``settle``) and after (``turn``) time has passed."""
         self._settle = settle
         self._turn = turn

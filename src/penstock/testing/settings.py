@@ -1,17 +1,16 @@
-"""The settings of a test's broker: keywords, read by the loader that reads the configuration file.
+"""The settings of a test's broker: keywords, read by the loader of the configuration file.
 
-So what holds for the file holds here: a size may be written "64KiB", a misspelt key is answered
-with the likely one, keys that contradict each other are refused. The environment is not looked at,
-for a test must not depend on it.
+What holds for the file holds here: a size may be written "64KiB", a misspelt option is answered
+with the likely one, contradictions are refused. The environment is ignored: a test must not depend
+on it.
 
-One thing is easier than in the file. Some limits may not be above others, and a test that lowers
-one of them should not have to know: the smaller one, where the test leaves it out, gives way.
+One thing is easier than in the file. Some limits may not exceed others; if a test lowers one of
+them and leaves out the smaller one, that is lowered, too.
 """
 
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from penstock import limits
 from penstock.config import Config, load
@@ -25,26 +24,24 @@ __all__ = ["HOST", "settings"]
 
 HOST = "127.0.0.1"
 
-DEFAULTS: Mapping[str, Any] = {
+DEFAULTS: Mapping[str, object] = {
     "http_listen": [],
     "journal.map_bytes_initial": 64 * limits.MIB,  # small enough to start at once, and it grows
     "log.format": "console",
     "log.level": "warning",
     "sys.interval_s": 0,
 }
-"""Where a test wants something else than a service does."""
 
 ORDERED = (
     ("limits.outbound_bytes_max", "limits.packet_bytes_max"),
     ("limits.packet_bytes_max", "limits.connect_bytes_max"),
-)
-"""Pairs of keys of which the second may not be above the first."""
+)  # the second of a pair may not exceed the first
 
 
-def settings(options: Mapping[str, Any], data: str | Path | None, port: int) -> Config:
-    """Check the keywords of a test's broker; raises ``ConfigError`` with all that is wrong.
+def settings(options: Mapping[str, object], data: str | Path | None, port: int) -> Config:
+    """Check the keywords of a test's broker; raise ``ConfigError`` with everything that is wrong.
 
-    Without ``data`` the configuration names a directory that is yet to be replaced.
+    Without ``data`` the data directory is a placeholder.
     """
     flags = {
         **DEFAULTS,
@@ -54,12 +51,12 @@ def settings(options: Mapping[str, Any], data: str | Path | None, port: int) -> 
     }
     for larger, smaller in ORDERED:
         if larger in flags and smaller not in flags:
-            _give_way(flags, larger, smaller)
+            _lower(flags, larger, smaller)
     return load(None, {}, flags).config
 
 
-def _flat(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Keys by their dotted names; what is no key is passed on too, for the loader to refuse."""
+def _flat(options: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Iterate over options by their dotted names; the loader refuses unknown ones."""
     for name, value in options.items():
         if isinstance(value, Mapping) and (value or name in SECTIONS):
             yield from ((f"{name}.{leaf}", inner) for leaf, inner in value.items())
@@ -71,8 +68,8 @@ def _flat(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _give_way(flags: dict[str, Any], larger: str, smaller: str) -> None:
-    with contextlib.suppress(ConfigFault):  # the loader will say it, with all the rest
+def _lower(flags: dict[str, object], larger: str, smaller: str) -> None:
+    with contextlib.suppress(ConfigFault):  # the loader reports it
         limit, default = decode(KEYS[larger], flags[larger]), KEYS[smaller].default
         if isinstance(limit, int) and isinstance(default, int):
             flags[smaller] = min(limit, default)

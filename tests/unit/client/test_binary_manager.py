@@ -12,7 +12,7 @@ STOPPING = encode.error("The broker is stopping")
 
 
 def test_a_broker_that_only_says_farewell_is_left_alone_for_longer_and_longer():
-    manager = publisher_manager({"backoff": DOUBLING})
+    manager = publisher_manager(backoff=DOUBLING)
     pauses = []
     for now in (0, 1, 2, 3):
         manager.opened(now)
@@ -27,7 +27,7 @@ def test_a_broker_that_only_says_farewell_is_left_alone_for_longer_and_longer():
 
 
 def test_after_too_long_it_gives_up_with_the_brokers_last_words():
-    manager = publisher_manager({"backoff": DOUBLING})
+    manager = publisher_manager(backoff=DOUBLING)
     manager.opened(0)
     manager.heard(STOPPING, 0)
     manager.ended(0, 0)
@@ -36,7 +36,7 @@ def test_after_too_long_it_gives_up_with_the_brokers_last_words():
 
 
 def test_jobs_that_wait_when_the_connection_ends_are_not_handed_out():
-    manager = subscriber_manager("c", ["q:jobs", "t"], {})
+    manager = subscriber_manager("c", ["q:jobs", "t"])
     manager.opened(0)
     manager.heard(encode.message(b"q:jobs", b"job", 1) + encode.message(b"t", b"message", 2), 0)
     manager.ended(0, 0)
@@ -44,7 +44,7 @@ def test_jobs_that_wait_when_the_connection_ends_are_not_handed_out():
 
 
 def test_who_leaves_takes_nothing_more():
-    manager = subscriber_manager("c", ["t"], {})
+    manager = subscriber_manager("c", ["t"])
     manager.opened(0)
     manager.is_leaving = True
     manager.heard(encode.message(b"t", b"", 1), 0)
@@ -52,14 +52,14 @@ def test_who_leaves_takes_nothing_more():
 
 
 def test_a_ping_leaves_when_it_is_due():
-    manager = publisher_manager({"keep_alive_s": 60})
+    manager = publisher_manager(keep_alive_s=60)
     manager.opened(0)
     assert (manager.turn(59), manager.turn(60), manager.next_at) == (b"", ping(), 120)
     assert (manager.is_silent(179), manager.is_silent(180)) == (False, True)
 
 
 def test_the_window_counts_publishes_and_their_bytes():
-    manager = publisher_manager({})
+    manager = publisher_manager()
     assert manager.has_room
     for _ in range(1_000):
         assert not manager.is_crowded
@@ -79,7 +79,7 @@ def test_a_callback_that_raises_does_not_cost_what_came_with_it():
     def fail(_lost):
         raise ZeroDivisionError
 
-    manager = subscriber_manager("c", ["t"], {"on_lost": fail})
+    manager = subscriber_manager("c", ["t"], on_lost=fail)
     manager.opened(0)
     lost = encode.error("7 messages of 't' were removed by retention unread")
     messages = [encode.message(b"t", b"%d" % number, number) for number in (1, 2, 3)]

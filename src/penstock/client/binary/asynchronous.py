@@ -26,7 +26,7 @@ class AsyncPublisher(PublishOperations):
     """``Publisher`` for an event loop: confirmed by the broker's disk, *at least once*."""
 
     def __init__(self, **keywords: Unpack[PublisherKeywords]) -> None:
-        manager = publisher_manager(keywords)
+        manager = publisher_manager(**keywords)
         super().__init__(manager, AsyncBinaryLink(manager))
 
 
@@ -52,7 +52,7 @@ class AsyncSubscriber(SubscribeOperations):
     def __init__(
         self, client_id: str, *topics: str, **keywords: Unpack[SubscriberKeywords]
     ) -> None:
-        manager = subscriber_manager(client_id, topics, keywords)
+        manager = subscriber_manager(client_id, topics, **keywords)
         super().__init__(manager, AsyncBinaryLink(manager))
 
     def __aiter__(self) -> AsyncIterator[Message]:

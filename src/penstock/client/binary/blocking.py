@@ -61,7 +61,7 @@ class Publisher(_BlockingClient[PublishOperations]):
     """
 
     def __init__(self, **keywords: Unpack[PublisherKeywords]) -> None:
-        manager = publisher_manager(keywords)
+        manager = publisher_manager(**keywords)
         self._operations = PublishOperations(manager, BlockingBinaryLink(manager))
 
     publish = blocking(PublishOperations.publish)
@@ -95,7 +95,7 @@ class Subscriber(_BlockingClient[SubscribeOperations]):
     def __init__(
         self, client_id: str, *topics: str, **keywords: Unpack[SubscriberKeywords]
     ) -> None:
-        manager = subscriber_manager(client_id, topics, keywords)
+        manager = subscriber_manager(client_id, topics, **keywords)
         self._inbox = manager.inbox
         self._link = BlockingBinaryLink(manager)
         self._operations = SubscribeOperations(manager, self._link)

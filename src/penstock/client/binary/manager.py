@@ -28,7 +28,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     after three times as long without a byte.
     """
 
-    backoff: Backoff
+    backoff: Backoff = Backoff()
     host: str = "127.0.0.1"
     port: int = 1883
     keep_alive_s: float = 60.0

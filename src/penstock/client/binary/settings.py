@@ -20,7 +20,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict, Unpack
 
 from penstock.client.binary.inbox import Message, MessageInbox
 from penstock.client.binary.manager import ConnectionManager, Options
@@ -30,7 +30,6 @@ from penstock.client.binary.timing import Backoff
 from penstock.errors import LocalProtocolError
 
 PUBLISHER_BACKOFF: Final = Backoff(give_up_s=60.0)
-SUBSCRIBER_BACKOFF: Final = Backoff()
 
 
 class ConnectionKeywords(TypedDict, total=False):
@@ -59,25 +58,40 @@ class SubscriberKeywords(ConnectionKeywords, total=False):
     on_withheld: Callable[[Message], None] | None
 
 
-def publisher_manager(keywords: PublisherKeywords) -> ConnectionManager:
-    given: dict[str, Any] = {"backoff": PUBLISHER_BACKOFF, **keywords}
-    session = BinarySession(sign=signer(given.pop("signing_key", None)))
-    return ConnectionManager(session, MessageInbox(session.acks), Options(**given))
+def publisher_manager(
+    *,
+    signing_key: SigningKey | str | PathLike[str] | None = None,
+    **connection: Unpack[ConnectionKeywords],
+) -> ConnectionManager:
+    connection.setdefault("backoff", PUBLISHER_BACKOFF)
+    session = BinarySession(sign=signer(signing_key))
+    return ConnectionManager(session, MessageInbox(session.acks), Options(**connection))
 
 
 def subscriber_manager(
-    client_id: str, topics: Iterable[str], keywords: SubscriberKeywords
+    client_id: str,
+    topics: Iterable[str],
+    *,
+    auto_ack: bool = True,
+    keyring: Mapping[int, PublicKey] | None = None,
+    require_signature: bool = False,
+    on_lost: Callable[[Lost], None] | None = None,
+    on_withheld: Callable[[Message], None] | None = None,
+    **connection: Unpack[ConnectionKeywords],
 ) -> ConnectionManager:
     if not client_id:
         raise LocalProtocolError(
             "a subscriber without a client id", "the broker stores acknowledgements under it"
         )
-    given: dict[str, Any] = {"backoff": SUBSCRIBER_BACKOFF, **keywords}
-    of_inbox = SubscriberKeywords.__annotations__.keys() - ConnectionKeywords.__annotations__.keys()
     session = BinarySession(client_id)
     inbox = MessageInbox(
-        session.acks, **{name: given.pop(name) for name in of_inbox & given.keys()}
+        session.acks,
+        auto_ack=auto_ack,
+        keyring=keyring,
+        require_signature=require_signature,
+        on_lost=on_lost,
+        on_withheld=on_withheld,
     )
     for topic in topics:
         session.follow(topic)
-    return ConnectionManager(session, inbox, Options(**given))
+    return ConnectionManager(session, inbox, Options(**connection))
