@@ -99,7 +99,7 @@ def test_topics_says_what_it_was_asked_for_if_there_are_none(run, wanted, answer
 def test_topics_of_an_empty_journal_says_how_to_make_one():
     with Broker() as own:
         result = CliRunner().invoke(penstock, ["topics", "-p", str(own.port)])
-    assert lines(result) == ["no topics; penstock pub TOPIC MESSAGE makes one"]
+    assert lines(result) == ["no topics; penstock pub TOPIC MESSAGE creates one"]
 
 
 @pytest.mark.parametrize("command", ["read", "sub", "topics"])
@@ -125,7 +125,7 @@ def test_clients_are_listed_by_any_protocol_and_by_prefix(run, broker):
         assert (pump["subscriptions"], pump["persistent"]) == (2, False)
         assert pump["address"].startswith("127.0.0.1:")
         assert lines(run("clients", "--limit", "1"))[-1].startswith("... and more")
-    assert lines(run("clients", "nobody")) == ["nobody is connected"]
+    assert lines(run("clients", "nobody")) == ["no clients are connected"]
 
 
 def test_sessions_whose_clients_are_away_are_listed(run):

@@ -78,7 +78,7 @@ def test_a_queue_is_made_changed_shown_and_deleted(kit):
     shown = kit.say("queue", "show", "mail/out")
     assert "0 to 1" in shown
     assert "0.5/s, burst 3" in shown
-    assert "90d, 64MiB, keeps what is done" in shown
+    assert "90d, 64MiB, keeps finished messages" in shown
     kit.say("queue", "delete", "mail/out", "--yes")
     assert kit.client.topic("mail/out") is None
 
@@ -128,7 +128,7 @@ def test_a_slip_does_not_make_a_group(kit):
     ("words", "why"),
     [
         (["queue", "set", "mail"], "nothing to change"),
-        (["queue", "create", "mail", "--max-age", "90"], "and its unit"),
+        (["queue", "create", "mail", "--max-age", "90"], "with a unit"),
         (["queue", "create", "mail", "--max-bytes", "64MB"], "a size such as"),
         (["queue", "push", "mail", "x", "--header", "trace"], "NAME=VALUE"),
         (["groups", "set", "mail", "send"], "nothing to change"),
@@ -254,7 +254,7 @@ def test_a_group_is_made_steered_moved_and_deleted(kit):
     kit.client.produce_many("mail", [b"x"] * 5)
     kit.say("groups", "create", "mail", "send", "--from", "3", "--max-deliveries", "5")
     shown = kit.say("groups", "set", "mail", "send", "--backoff", "500ms", "--backoff-max", "1m")
-    assert "5, then a dead letter" in shown
+    assert "5, then dead-lettered" in shown
     assert "500ms, doubled each time up to 1m" in shown
     (group,) = kit.client.groups("mail")
     assert (group.position, group.max_deliveries, group.backoff_ms) == (3, 5, 500)
@@ -276,7 +276,7 @@ def test_a_longest_pause_below_the_first_is_refused(kit):
     words = ["groups", "create", "mail", "send", "--backoff", "5s", "--backoff-max", "500ms"]
     result = kit.run(*words)
     assert result.exit_code == 1
-    assert "the longest pause, 500ms, is less than the first one, 5s" in result.stderr
+    assert "backoff_max, 500ms, is less than backoff, 5s" in result.stderr
     assert kit.client.groups("mail") == []
 
 
@@ -317,7 +317,7 @@ def test_dead_letters_are_listed_and_tell_their_story(kit):
     ]
     lines = kit.say("dlq", "show", "mail", "send", "-n", "2").splitlines()
     assert cells(lines[1])[2:] == ["1", "no paper", "letter 0"]
-    assert lines[3:] == ["... 3 in all"]
+    assert lines[3:] == ["... 3 in total"]
     document = kit.ask("dlq", "show", "mail", "send", "--offset", "2")
     assert [letter["payload"] for letter in document["shown"]] == ["letter 2"]
 

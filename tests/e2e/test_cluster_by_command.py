@@ -34,7 +34,7 @@ def hand_over(made, to):
 
     def handed_over():
         code, said = made.command(to, "transfer", str(to))
-        assert code or said == f"node {to} leads\n"
+        assert code or said == f"node {to} is the leader\n"
         return code == 0
 
     until(handed_over)
@@ -62,7 +62,7 @@ def test_three_nodes_wait_are_begun_with_one_and_joined_by_the_others(tmp_path):
         for number in (2, 3):
             code, said = made.command(number, "join", "--to", made.address(1), "--timeout", "60s")
             assert code == 0, said
-            assert "has a vote" in said
+            assert "is a voter" in said
         assert until(lambda: "survives the loss of 1 node" in made.status(3)["diagnosis"])
         assert made.command(3, "join", "--to", made.address(2))[0] == 0, "it has joined already"
         assert made.command(1, "init")[0] == 0, "it has begun already"

@@ -33,7 +33,7 @@ class Try:
             assert line, self.said
             self.said += line
         self.addresses = re.findall(r'"(127\.0\.0\.1:\d+)"', self.said)
-        rows = re.findall(r"^\d  +127\S+ +(\d+) *(leads)?", self.said, re.MULTILINE)
+        rows = re.findall(r"^\d  +127\S+ +(\d+) *(leader)?", self.said, re.MULTILINE)
         self.pids = [int(pid) for pid, _ in rows]
         (self.leader,) = [int(pid) for pid, leads in rows if leads]
 
@@ -68,7 +68,7 @@ def test_three_nodes_are_one_cluster_that_survives_a_kill_and_ends_with_ctrl_c()
         with connect(tried.addresses, timeout_s=60) as client:
             assert client.produce("t", b"before") == 0
             subprocess.run(["kill", "-9", str(tried.leader)], check=True)
-            assert "has ended (by signal 9)" in tried.process.stdout.readline()
+            assert "exited (by signal 9)" in tried.process.stdout.readline()
             assert client.produce("t", b"after") == 1
         lost = [line for line in log_lines(directory) if line["event"] == "leader_lost"]
         assert {line["level"] for line in lost} == {"warning"}

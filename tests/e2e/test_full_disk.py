@@ -152,7 +152,7 @@ def test_a_start_without_room_ends_and_does_not_say_that_it_tries_again(tmp_path
     )
     assert done.returncode == 1
     assert "the disk of the data directory is full" in done.stderr
-    assert "Make room on that disk, then start the broker again." in done.stderr
+    assert "Free disk space, then start the broker again." in done.stderr
     assert "by itself" not in done.stderr
 
 
@@ -166,4 +166,4 @@ def test_a_stop_does_not_claim_that_all_is_on_disk_when_it_is_not(start):
     broker.signal(signal.SIGTERM)
     _, output, _ = broker.wait_stopped()
     assert "Stopped" in output
-    assert "Everything acknowledged is on disk" not in output
+    assert "All acknowledged messages are on disk" not in output

@@ -37,7 +37,7 @@ def test_the_greeting_says_ports_clients_data_and_what_an_ack_means(start, tmp_p
     assert f"127.0.0.1:{broker.port}, 127.0.0.1:{broker.http_port}" in broker.greeting
     assert "anyone on this machine, without a password" in broker.greeting
     assert f"{tmp_path / 'data'} (0 messages" in broker.greeting
-    assert "written to this disk and flushed (durability = sync)" in broker.greeting
+    assert "on disk, fsynced (durability = sync)" in broker.greeting
     assert f"http://127.0.0.1:{broker.http_port}/metrics" in broker.greeting
 
 
@@ -100,7 +100,7 @@ def test_who_connects_and_leaves_is_logged_at_level_debug(start):
 def test_durability_interval_works_and_says_what_it_does_not_promise(start):
     broker = start("--durability", "interval", "--set", "durability_interval_ms=50")
     assert "on disk within 50 ms" in broker.greeting
-    assert "a crash can take back that much (durability = interval)" in broker.greeting
+    assert "a crash can lose that much (durability = interval)" in broker.greeting
     with connected(broker, "stays", clean=False) as client:
         client.subscribe(("t", 2))
         for qos in (1, 2):

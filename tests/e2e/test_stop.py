@@ -25,7 +25,7 @@ def test_a_stop_under_load_loses_nothing(start, number):
         status, output, seconds = broker.wait_stopped()
         assert (status, seconds < STOP_S_MAX) == (0, True)
         assert "Stopping" in output
-        assert "Everything acknowledged is on disk" in output
+        assert "All acknowledged messages are on disk" in output
         broker = start(*ROOMY)
         load.check_retained(broker.port)
     load.finish(broker.port)

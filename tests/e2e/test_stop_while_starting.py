@@ -38,4 +38,4 @@ def test_a_signal_ends_a_start_that_takes_long(tmp_path, number):
         finally:
             broker.kill()
     assert (broker.returncode, errors) == (0, "")
-    assert "Stopped before it had started" in output
+    assert "Stopped during startup" in output

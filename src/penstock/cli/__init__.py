@@ -1,15 +1,14 @@
-"""The one command, ``penstock``: a table of subcommands, each imported when it is called.
+"""The command ``penstock``: a table of subcommands, each imported when it is called.
 
-Errors meant for the user (:class:`~penstock.errors.PenstockError`) become a line or two on standard
-error and exit status 1. A command line that cannot be understood has exit status 2, as elsewhere.
-Anything else is a bug of ours and keeps its traceback.
+A :class:`~penstock.errors.PenstockError` becomes a line or two on standard error and exit status 1;
+a usage error has exit status 2. Any other exception is a bug and keeps its traceback.
 
 ``-h`` is the host, as in the tools of MQTT and Redis; help is ``--help``, for every command.
 """
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import IO, Final, NoReturn
 
 import click
 
@@ -23,36 +22,35 @@ COMMANDS: Final = {
     "serve": ("penstock.cli.serve:serve", "Run the broker."),
     "pub": ("penstock.cli.pub:pub", "Publish messages."),
     "sub": ("penstock.cli.sub:sub", "Subscribe and print what arrives."),
-    "read": ("penstock.cli.read:read", "Print what topics hold."),
+    "read": ("penstock.cli.read:read", "Print messages from the journal."),
     "topics": ("penstock.cli.read:topics", "List topics."),
-    "clients": ("penstock.cli.status:clients", "List who is connected."),
-    "status": ("penstock.cli.status:status", "Tell how the broker is."),
+    "clients": ("penstock.cli.status:clients", "List connected clients."),
+    "status": ("penstock.cli.status:status", "Show the status of the broker."),
     "queue": ("penstock.cli.queue:queue", "Inspect and configure work queues, and push jobs."),
     "groups": ("penstock.cli.groups:groups", "Inspect and configure consumer groups."),
-    "dlq": ("penstock.cli.dlq:dlq", "Look at dead letters, send them back or drop them."),
-    "keys": ("penstock.cli.keys:keys", "Make and register the keys that devices sign with."),
-    "cluster": ("penstock.cli.cluster:cluster", "Begin, join, look at and change a cluster."),
+    "dlq": ("penstock.cli.dlq:dlq", "Inspect, redrive and drop dead letters."),
+    "keys": ("penstock.cli.keys:keys", "Create and manage the keys that devices sign with."),
+    "cluster": ("penstock.cli.cluster:cluster", "Create, inspect and change a cluster."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
     "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),
-    "store": ("penstock.cli.store:store", "Look after a data directory."),
+    "store": ("penstock.cli.store:store", "Check a data directory."),
 }
-"""Subcommand → where it is, and what ``--help`` says about it."""
+"""Subcommand → (``module:attribute``, one-line help)."""
 
-_EXIT_INTERRUPTED: Final = 128 + 2
-"""What a shell reports for a program that SIGINT ended."""
+_EXIT_INTERRUPTED: Final = 128 + 2  # as for a program that SIGINT ended
 
 
 class _Failure(click.ClickException):
-    """An error that the user can do something about: said plainly, without a traceback."""
+    """An error for the user, without a traceback."""
 
-    def show(self, file: Any = None) -> None:
+    def show(self, file: IO[str] | None = None) -> None:
         click.echo(f"penstock: {self.message}", err=True, file=file)
 
 
 class _Penstock(LazyGroup):
-    """The command itself, where errors become what the user reads."""
+    """The top-level command; turns errors into messages for the user."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except PenstockError as error:
@@ -68,17 +66,14 @@ def penstock() -> None:
 
 
 def _asks_for_help(error: click.ClickException) -> bool:
-    """Whether somebody wrote ``-h`` for help: without a host, or where there is none."""
+    """Whether ``-h`` was probably meant as help."""
     return isinstance(error, click.BadOptionUsage | click.NoSuchOption) and (
         error.option_name == "-h"
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line (``sys.argv`` unless given) and exit.
-
-    0 if it went well, 1 if not, 2 if it was not understood.
-    """
+    """Run the command line (``sys.argv`` by default) and exit."""
     try:
         status = penstock.main(args=arguments, prog_name="penstock", standalone_mode=False)
     except click.ClickException as error:

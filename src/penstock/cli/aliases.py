@@ -1,7 +1,7 @@
-"""The names that others' scripts call: ``mqtt-broker``, ``mqtt-producer``, ``mqtt-consumer``.
+"""``mqtt-broker``, ``mqtt-producer``, ``mqtt-consumer``: names that existing scripts call.
 
 They are ``penstock serve``, ``pub`` and ``sub``. Only the broker's host and port are spelled
-another way; all else is passed on as it is: an option of ``serve`` is an option of the alias.
+differently; all other options are passed on.
 """
 
 import sys
@@ -13,12 +13,10 @@ from penstock.cli import main
 
 
 def producer() -> NoReturn:
-    """Run ``penstock pub``."""
     main(["pub", *sys.argv[1:]])
 
 
 def consumer() -> NoReturn:
-    """Run ``penstock sub``."""
     main(["sub", *sys.argv[1:]])
 
 
@@ -30,12 +28,12 @@ def consumer() -> NoReturn:
 @click.option("-p", "--port", type=click.IntRange(0, 65_535), help="Port.  [default: 1883]")
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF SERVE]...")
 def broker(host: str | None, port: int | None, options: tuple[str, ...]) -> NoReturn:
-    """Run the broker: `penstock serve`, which see for further options, --max-clients among them."""
+    """Run the broker. All options of `penstock serve` are accepted, as in --max-clients."""
     main(["serve", *_listen(host, port), *options])
 
 
 def _listen(host: str | None, port: int | None) -> list[str]:
-    """Leave the address to the configuration unless a part of it was given."""
+    """Return no option if neither was given: the configuration decides."""
     if host is None and port is None:
         return []
     host = host or "127.0.0.1"

@@ -1,43 +1,36 @@
 """``penstock cluster compare``: whether all nodes have the same state and the same log.
 
-State can be compared only at the same entry. On a cluster at rest that is the last one, which all
-have applied. On one that works an entry is chosen that is yet to come, further ahead each time that
-some node was quicker than the question; if nothing comes after all, it was the last one.
+State can be compared only at the same entry. In an idle cluster that is the last one, which all
+nodes have applied. In a busy one it is a future entry, further ahead with each attempt that some
+node overtook.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import msgspec
 
-from penstock.cli.admin_client import AdminClient
-from penstock.cli.columns import columns
+from penstock.cli.admin_client import AdminClient, Document
+from penstock.cli.output import columns
 from penstock.cluster.status import ClusterStatus
 from penstock.config.address import parse_listen
 from penstock.errors import PenstockError, Refused
 
 AHEAD = (0, 4, 16, 64, 256, 1_024, 0, 64, 512, 4_096)
-"""How far ahead of the foremost node to choose the entry, one attempt after another."""
+"""How far ahead of the furthest node to choose the entry, by attempt."""
 
-LOG_ENTRIES = 1_000
-"""How many of the last entries of the log are compared."""
+LOG_ENTRIES = 1_000  # last entries of the log that are compared
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What nodes have at one entry."""
+    """The digests of all nodes at one entry."""
 
     index: int
     is_equal: bool
-    differences: tuple[str, ...]
-    """Parts that are not the same everywhere: of the state, or the log."""
-    nodes: tuple[dict[str, Any], ...]
-    """What each node answered."""
+    differences: tuple[str, ...]  # parts of the state, or the log
+    nodes: tuple[Document, ...]
     not_reached: tuple[int, ...]
-    """Nodes that did not answer."""
 
     def table(self) -> str:
-        """For people."""
         parts = [*self.nodes[0]["state"], "log"]
         rows = [
             (part, "differs" if part in self.differences else "same", *self._shown(part))
@@ -57,38 +50,39 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compared(broker: AdminClient, status: ClusterStatus) -> Comparison:
-    """Ask all members of a cluster for what they have. Raises a PenstockError."""
+    """Compare the digests of all members. Raises PenstockError."""
     addresses = {m.id: m.client_addr for m in status.members if m.client_addr}
     with ThreadPoolExecutor(max(len(addresses), 1)) as threads:
-        asked = _NodeDigests(broker, addresses, threads.map)
+        digests = _NodeDigests(broker, addresses, threads)
         for ahead in AHEAD:
-            if (found := asked.at_entry(ahead)) is not None:
-                return _judged(found, {m.id for m in status.members})
+            if (found := digests.at_entry(ahead)) is not None:
+                return _comparison(found, {m.id for m in status.members})
     raise PenstockError(
-        "the nodes could not be asked at the same entry: they work too fast, or one lags behind",
-        "look at penstock cluster status, and try again",
+        "the nodes could not be compared at the same entry: they are too busy, or one lags behind",
+        "check penstock cluster status, and try again",
     )
 
 
 class _NodeDigests:
-    """The nodes, asked all at once."""
+    """Requests digests from all nodes at once."""
 
     def __init__(
-        self, broker: AdminClient, addresses: dict[int, str], each: Callable[..., Any]
+        self, broker: AdminClient, addresses: dict[int, str], threads: ThreadPoolExecutor
     ) -> None:
         self._broker = broker
         self._addresses = addresses
-        self._each = each
+        self._threads = threads
 
-    def at_entry(self, ahead: int) -> list[dict[str, Any]] | None:
-        """What all that answer have at an entry; None if some were beyond it or never got there."""
-        states = [found for found in self._each(self._status, self._addresses) if found]
+    def at_entry(self, ahead: int) -> list[Document] | None:
+        """Return the digests at an entry; None if some node overtook it or did not reach it."""
+        states = [found for found in self._threads.map(self._status, self._addresses) if found]
         if not states:
-            raise PenstockError("no node answers", "are --server and --token right?")
+            raise PenstockError("no node answers", "check --server and --token")
         index = max(state.applied for _, state in states) + ahead
         first = max(*(state.first_index for _, state in states), index - LOG_ENTRIES)
-        found = list(self._each(lambda pair: self._digests(pair[0], index, first), states))
-        return None if None in found else found
+        found = list(self._threads.map(lambda pair: self._digests(pair[0], index, first), states))
+        digests = [digest for digest in found if digest is not None]
+        return digests if len(digests) == len(found) else None
 
     def _status(self, node: int) -> tuple[int, ClusterStatus] | None:
         try:
@@ -96,20 +90,17 @@ class _NodeDigests:
         except PenstockError:
             return None
 
-    def _digests(self, node: int, index: int, first: int) -> dict[str, Any] | None:
+    def _digests(self, node: int, index: int, first: int) -> Document | None:
         try:
-            answer: dict[str, Any] = self._at(node).get(
-                "/cluster/digests", index=index, log_first=first
-            )
+            return self._at(node).get("/cluster/digests", index=index, log_first=first)
         except Refused:
             return None
-        return answer
 
     def _at(self, node: int) -> AdminClient:
         return self._broker.at(parse_listen(self._addresses[node]))
 
 
-def _judged(found: list[dict[str, Any]], members: set[int]) -> Comparison:
+def _comparison(found: list[Document], members: set[int]) -> Comparison:
     nodes = sorted(found, key=lambda node: int(node["node_id"]))
     parts = [*nodes[0]["state"], "log"]
     differing = [part for part in parts if len({_digest(node, part) for node in nodes}) > 1]
@@ -122,8 +113,8 @@ def _judged(found: list[dict[str, Any]], members: set[int]) -> Comparison:
     )
 
 
-def _digest(node: dict[str, Any], part: str) -> str:
-    """One of a node's digests; that of the log says where it begins, too."""
+def _digest(node: Document, part: str) -> str:
+    """One digest of a node; that of the log includes where it starts."""
     if part == "log":
         return f"{node['log']} from {node['log_first']}"
     return str(node["state"].get(part, "none"))

@@ -1,12 +1,12 @@
-"""``penstock cluster try``: three nodes on this machine by one command, to see what a cluster does.
+"""``penstock cluster try``: a cluster of three nodes on this machine, with one command.
 
-Each node is a process of its own, the very ``penstock serve`` that one would start by hand, so that
-it can be killed like one. They are in sessions of their own: Ctrl-C reaches this command alone,
-which stops all three in order. Should this command be killed, the system tells them to stop.
+Each node is a separate ``penstock serve`` process that can be killed. The nodes run in sessions of
+their own: Ctrl-C reaches only this command, which stops them. If this command is killed, the system
+sends them SIGTERM.
 
-A named directory is a cluster that is there again the next time. Nodes know each other by address,
-so the ports are kept in the directory as well. A directory of our own is removed at the end, unless
-somebody has started a node in it again: that one would go on with its files deleted.
+With a named directory the cluster is kept for the next run, including its ports, because nodes know
+each other by address. A temporary directory is removed at the end, unless a node was started in it
+by hand and is still running.
 """
 
 import ctypes
@@ -28,8 +28,7 @@ import click
 import msgspec
 
 from penstock.cli.admin_client import AdminClient
-from penstock.cli.columns import columns
-from penstock.cli.connection import CONTEXT
+from penstock.cli.output import columns
 from penstock.cluster.status import ClusterStatus
 from penstock.config.address import Address
 from penstock.errors import PenstockError, StorageLocked
@@ -38,24 +37,17 @@ NODES: Final = (1, 2, 3)
 HOST: Final = "127.0.0.1"
 PORT_MAX: Final = 65_535
 
-START_S: Final = 60.0
-"""How long the nodes may take to start and to elect a leader; a loaded machine needs seconds."""
-
-STOP_S: Final = 40.0
-"""How long they may take to stop: longer than ``shutdown.timeout_s``."""
-
-LOOK_S: Final = 0.1
-
-PORTS_TRIED: Final = 20
-"""How many ports to try as the first of three in a row, before the system chooses."""
-
+START_S: Final = 60.0  # for the nodes to start and to elect a leader, on a loaded machine
+STOP_S: Final = 40.0  # longer than ``shutdown.timeout_s``
+POLL_S: Final = 0.1
+PORTS_TRIED: Final = 20  # as the first of three consecutive ones, before the system chooses
 PORTS_FILE: Final = "ports.json"
 
 _PR_SET_PDEATHSIG: Final = 1
 
 
 class _LocalNode(msgspec.Struct):
-    """One node, and where it is reached."""
+    """One node and its ports."""
 
     number: int
     port: int
@@ -70,13 +62,13 @@ class _LocalNode(msgspec.Struct):
         return f"{HOST}:{self.peer_port}"
 
 
-@click.command("try", context_settings=CONTEXT)
+@click.command("try")
 @click.option(
     "--data",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep the nodes' data here for the next time; else it is removed at the end.",
+    help="Keep the data of the nodes here; by default it is removed at the end.",
 )
 @click.option(
     "-p",
@@ -84,19 +76,19 @@ class _LocalNode(msgspec.Struct):
     type=click.IntRange(1, 65_533),
     default=1883,
     show_default=True,
-    help="Port of the first node; the others have the next two. If one is taken, free ones that"
-    " follow.",
+    help="Port of the first node; the others use the next two. If one is in use, the next free ones"
+    " are chosen.",
 )
 def try_cluster(directory: Path | None, port: int) -> None:
     """Start three nodes on this machine as a cluster.
 
-    Ctrl-C stops all three. Prints how to connect, and which process to kill to see that the others
-    go on.
+    Ctrl-C stops all three. Prints how to connect, and which process to kill to see the others take
+    over.
     """
     with ExitStack() as stack:
-        place = directory or stack.enter_context(_removed_at_the_end())
-        place.mkdir(parents=True, exist_ok=True)
-        running = _Running(_nodes(place, port), place)
+        path = directory or stack.enter_context(_temporary_directory())
+        path.mkdir(parents=True, exist_ok=True)
+        running = _Running(_nodes(path, port), path)
         stack.callback(running.stop)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
@@ -109,19 +101,21 @@ def try_cluster(directory: Path | None, port: int) -> None:
 
 
 @contextmanager
-def _removed_at_the_end() -> Iterator[Path]:
+def _temporary_directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="penstock-try-"))
     try:
         yield directory
     finally:
         if user := _user(directory):
-            click.echo(f"{user}. {directory} is kept: stop that broker, then remove the directory.")
+            click.echo(
+                f"{user}. {directory} was kept: stop that broker, then remove the directory."
+            )
         else:
             shutil.rmtree(directory, ignore_errors=True)
 
 
 def _user(directory: Path) -> str:
-    """Say which node's data another process uses; empty if none is in use."""
+    """Describe the process that uses the data of a node; empty if there is none."""
     from penstock.store.directory import lock_directory  # noqa: PLC0415 - needs the store
 
     for path in sorted(directory.glob("node?")):
@@ -133,7 +127,7 @@ def _user(directory: Path) -> str:
 
 
 def _program() -> str:
-    """The command as the user can type it: ``penstock`` may not be on the PATH."""
+    """The command as the user can type it: ``penstock`` may not be in the PATH."""
     started, found = Path(sys.argv[0]), shutil.which("penstock")
     if started.name == "__main__.py":
         return shlex.join([sys.executable, "-m", "penstock"])
@@ -143,7 +137,6 @@ def _program() -> str:
 
 
 def _nodes(directory: Path, port: int) -> list[_LocalNode]:
-    """The nodes that the directory has, or new ones."""
     file = directory / PORTS_FILE
     if file.exists():
         return msgspec.json.decode(file.read_bytes(), type=list[_LocalNode])
@@ -155,14 +148,14 @@ def _nodes(directory: Path, port: int) -> list[_LocalNode]:
 
 
 def _client_ports(port: int) -> list[int]:
-    """Three ports in a row that are free, from ``port`` on; say so if they begin elsewhere."""
+    """Find three consecutive free ports, from ``port`` on."""
     firsts = range(port, min(port + PORTS_TRIED, PORT_MAX - len(NODES) + 2))
-    rows = (list(range(first, first + len(NODES))) for first in firsts)
-    ports = next((row for row in rows if all(map(_is_free, row))), None) or _free_ports(len(NODES))
+    runs = (list(range(first, first + len(NODES))) for first in firsts)
+    ports = next((run for run in runs if all(map(_is_free, run))), None) or _free_ports(len(NODES))
     if ports[0] != port:
-        row = range(port, port + len(NODES))
-        taken = next((wanted for wanted in row if not _is_free(wanted)), port)
-        click.echo(f"Port {taken} is taken; the nodes use {', '.join(map(str, ports))}.")
+        wanted = range(port, port + len(NODES))
+        taken = next((each for each in wanted if not _is_free(each)), port)
+        click.echo(f"Port {taken} is in use; the nodes use {', '.join(map(str, ports))}.")
     return ports
 
 
@@ -177,7 +170,7 @@ def _is_free(port: int) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that the system says are free; held together, so that they differ."""
+    """Let the system choose ports; all are held open at once, so that they differ."""
     with ExitStack() as stack:
         taken = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in taken:
@@ -194,7 +187,7 @@ class _Running:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Start all of them, and begin the cluster, unless they are one already."""
+        """Start all nodes, and create the cluster unless it exists."""
         for node in self._nodes:
             self._processes[node.number] = self._started(node)
         deadline = monotonic() + START_S
@@ -214,7 +207,7 @@ class _Running:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_stop_with_parent,  # noqa: PLW1509 - no other thread runs yet
+                preexec_fn=_stop_with_parent,  # noqa: PLW1509 - no other thread yet
             )
 
     def _command(self, node: _LocalNode) -> list[str]:
@@ -226,21 +219,21 @@ class _Running:
     def _log(self, node: _LocalNode) -> Path:
         return self._directory / f"node{node.number}.log"
 
-    def _until(self, deadline: float, is_so: Callable[[], bool]) -> None:
-        while not is_so():
+    def _until(self, deadline: float, condition: Callable[[], bool]) -> None:
+        while not condition():
             self._check_all_run()
             if monotonic() > deadline:
                 raise PenstockError(
-                    f"the nodes are not a cluster after {START_S:g} s",
-                    f"their logs are in {self._directory}; is the machine overloaded?",
+                    f"the nodes have not formed a cluster after {START_S:g} s",
+                    f"their logs are in {self._directory}; the machine may be overloaded",
                 )
-            sleep(LOOK_S)
+            sleep(POLL_S)
 
     def _check_all_run(self) -> None:
         for node in self._nodes:
             if self._processes[node.number].poll() is not None:
-                said = self._log(node).read_text(errors="replace").strip().splitlines()[-3:]
-                raise PenstockError(f"node {node.number} did not start", "\n  ".join(said))
+                log = self._log(node).read_text(errors="replace").strip().splitlines()[-3:]
+                raise PenstockError(f"node {node.number} did not start", "\n  ".join(log))
 
     def _at(self, node: _LocalNode) -> AdminClient:
         return AdminClient(Address(HOST, node.port), os.environ.get("PENSTOCK_ADMIN_TOKEN", ""))
@@ -259,7 +252,6 @@ class _Running:
             return None
 
     def welcome(self, *, is_kept: bool) -> str:
-        """Say where they are, and what to try."""
         status = self._status(self._nodes[0])
         leader = status.leader if status else 0
         rows = [("NODE", "FOR CLIENTS", "PROCESS", "")]
@@ -268,7 +260,7 @@ class _Running:
                 str(node.number),
                 node.address,
                 str(self._processes[node.number].pid),
-                "leads" if node.number == leader else "",
+                "leader" if node.number == leader else "",
             )
             for node in self._nodes
         ]
@@ -276,10 +268,10 @@ class _Running:
         program = _program()
         addresses = ", ".join(f'"{node.address}"' for node in self._nodes)
         killed = self._processes[leader].pid if leader else "PROCESS"
-        fate = "kept for the next time" if is_kept else "removed at the end"
+        fate = "kept for the next run" if is_kept else "removed at the end"
         return "\n".join(
             [
-                "Three nodes are one cluster (Ctrl-C stops them).",
+                "A cluster of three nodes is running (Ctrl-C stops it).",
                 f"Data and logs: {self._directory}, {fate}.",
                 "",
                 columns(rows),
@@ -288,13 +280,13 @@ class _Running:
                 f"  {program} sub -p {first.port} 'plant/#'",
                 f"  {program} pub -p {second.port} -q 1 plant/pump1 4.2",
                 f"  {program} cluster status -p {first.port}",
-                f"  kill -9 {killed}    # the others go on",
+                f"  kill -9 {killed}    # the others take over",
                 f"In Python: connect([{addresses}])",
             ]
         )
 
     def watch(self) -> None:
-        """Tell when a node ends, until somebody stops all; go on with the others."""
+        """Report nodes that exit, until all have."""
         ended: set[int] = set()
         while len(ended) < len(self._nodes):
             for node in self._nodes:
@@ -302,12 +294,13 @@ class _Running:
                 if status is not None and node.number not in ended:
                     ended.add(node.number)
                     again = f"{_program()} {shlex.join(self._command(node)[3:])}"
-                    click.echo(f"node {node.number} has ended ({_how(status)}). Again: {again}")
-            sleep(LOOK_S)
-        raise PenstockError("all nodes have ended", f"their logs are in {self._directory}")
+                    click.echo(
+                        f"node {node.number} exited ({_how(status)}). To restart it: {again}"
+                    )
+            sleep(POLL_S)
+        raise PenstockError("all nodes have exited", f"their logs are in {self._directory}")
 
     def stop(self) -> None:
-        """Stop in order all that run, and wait for them."""
         for process in self._processes.values():
             if process.poll() is None:
                 process.terminate()
@@ -325,5 +318,5 @@ def _how(status: int) -> str:
 
 
 def _stop_with_parent() -> None:
-    """In the child: have the system send SIGTERM when the parent is gone."""
+    """In the child: let the system send SIGTERM when the parent exits."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,14 +1,11 @@
-"""``penstock config``: check a configuration, explain it, print an example of one."""
-
-import json
-from typing import Any
+"""``penstock config``: check a configuration, explain it, print an example."""
 
 import click
 import msgspec
 
-from penstock.cli.columns import columns
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.options import LISTED_ADVICE, configured, load_or_advise
+from penstock.cli.output import columns, counted, json_option, print_result
 from penstock.config.keys import KEYS, ConfigKey, closest
 from penstock.config.load import Loaded
 from penstock.config.problems import ConfigProblemsError, Problem, did_you_mean
@@ -16,8 +13,6 @@ from penstock.config.reference import example_toml, type_of
 from penstock.config.schema import SECTIONS
 from penstock.config.values import encode, range_of
 from penstock.errors import ConfigError
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 @click.group(cls=CommandGroup)
@@ -27,35 +22,32 @@ def config() -> None:
 
 @config.command()
 @click.argument("file", required=False)
-@_json_option
+@json_option
 def check(file: str | None, as_json: bool) -> None:
-    """Check FILE and the environment as the broker would.
+    """Check FILE and the environment as the broker does.
 
-    Prints every problem and exits with status 1, or says that all is well.
+    Prints all problems and exits with status 1, or reports success.
     """
     try:
         loaded = load_or_advise(file, {})
     except ConfigProblemsError as error:
         if not as_json:
             raise
-        _print_json({"ok": False, "problems": [_problem_json(p) for p in error.problems]})
+        problems = [_problem_json(problem) for problem in error.problems]
+        print_result({"ok": False, "problems": problems}, "", as_json=True)
         raise click.exceptions.Exit(1) from None
-    if as_json:
-        _print_json({"ok": True, "problems": []})
-    else:
-        print(_all_well(loaded))
+    print_result({"ok": True, "problems": []}, _summary(loaded), as_json=as_json)
 
 
-def _all_well(loaded: Loaded) -> str:
+def _summary(loaded: Loaded) -> str:
     where = loaded.file or "no file"
     count = sum(source != "default" for source in loaded.sources.values())
     if not count:
-        return f"ok: {where}: nothing set, all keys at their defaults"
-    given = "1 key" if count == 1 else f"{count} keys"
-    return f"ok: {where}: {given} set, all others at their defaults"
+        return f"ok: {where}: all options have their defaults"
+    return f"ok: {where}: {counted(count, 'option')} set, all others have their defaults"
 
 
-def _problem_json(problem: Problem) -> dict[str, Any]:
+def _problem_json(problem: Problem) -> dict[str, object]:
     return {
         "source": str(problem.origin),
         "file": problem.origin.name if problem.origin.kind == "file" else None,
@@ -67,26 +59,22 @@ def _problem_json(problem: Problem) -> dict[str, Any]:
 
 
 @config.command()
-@click.argument("name", required=False, metavar="[KEY|SECTION]")
+@click.argument("name", required=False, metavar="[OPTION|SECTION]")
 @configured
-@_json_option
+@json_option
 def explain(name: str | None, as_json: bool, loaded: Loaded) -> None:
-    """Show what is in force and where it comes from.
+    """Show the values in effect and where they come from.
 
-    Lists all keys, or those of SECTION; of KEY it tells everything.
+    Lists all options, or those of SECTION, or describes OPTION.
 
-    Takes the flags of `penstock serve`, to show what they would do.
+    Takes the flags of `penstock serve`, to show their effect.
     """
     if name is None or name in SECTIONS:
         keys = [key for key in KEYS.values() if name is None or key.section == name]
-        if as_json:
-            _print_json([_facts(key, loaded) for key in keys])
-        else:
-            print(_table(keys, loaded))
-    elif as_json:
-        _print_json(_facts(_known(name), loaded))
+        print_result([_facts(key, loaded) for key in keys], _table(keys, loaded), as_json=as_json)
     else:
-        print(_page(_known(name), loaded))
+        key = _known(name)
+        print_result(_facts(key, loaded), _page(key, loaded), as_json=as_json)
 
 
 def _known(name: str) -> ConfigKey:
@@ -103,7 +91,7 @@ def _table(keys: list[ConfigKey], loaded: Loaded) -> str:
     )
 
 
-def _facts(key: ConfigKey, loaded: Loaded) -> dict[str, Any]:
+def _facts(key: ConfigKey, loaded: Loaded) -> dict[str, object]:
     return {
         "key": key.name,
         "text": key.text,
@@ -113,7 +101,7 @@ def _facts(key: ConfigKey, loaded: Loaded) -> dict[str, Any]:
         "maximum": key.high,
         "environment": key.environment,
         "flag": key.flag or None,
-        "value": _shown(key, loaded),
+        "value": msgspec.to_builtins(_shown(key, loaded)),
         "source": loaded.sources[key.name],
     }
 
@@ -131,20 +119,12 @@ def _page(key: ConfigKey, loaded: Loaded) -> str:
     return f"{key.name}\n  {key.text}\n\n" + columns([(f"  {k}", v) for k, v in rows if v])
 
 
-def _shown(key: ConfigKey, loaded: Loaded) -> Any:
-    """The value in force; of a secret only whether there is one."""
+def _shown(key: ConfigKey, loaded: Loaded) -> object:
     value = loaded.value(key.name)
     return "(hidden)" if key.form == "secret" and value else value
 
 
 @config.command()
 def example() -> None:
-    """Print an example file with every key.
-
-    Each has its meaning, default and range.
-    """
-    print(example_toml(), end="")
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False))
+    """Print an example file with all options, their defaults and ranges."""
+    click.echo(example_toml(), nl=False)

@@ -1,14 +1,15 @@
-"""What commands for a broker have in common: where it is, which client id, which names are lawful.
+"""What all clients of a broker have in common: its address, a client id, valid topics.
 
-``-h`` is the host, as in the tools of MQTT and Redis; help is ``--help`` only (``CONTEXT``).
+``-h`` is the host, as in the tools of MQTT and Redis; help is ``--help`` only.
 """
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from penstock.cli.inputs import option_set
 from penstock.client import connect
 from penstock.client.dial import dial
 from penstock.client.mqtt.session import name_fault
@@ -16,53 +17,43 @@ from penstock.config.address import Address
 from penstock.model.topic import has_wildcard
 from penstock.wire.resp.names import topic_of
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loads protobuf
     from penstock.client import QueueClient
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Command = TypeVar("_Command", bound=Callable[..., object])
 
-CONTEXT = {"help_option_names": ["--help"]}
+DIAL_TIMEOUT_S: Final = 10.0
 
-DIAL_S: Final = 10.0
-"""How long to wait for a connection."""
-
-
-def connection_options(command: _Command) -> _Command:
-    """Give a command ``-h`` and ``-p``."""
-    port = click.option(
-        "-p", "--port", type=click.IntRange(1, 65_535), default=1883, show_default=True
-    )
-    host = click.option(
-        "-h", "--host", default="127.0.0.1", show_default=True, help="Where the broker is."
-    )
-    return host(port(command))
+connection_options = option_set(
+    click.option("-h", "--host", default="127.0.0.1", show_default=True, help="Broker host."),
+    click.option("-p", "--port", type=click.IntRange(1, 65_535), default=1883, show_default=True),
+)
 
 
 def queue_client(server: Address, *, stale_reads: bool = False) -> "QueueClient":
     """Connect by the queue protocol; fail at once if nothing listens there.
 
-    The client itself keeps trying for as long as a call may take, which suits programs. Somebody at
-    a terminal has most likely not started the broker, or named another port.
+    The client itself retries until the timeout of a call, which suits programs. At a terminal, most
+    likely the broker is not running or the port is wrong.
     """
-    dial(server.host, server.port, DIAL_S).close()
+    dial(server.host, server.port, DIAL_TIMEOUT_S).close()
     return connect([str(server)], stale_reads=stale_reads)
 
 
 def client_id_option(text: str) -> Callable[[_Command], _Command]:
-    """Make the option ``-c``; what a client id is good for depends on the command."""
     return click.option("-c", "--client-id", metavar="ID", default="", help=text)
 
 
 def checked_topic(topic: str) -> str:
-    """Accept a topic that may be published to."""
+    """Return a topic that can be published to."""
     return _checked(topic, is_filter=False)
 
 
 def checked_filters(
     _context: click.Context, _parameter: click.Parameter, filters: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Accept filters that may be subscribed to (a click callback)."""
+    """Return valid topic filters (a click callback)."""
     return tuple(_checked(each, is_filter=True) for each in filters)
 
 
@@ -74,7 +65,7 @@ def _checked(name: str, *, is_filter: bool) -> str:
 
 
 def _redis_hint(name: str) -> str:
-    """Tell which topic a name with wildcards is, if a Redis client gave it; empty for others."""
+    """Translate a name with wildcards, which may come from Redis; empty for other names."""
     encoded = os.fsencode(name)
     if not has_wildcard(encoded):
         return ""

@@ -1,57 +1,44 @@
-"""``penstock dlq``: messages that failed as often as their group allows.
+"""``penstock dlq``: messages that failed too often.
 
-Sending them back is done some at a time, as long as it takes. How many is settled at the beginning:
-those that fail again meanwhile, and come back, are left for another time.
+Redriving takes several requests. The number of letters is fixed at the start: those that fail again
+in the meantime, and return, are left for the next time.
 """
 
 import sys
-from typing import Any
 
 import click
 
-from penstock.cli.admin_client import (
-    AdminClient,
-    admin_options,
-    confirm,
-    format_time,
-    json_option,
-    print_result,
-    stale_option,
-    yes_option,
-)
-from penstock.cli.columns import columns, counted
-from penstock.cli.connection import CONTEXT
+from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
+from penstock.cli.inputs import confirm, yes_option
 from penstock.cli.lazy import CommandGroup
+from penstock.cli.output import columns, counted, format_time, json_option, print_result
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
-REDRIVEN_AT_ONCE = 1_000
-"""Letters sent back by one request: the progress is seen, and no answer takes long."""
-
+REDRIVEN_AT_ONCE = 1_000  # letters per request: shows progress, and no response takes long
 PREVIEW_CHARACTERS = 60
-"""How much of a payload a table shows."""
 
 
-@click.group(cls=CommandGroup, context_settings=CONTEXT)
+@click.group(cls=CommandGroup)
 def dlq() -> None:
-    """Look at dead letters, send them back or drop them."""
+    """Inspect, redrive and drop dead letters."""
 
 
-@dlq.command(name="list", context_settings=CONTEXT | {"allow_extra_args": True})
+@dlq.command(name="list", context_settings={"allow_extra_args": True})
 @json_option
 @admin_options
 @stale_option
 @click.pass_context
 def list_letters(context: click.Context, as_json: bool, broker: AdminClient) -> None:
-    """List the groups that have dead letters, and how many."""
+    """List the groups with dead letters."""
     if context.args:
         names = " ".join(context.args) if len(context.args) > 1 else f"{context.args[0]} GROUP"
-        raise click.UsageError(f"list takes no names; for its letters: penstock dlq show {names}")
+        raise click.UsageError(f"list takes no names; to show letters: penstock dlq show {names}")
     found = list(broker.pages("/dlq", "dead_letters", after={"after": "letters_topic"}))
     print_result(found, _table(found), as_json=as_json)
 
 
-def _table(found: list[dict[str, Any]]) -> str:
+def _table(found: list[Document]) -> str:
     if not found:
         return "there are no dead letters"
     rows = [
@@ -61,7 +48,7 @@ def _table(found: list[dict[str, Any]]) -> str:
     return columns([("TOPIC", "GROUP", "LETTERS"), *rows])
 
 
-@dlq.command(context_settings=CONTEXT)
+@dlq.command()
 @click.argument("topic")
 @click.argument("group")
 @click.option(
@@ -71,40 +58,30 @@ def _table(found: list[dict[str, Any]]) -> str:
     type=click.IntRange(1, 1_000),
     default=10,
     show_default=True,
-    help="How many.",
+    help="Number of letters.",
 )
-@click.option("--offset", type=click.IntRange(0), help="Where to begin; else with the oldest.")
+@click.option("--offset", type=click.IntRange(0), help="First offset; by default the oldest.")
 @json_option
 @admin_options
 @stale_option
 def show(
-    topic: str,
-    group: str,
-    *,
-    count: int,
-    offset: int | None,
-    as_json: bool,
-    broker: AdminClient,
+    topic: str, group: str, *, count: int, offset: int | None, as_json: bool, broker: AdminClient
 ) -> None:
-    """Show dead letters of GROUP of TOPIC and why they failed.
-
-    The oldest come first.
-    """
-    query = {"topic": topic, "group": group, "limit": count, "offset": offset}
-    found = broker.get("/dlq/letters", **query)
+    """Show dead letters of GROUP of TOPIC and why they failed."""
+    found = broker.get("/dlq/letters", topic=topic, group=group, limit=count, offset=offset)
     print_result(found, _letters(found), as_json=as_json)
 
 
-def _letters(found: dict[str, Any]) -> str:
+def _letters(found: Document) -> str:
     if not found["shown"]:
-        return "no dead letters there; penstock dlq list shows who has some"
-    head = ("OFFSET", "DIED", "ATTEMPTS", "REASON", "PAYLOAD")
+        return "no dead letters; penstock dlq list shows the groups with some"
+    head = ("OFFSET", "TIME", "ATTEMPTS", "REASON", "PAYLOAD")
     rest = found["letters"] - len(found["shown"])
-    more = f"\n... {found['letters']:,} in all" if rest > 0 else ""
+    more = f"\n... {found['letters']:,} in total" if rest > 0 else ""
     return columns([head, *map(_row, found["shown"])]) + more
 
 
-def _row(letter: dict[str, Any]) -> tuple[str, ...]:
+def _row(letter: Document) -> tuple[str, ...]:
     return (
         str(letter["offset"]),
         format_time(letter["time"]),
@@ -114,30 +91,29 @@ def _row(letter: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-@dlq.command(context_settings=CONTEXT)
+@dlq.command()
 @click.argument("topic")
 @click.argument("group")
-@click.option("-n", "--max", "most", type=click.IntRange(1), help="No more than so many.")
+@click.option("-n", "--max", "most", type=click.IntRange(1), help="Maximum number of letters.")
 @json_option
 @admin_options
 def redrive(
     topic: str, group: str, *, most: int | None, as_json: bool, broker: AdminClient
 ) -> None:
-    """Send dead letters of GROUP back to the end of TOPIC.
+    """Send dead letters of GROUP back to the end of TOPIC, oldest first.
 
-    The oldest go first. Every group of TOPIC gets them, as it gets any new message.
+    Every group of TOPIC receives them, like any new message.
     """
-    there = _count(broker, topic, group)
-    sent, left = _redrive(broker, topic, group, min(there, most or there))
+    available = _count(broker, topic, group)
+    sent, left = _redrive(broker, topic, group, min(available, most or available))
     outcome = {"topic": topic, "group": group, "redriven": sent, "left": left}
     text = f"sent {counted(sent, 'letter')} back to {printable(topic)}; {left:,} left"
-    print_result(
-        outcome, text if there else "there are no dead letters to send back", as_json=as_json
-    )
+    text = text if available else "there are no dead letters to send back"
+    print_result(outcome, text, as_json=as_json)
 
 
 def _redrive(broker: AdminClient, topic: str, group: str, total: int) -> tuple[int, int]:
-    """Send letters back, step by step; return how many, and how many are left."""
+    """Redrive in steps; return the numbers of letters sent and left."""
     sent = left = 0
     while sent < total:
         count = min(total - sent, REDRIVEN_AT_ONCE)
@@ -147,7 +123,8 @@ def _redrive(broker: AdminClient, topic: str, group: str, total: int) -> tuple[i
             so_far = f"sent {counted(sent, 'letter')} back, then {error.message}"
             raise PenstockError(so_far, error.advice) from error
         sent, left = sent + answer["redriven"], answer["left"]
-        _tell_progress(sent, total)
+        if total > REDRIVEN_AT_ONCE and sys.stderr.isatty():
+            click.echo(f"\rsent back {sent:,} of {total:,}", err=True, nl=sent >= total)
         if not answer["redriven"]:
             break
     return sent, left
@@ -157,23 +134,17 @@ def _count(broker: AdminClient, topic: str, group: str) -> int:
     return int(broker.get("/dlq/letters", topic=topic, group=group, limit=0)["letters"])
 
 
-def _tell_progress(sent: int, total: int) -> None:
-    """Say how far it is, to whoever watches, if there is more than one step."""
-    if total > REDRIVEN_AT_ONCE and sys.stderr.isatty():
-        click.echo(f"\rsent back {sent:,} of {total:,}", err=True, nl=sent >= total)
-
-
-@dlq.command(context_settings=CONTEXT)
+@dlq.command()
 @click.argument("topic")
 @click.argument("group")
 @yes_option
 @json_option
 @admin_options
 def drop(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: AdminClient) -> None:
-    """Be done with all dead letters of GROUP of TOPIC, for good."""
-    there = _count(broker, topic, group)
-    if there:
+    """Discard all dead letters of GROUP of TOPIC permanently."""
+    available = _count(broker, topic, group)
+    if available:
         name = f"{printable(group)} of {printable(topic)}"
-        confirm(f"Drop {counted(there, 'dead letter')} of {name}?", is_sure=is_sure)
+        confirm(f"Drop {counted(available, 'dead letter')} of {name}?", is_sure=is_sure)
     dropped = broker.delete("/dlq", topic=topic, group=group)
     print_result(dropped, f"dropped {counted(dropped['dropped'], 'dead letter')}", as_json=as_json)

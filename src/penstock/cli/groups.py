@@ -1,111 +1,77 @@
-"""``penstock groups``: those who work on topics, how far they are, and how to steer them.
+"""``penstock groups``: consumer groups, their progress and settings.
 
-A place in a topic is an end (``earliest``, ``latest``), an offset, or a time.
+A position in a topic is ``earliest``, ``latest``, an offset, or a time.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
-from penstock.cli.admin_client import (
-    AdminClient,
-    admin_options,
-    confirm,
-    duration,
-    json_option,
-    print_result,
-    stale_option,
-    yes_option,
-)
-from penstock.cli.columns import columns, counted
-from penstock.cli.connection import CONTEXT
+from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
+from penstock.cli.inputs import confirm, duration, option_set, yes_option
 from penstock.cli.lazy import CommandGroup
+from penstock.cli.output import columns, counted, json_option, print_result
 from penstock.config.units import with_unit
 from penstock.obs.log import printable
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-_PLACE = "earliest|latest|OFFSET|TIME"
+_POSITION = "earliest|latest|OFFSET|TIME"
 
 
-@click.group(cls=CommandGroup, context_settings=CONTEXT)
+@click.group(cls=CommandGroup)
 def groups() -> None:
     """Inspect and configure consumer groups."""
 
 
-def _place(
+def _position(
     _context: click.Context, _parameter: click.Parameter, text: str | None
 ) -> int | str | None:
-    """Take a place as the broker does: numbers are offsets (a click callback)."""
+    """Return a position as the broker takes it: numbers are offsets (a click callback)."""
     return int(text) if text and text.isascii() and text.isdecimal() else text
 
 
-def _named(command: _Command) -> _Command:
-    return click.argument("topic")(click.argument("group")(command))
+_names = option_set(click.argument("topic"), click.argument("group"))
 
-
-_start_option = click.option(
-    "--from",
-    "start",
-    callback=_place,
-    metavar=_PLACE,
-    help="Where it begins, if it is new: at the earliest unless given. Times as in"
-    " 2030-01-31T12:00:00Z.",
-)
-_SETTINGS = (
+_settings_options = option_set(
     click.option(
         "--max-deliveries",
         type=click.IntRange(0),
         metavar="NUMBER",
-        help="After this many failed deliveries a message becomes a dead letter; 0: never.",
+        help="Dead-letter after this many failed deliveries; 0: never.",
     ),
     click.option(
         "--backoff",
         callback=duration,
         metavar="TIME",
-        help="Pause before a message that failed is handed out again, as in 500ms; it doubles each"
-        " time. Unless given: none the first time, then 1s.",
+        help="Delay before redelivering a failed message, as in 500ms; doubles each time. Default:"
+        " none for the first redelivery, then 1s.",
     ),
     click.option(
         "--backoff-max",
         callback=duration,
         metavar="TIME",
-        help="The longest such pause, not less than the first; 0: no limit. Unless --backoff is"
-        " given: 1m.",
+        help="Maximum delay, not less than --backoff; 0: no limit. Default without --backoff: 1m.",
     ),
 )
 
 
-def _settings_options(command: _Command) -> _Command:
-    for option in reversed(_SETTINGS):  # click lists options from the last applied
-        command = option(command)
-    return command
-
-
-def _fields(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings as the page names them."""
+def _fields(settings: dict[str, object]) -> dict[str, object]:
+    """Settings under the names of the HTTP page."""
     names = {"backoff": "backoff_s", "backoff_max": "backoff_max_s"}
     return {names.get(name, name): value for name, value in settings.items()}
 
 
-# ── Looking ───────────────────────────────────────────────────────────────────────────────────
-
-
-@groups.command(name="list", context_settings=CONTEXT)
+@groups.command(name="list")
 @click.argument("topic", required=False)
-@click.option(
-    "--each", "is_each", is_flag=True, help="Give every topic of a reader a line of its own."
-)
+@click.option("--each", "is_each", is_flag=True, help="Show every topic of a reader separately.")
 @json_option
 @admin_options
 @stale_option
 def list_groups(topic: str | None, *, is_each: bool, as_json: bool, broker: AdminClient) -> None:
     """List the groups of TOPIC, or of all topics.
 
-    A reader, such as a Spark query, has a group on every topic it reads. Those are one line, with
-    their sums; --each shows them all, and so does --json.
+    A reader, such as a Spark query, has a group on every topic it reads. They are summed up in one
+    line; --each and --json show all of them.
     """
     after = {"after_topic": "topic", "after_group": "group"}
     found = list(broker.pages("/groups", "groups", after=after, topic=topic))
@@ -115,30 +81,30 @@ def list_groups(topic: str | None, *, is_each: bool, as_json: bool, broker: Admi
 _SUMS: Final = ("lag", "in_flight", "returned", "delayed", "dead_letters")
 
 
-def _summed(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Make one of all groups of a reader, where its first one is; others stay as they are."""
+def _summed(found: list[Document]) -> list[Document]:
+    """Combine all groups of a reader into one row."""
     topics = Counter(group["group"] for group in found if group["reader"])
-    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], Document] = {}
     for group in found:
         count = topics[group["group"]] if group["reader"] else 1
         key = (group["group"], "" if count > 1 else group["topic"])
-        line = lines.get(key)
-        if line is None:
+        row = rows.get(key)
+        if row is None:
             name = f"({count:,} topics)" if count > 1 else group["topic"]
-            lines[key] = {**group, "topic": name}
+            rows[key] = {**group, "topic": name}
         else:
-            line |= {name: line[name] + group[name] for name in _SUMS}
-    return list(lines.values())
+            row |= {name: row[name] + group[name] for name in _SUMS}
+    return list(rows.values())
 
 
-def _table(found: list[dict[str, Any]]) -> str:
+def _table(found: list[Document]) -> str:
     if not found:
-        return "there are no groups; one is made by the first consumer, or by groups create"
+        return "there are no groups; the first consumer, or groups create, makes one"
     head = ("TOPIC", "GROUP", "LAG", "IN FLIGHT", "RETRYING", "DEAD (TOTAL)", "CONSUMERS")
     return columns([head, *map(_row, found)])
 
 
-def _row(found: dict[str, Any]) -> tuple[str, ...]:
+def _row(found: Document) -> tuple[str, ...]:
     retrying = found["returned"] + found["delayed"]
     numbers = (found["lag"], found["in_flight"], retrying, found["dead_letters"])
     names = (printable(found["topic"], 400), printable(found["group"], 400))
@@ -146,30 +112,30 @@ def _row(found: dict[str, Any]) -> tuple[str, ...]:
     return (*names, *(f"{number:,}" for number in numbers), consumers)
 
 
-@groups.command(context_settings=CONTEXT)
-@_named
+@groups.command()
+@_names
 @json_option
 @admin_options
 @stale_option
 def show(topic: str, group: str, as_json: bool, broker: AdminClient) -> None:
-    """Show how far GROUP of TOPIC is, and how it repeats."""
+    """Show the progress and settings of GROUP of TOPIC."""
     found = _find(broker, topic, group)
     print_result(found, _facts(found), as_json=as_json)
 
 
-def _find(broker: AdminClient, topic: str, group: str) -> dict[str, Any]:
-    found: dict[str, Any] = broker.get("/groups", topic=topic, group=group)["groups"][0]
+def _find(broker: AdminClient, topic: str, group: str) -> Document:
+    found: Document = broker.get("/groups", topic=topic, group=group)["groups"][0]
     return found
 
 
-def _facts(found: dict[str, Any]) -> str:
+def _facts(found: Document) -> str:
     return columns(
         [
             ("topic", printable(found["topic"], 400)),
             ("group", printable(found["group"], 400)),
             ("kind", "reader" if found["reader"] else "workers"),
-            ("began at", f"{found['began']:,}"),
-            ("position", f"{found['position']:,} (all before is done)"),
+            ("started at", f"{found['began']:,}"),
+            ("position", f"{found['position']:,} (all before it is done)"),
             ("lag", f"{found['lag']:,}"),
             ("in flight", f"{found['in_flight']:,}"),
             ("retrying", f"{found['returned']:,} now, {found['delayed']:,} later"),
@@ -182,25 +148,29 @@ def _facts(found: dict[str, Any]) -> str:
     )
 
 
-def _deliveries(found: dict[str, Any]) -> str:
+def _deliveries(found: Document) -> str:
     most = found["max_deliveries"]
-    return f"{most:,}, then a dead letter" if most else "no limit"
+    return f"{most:,}, then dead-lettered" if most else "no limit"
 
 
-def _backoff(found: dict[str, Any]) -> str:
+def _backoff(found: Document) -> str:
     if not found["backoff_s"]:
         return "none"
     longest = found["backoff_max_s"]
-    pause = f"{with_unit(found['backoff_s'], 's')}, doubled each time"
-    return f"{pause} up to {with_unit(longest, 's')}" if longest else pause
+    delay = f"{with_unit(found['backoff_s'], 's')}, doubled each time"
+    return f"{delay} up to {with_unit(longest, 's')}" if longest else delay
 
 
-# ── Steering ──────────────────────────────────────────────────────────────────────────────────
-
-
-@groups.command(context_settings=CONTEXT)
-@_named
-@_start_option
+@groups.command()
+@_names
+@click.option(
+    "--from",
+    "start",
+    callback=_position,
+    metavar=_POSITION,
+    help="Where a new group starts; by default at the earliest message. A time is written as in"
+    " 2030-01-31T12:00:00Z.",
+)
 @_settings_options
 @json_option
 @admin_options
@@ -211,9 +181,9 @@ def create(
     start: int | str | None,
     as_json: bool,
     broker: AdminClient,
-    **settings: Any,
+    **settings: object,
 ) -> None:
-    """Make GROUP of TOPIC before its first consumer comes.
+    """Create GROUP of TOPIC before its first consumer connects.
 
     It then misses no message. TOPIC need not exist yet. An existing group keeps its position, and
     its settings are updated.
@@ -222,28 +192,28 @@ def create(
     print_result(made, _facts(made), as_json=as_json)
 
 
-@groups.command(name="set", context_settings=CONTEXT)
-@_named
+@groups.command(name="set")
+@_names
 @_settings_options
 @json_option
 @admin_options
 def set_group(
-    topic: str, group: str, *, as_json: bool, broker: AdminClient, **settings: Any
+    topic: str, group: str, *, as_json: bool, broker: AdminClient, **settings: object
 ) -> None:
-    """Change settings of GROUP of TOPIC.
+    """Change settings of the existing GROUP of TOPIC.
 
-    It must be there. What is not given stays as it is.
+    Settings that are not given do not change.
     """
     if all(value is None for value in settings.values()):
         raise click.UsageError("nothing to change: give --max-deliveries or --backoff")
-    _find(broker, topic, group)  # refused if there is none: a slip must not make one
+    _find(broker, topic, group)  # a typo must not create a group
     changed = broker.put("/groups", topic=topic, group=group, **_fields(settings))
     print_result(changed, _facts(changed), as_json=as_json)
 
 
-@groups.command(context_settings=CONTEXT)
-@_named
-@click.argument("place", metavar=_PLACE, callback=_place)
+@groups.command()
+@_names
+@click.argument("position", metavar=_POSITION, callback=_position)
 @yes_option
 @json_option
 @admin_options
@@ -251,36 +221,36 @@ def seek(
     topic: str,
     group: str,
     *,
-    place: int | str,
+    position: int | str,
     is_sure: bool,
     as_json: bool,
     broker: AdminClient,
 ) -> None:
-    """Have GROUP of TOPIC go on from another place.
+    """Move GROUP of TOPIC to another position.
 
-    Moved back, it does again what it has done; moved forward, it never does what lies between.
-    What consumers have in hand stays theirs.
+    Moved back, it repeats messages; moved forward, it skips some. Messages in flight stay with
+    their consumers.
     """
     found = _find(broker, topic, group)
-    question = f"Move {printable(group)} of {printable(topic)} from {found['position']} to {place}?"
-    confirm(question, is_sure=is_sure)
-    moved = broker.put("/groups", topic=topic, group=group, seek=place)
+    name = f"{printable(group)} of {printable(topic)}"
+    confirm(f"Move {name} from {found['position']} to {position}?", is_sure=is_sure)
+    moved = broker.put("/groups", topic=topic, group=group, seek=position)
     print_result(moved, _facts(moved), as_json=as_json)
 
 
-@groups.command(context_settings=CONTEXT)
-@_named
+@groups.command()
+@_names
 @yes_option
 @json_option
 @admin_options
 def delete(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: AdminClient) -> None:
-    """Forget GROUP of TOPIC and how far it was.
+    """Delete GROUP of TOPIC and its position.
 
     Messages and dead letters stay.
     """
     found = _find(broker, topic, group)
     name = f"{printable(group)} of {printable(topic)}"
-    behind = counted(found["lag"], "message")
-    confirm(f"Delete {name}, which is behind by {behind}?", is_sure=is_sure)
+    lag = counted(found["lag"], "message")
+    confirm(f"Delete {name}, which has a lag of {lag}?", is_sure=is_sure)
     deleted = broker.delete("/groups", topic=topic, group=group)
     print_result(deleted, f"deleted {name}", as_json=as_json)

@@ -1,4 +1,4 @@
-"""The end of a command that runs on: by a signal, or because nobody reads its output."""
+"""How a long-running command ends: by a signal, or because its output is no longer read."""
 
 import os
 import signal
@@ -11,12 +11,11 @@ from types import FrameType
 
 @contextmanager
 def signals_as_input() -> Iterator[int]:
-    """Give a file descriptor that can be read once SIGINT or SIGTERM has come.
+    """Yield a file descriptor that becomes readable on SIGINT or SIGTERM.
 
-    A second signal interrupts, should the reader of our output have stopped reading.
+    A second signal interrupts, in case writing to our output blocks.
     """
     reading, writing = os.pipe()
-
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def restore() -> None:
@@ -38,12 +37,12 @@ def signals_as_input() -> Iterator[int]:
 
 
 def watchable(descriptor: int) -> list[int]:
-    """Return it if it is a pipe: only of a pipe can we see that its reader has gone."""
+    """Return it if it is a pipe: only a pipe tells when its reader is gone."""
     return [descriptor] if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else []
 
 
 def discard_output() -> None:
-    """Our reader has gone, as ``head`` does: let the interpreter's last flush go nowhere."""
+    """Redirect output to nowhere: its reader is gone, and the last flush must not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

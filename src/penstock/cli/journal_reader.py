@@ -1,34 +1,32 @@
-"""Reading what topics hold, and what comes after, in the order in which it was journaled.
+"""Read the messages of topics, and those that follow, in journal order.
 
-For ``penstock read`` and ``penstock sub --from``. The broker is asked which topics match and which
-of them have changed (``changes``), and each is read from where we are. So nothing is missed and
-nothing comes twice, whatever the timing, and also when the broker was restarted meanwhile: it says
-``again``, all topics are listed anew, and our places in them still hold.
+For ``penstock read`` and ``penstock sub --from``. The broker tells which topics match and which of
+them have changed (``changes``); each is read from the last position. So nothing is missed or
+repeated, even if the broker restarts: it then answers ``again``, all topics are listed again, and
+the positions remain valid.
 """
 
-from collections.abc import Callable, Iterator
 from heapq import merge
 from time import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from penstock.cli.admin_client import duration
+from penstock.cli.inputs import duration, option_set
 from penstock.errors import PenstockError
 
-if TYPE_CHECKING:  # a plain `penstock sub` does not load protobuf
+if TYPE_CHECKING:  # loads protobuf
+    from collections.abc import Iterator
+
     from penstock.client import QueueClient, Record
     from penstock.wire.queue._generated.queue_pb2 import Changed, Topic
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-MERGED_MAX: Final = 256
-"""Topics that are read side by side, in the order of their messages: one answer each is in hand."""
+MERGED_MAX: Final = 256  # topics read side by side; each holds one response
 
 
 class StartPosition:
-    """Where to begin in each topic: at an offset, at a time, or with the last messages."""
+    """Where to start in each topic: at an offset, at a time, or with the last messages."""
 
     def __init__(
         self, offset: int = 0, since_s: float | None = None, last: int | None = None
@@ -38,7 +36,7 @@ class StartPosition:
         self._last = last
 
     def of(self, client: "QueueClient", topic: "Topic") -> int:
-        """The first offset to read of a topic."""
+        """Return the first offset to read."""
         if self._since_ms is not None:
             return client.locate(topic.name, [self._since_ms]).offsets[0]
         if self._last is not None:
@@ -54,40 +52,38 @@ def _offset(_context: click.Context, _parameter: click.Parameter, text: str | No
     return int(text)
 
 
-def start_options(command: _Command) -> _Command:
-    """Give a command ``--from`` and ``--since``."""
-    since = click.option(
-        "--since",
-        callback=duration,
-        metavar="TIME",
-        help="Begin with messages published within the last TIME, as in 5m, 12h or 7d.",
-    )
-    begin = click.option(
+start_options = option_set(
+    click.option(
         "--from",
         "begin",
         callback=_offset,
         metavar="earliest|OFFSET",
-        help="Begin with the oldest message that each topic holds, or with the one at OFFSET.",
-    )
-    return begin(since(command))
+        help="Start with the oldest message of each topic, or with the one at OFFSET.",
+    ),
+    click.option(
+        "--since",
+        callback=duration,
+        metavar="TIME",
+        help="Start with messages published within the last TIME, as in 5m, 12h or 7d.",
+    ),
+)
 
 
 class JournalReader:
-    """The messages of all topics that match some filters, from a place on."""
+    """Reads all topics that match some filters."""
 
     def __init__(
-        self, client: "QueueClient", filters: tuple[str, ...], place: StartPosition
+        self, client: "QueueClient", filters: tuple[str, ...], start: StartPosition
     ) -> None:
         self._client = client
         self._filters = filters
-        self._place = place
+        self._start = start
         self._sequence = 0
-        self._reached: dict[str, int] = {}
-        """By topic: the offset to go on with."""
+        self._positions: dict[str, int] = {}  # by topic: the next offset
         self._incarnations: dict[str, int] = {}
 
-    def held(self) -> "Iterator[Record]":
-        """Yield what there is, up to where each topic ends now."""
+    def stored(self) -> "Iterator[Record]":
+        """Yield all messages up to the current end of each topic."""
         page = self._client.changes(self._filters)
         self._sequence = page.sequence
         while True:
@@ -96,47 +92,46 @@ class JournalReader:
                 return
             page = self._client.changes(self._filters, after=page.topics[-1].name)
 
-    def news(self, wait_s: float) -> "Iterator[Record]":
-        """Yield what has come since; wait so long for the first."""
+    def new(self, wait_s: float) -> "Iterator[Record]":
+        """Yield the messages since; wait up to ``wait_s`` for the first."""
         page = self._client.changes(self._filters, self._sequence, wait_s)
         sequence = page.sequence
         while not page.again:
             for name in page.deleted:
-                self._reached.pop(name, None)
+                self._positions.pop(name, None)
             yield from self._records(page)
             if not page.more:
                 self._sequence = sequence
                 return
             last = max([topic.name for topic in page.topics] + list(page.deleted))
             page = self._client.changes(self._filters, self._sequence, after=last)
-        yield from self.held()
+        yield from self.stored()
 
     def _records(self, page: "Changed") -> "Iterator[Record]":
         topics = list(page.topics)
         for first in range(0, len(topics), MERGED_MAX):
-            some = topics[first : first + MERGED_MAX]
-            streams = [self._stream(topic) for topic in some]
+            streams = [self._stream(topic) for topic in topics[first : first + MERGED_MAX]]
             for record in merge(*streams, key=lambda record: record.sequence):
-                self._reached[record.topic] = record.offset + 1  # here: merging reads ahead
+                self._positions[record.topic] = record.offset + 1  # here: merging reads ahead
                 yield record
 
     def _stream(self, topic: "Topic") -> "Iterator[Record]":
-        """The messages of one topic, from where we are to where it ends."""
-        begin = self._begin(topic)
-        if begin >= topic.end_offset:
+        """Yield the messages of one topic, from the last position to its end."""
+        position = self._position(topic)
+        if position >= topic.end_offset:
             return
         try:
-            yield from self._client.messages(topic.name, begin, topic.end_offset)
+            yield from self._client.messages(topic.name, position, topic.end_offset)
         except PenstockError:
             if self._client.topic(topic.name) is not None:
                 raise
-            self._reached.pop(topic.name, None)  # deleted meanwhile
+            self._positions.pop(topic.name, None)  # deleted in the meantime
 
-    def _begin(self, topic: "Topic") -> int:
+    def _position(self, topic: "Topic") -> int:
         known = self._incarnations.get(topic.name)
         self._incarnations[topic.name] = topic.incarnation
         if known not in {None, topic.incarnation}:
-            self._reached[topic.name] = 0  # deleted, and made anew
-        elif topic.name not in self._reached:
-            self._reached[topic.name] = self._place.of(self._client, topic)
-        return self._reached[topic.name]
+            self._positions[topic.name] = 0  # deleted and created again
+        elif topic.name not in self._positions:
+            self._positions[topic.name] = self._start.of(self._client, topic)
+        return self._positions[topic.name]

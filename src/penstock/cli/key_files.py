@@ -1,8 +1,8 @@
-"""The files that a device's key is kept in: a header to flash, and JSON for Python.
+"""The files of a device's key: a C header for the firmware, and JSON for Python.
 
-Both hold the secret. They are made readable for their owner only, and never take the place of
-others unless that was asked for: an overwritten secret is gone for good. Where a key is replaced,
-its own files are set aside under a name with its id, since it stays valid for a while.
+Both contain the secret, are readable only by their owner, and never overwrite others unless that is
+requested: the secret would be lost. When a key is rotated, its files are renamed to include its id,
+since it stays valid for a while.
 """
 
 import os
@@ -18,7 +18,7 @@ _BYTES_PER_ROW = 12
 
 
 class DeviceKey(msgspec.Struct, frozen=True):
-    """All that a device, or a Python client in its place, needs to sign."""
+    """What a device, or a Python client, needs to sign."""
 
     device: str
     key_id: int
@@ -31,7 +31,7 @@ class DeviceKey(msgspec.Struct, frozen=True):
         return f"DeviceKey(device={self.device!r}, key_id={self.key_id})"
 
     def c_arrays(self) -> str:
-        """Return the three constants that the seed's device library is built with."""
+        """Return the constants that the device library is built with."""
         return dedent("""\
             static const uint32_t DEVICE_KEY_ID = {key_id};
 
@@ -49,12 +49,10 @@ class DeviceKey(msgspec.Struct, frozen=True):
         )
 
     def header(self) -> str:
-        """Return the text of the header file."""
-        warning = f"// The key that {self.device} signs with. Whoever has this file can sign so."
+        warning = f"// The key that {self.device} signs with. Keep this file secret."
         return f"#pragma once\n\n{warning}\n\n#include <stdint.h>\n\n{self.c_arrays()}"
 
     def json(self) -> str:
-        """Return the text of the file for Python."""
         document = msgspec.structs.asdict(self) | {
             "public_key": self.public_key.hex(),
             "secret_key": self.secret_key.hex(),
@@ -69,15 +67,14 @@ def _c_rows(data: bytes) -> Iterator[str]:
 
 
 class KeyFiles:
-    """Where the files of one device are to be; made before there is a key to write."""
+    """The files of one device; checked before the key exists."""
 
     def __init__(
         self, directory: Path, device: str, *, force: bool, replaced: int | None = None
     ) -> None:
-        """Check that the files may be written; ``replaced`` is the key whose files may be there."""
+        """Check that the files can be written; ``replaced`` is the key whose files may exist."""
         self.paths = _paths(directory, device)
-        self.set_aside: tuple[Path, ...] = ()
-        """Where the files of the replaced key go."""
+        self.set_aside: tuple[Path, ...] = ()  # where the files of the replaced key go
         self._force = force
         taken = [path for path in self.paths if os.path.lexists(path)]
         if taken and replaced is not None and _key_id(self.paths[1]) == replaced:
@@ -85,23 +82,22 @@ class KeyFiles:
             taken = [path for path in self.set_aside if os.path.lexists(path)]
         if taken and not force:
             raise PenstockError(
-                f"{taken[0]} is there already, and may hold the only copy of a secret",
+                f"{taken[0]} exists, and may contain the only copy of a secret",
                 "choose another directory with --out, or overwrite it with --force",
             )
 
     @property
     def names(self) -> list[str]:
-        """The paths as text."""
         return [str(path) for path in self.paths]
 
     def write(self, key: DeviceKey) -> None:
-        """Write both files; OSError if that fails."""
+        """Write both files. Raises OSError."""
         for path, aside in zip(self.paths, self.set_aside, strict=False):
             if os.path.lexists(path):
                 path.rename(aside)
         for path, text in zip(self.paths, (key.header(), key.json()), strict=True):
             if self._force:
-                path.unlink(missing_ok=True)  # a file that stays would keep its mode
+                path.unlink(missing_ok=True)  # overwriting would keep its mode
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -112,7 +108,7 @@ def _paths(directory: Path, name: str) -> tuple[Path, Path]:
 
 
 def _key_id(path: Path) -> int | None:
-    """The id of the key that a file for Python holds; None if it is no such file."""
+    """Return the id of the key in a JSON file, or None if it is not a key file."""
     try:
         document = msgspec.json.decode(path.read_bytes())
         return int(document["key_id"])

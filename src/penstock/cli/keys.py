@@ -1,35 +1,27 @@
-"""``penstock keys``: the keys that devices sign with, made, registered, revoked and replaced.
+"""``penstock keys``: create, register, revoke and rotate the keys that devices sign with.
 
-A pair of keys is made here; the broker gets the public half only. Its id comes from the broker,
-which knows all others. Without one at hand (``--offline``) the id is drawn at random: among four
-thousand million, two devices will hardly draw the same, and ``keys add`` would refuse the second.
+The key pair is generated here; the broker receives the public key only, and assigns the id. With
+``--offline`` the id is a random 32-bit number: a collision is unlikely, and ``keys add`` would
+refuse it.
 
-Each command prints text for people or, with ``--json``, what the broker answered and the paths of
-the files that were written. A secret is printed only where that is asked for (``--print-secret``),
-and never in JSON: what is printed stays in logs and on screens, where others can read it.
+With ``--json`` a command prints the broker's response and the paths of the files it wrote. The
+secret key is printed only on request (``--print-secret``), and never as JSON: output ends up in
+logs and on screens.
 """
 
 import secrets
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from penstock.cli.admin_client import (
-    AdminClient,
-    admin_options,
-    duration,
-    format_time,
-    json_option,
-    print_result,
-    stale_option,
-)
-from penstock.cli.columns import columns
-from penstock.cli.connection import CONTEXT
+from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
+from penstock.cli.inputs import duration
 from penstock.cli.key_files import DeviceKey, KeyFiles
 from penstock.cli.lazy import CommandGroup
+from penstock.cli.output import columns, format_time, json_option, print_result
 from penstock.config.units import with_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -40,7 +32,7 @@ from penstock.trust.signatures import SEED_BYTES, KeyPair, is_valid, key_pair, s
 def _whole_duration(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> int | None:
-    """Take whole seconds (a click callback)."""
+    """Parse whole seconds (a click callback)."""
     seconds = duration(context, parameter, text)
     if seconds is None:
         return None
@@ -54,25 +46,25 @@ _topics_option = click.option(
     default="*",
     show_default=True,
     metavar="LIST",
-    help="Topics it may publish to: names, filters (+ and #) or a prefix and *,"
+    help="Topics that the device may publish to: names, filters (+ and #) or a prefix and *,"
     " separated by commas.",
 )
 _expires_option = click.option(
     "--expires",
     callback=_whole_duration,
     metavar="TIME",
-    help="How long it is valid, as in 90d or 12h.",
+    help="How long the key is valid, as in 90d or 12h.",
 )
 _out_option = click.option(
     "--out",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
     default=Path(),
     metavar="DIR",
-    help="Where to write the files of the key; here unless given.",
+    help="Directory for the key files; the current one by default.",
 )
-_force_option = click.option("--force", is_flag=True, help="Overwrite files that are there.")
+_force_option = click.option("--force", is_flag=True, help="Overwrite existing files.")
 _secret_option = click.option(
-    "--print-secret", is_flag=True, help="Print the secret key too; it is in the files anyway."
+    "--print-secret", is_flag=True, help="Print the secret key, too; it is also in the files."
 )
 _key_argument = click.argument("key", metavar="ID|DEVICE")
 
@@ -80,26 +72,30 @@ _ACTIVE: Final = "active"
 _REVOKED: Final = "revoked"
 
 
-@click.group(cls=CommandGroup, context_settings=CONTEXT)
+@click.group(cls=CommandGroup)
 def keys() -> None:
-    """Make, register, revoke and replace the keys that devices sign with."""
+    """Create and manage the keys that devices sign with."""
 
 
-def _expiry(key: dict[str, Any]) -> str:
+def _expiry(key: Document) -> str:
     return f"expires: {format_time(key['expires'])}"
 
 
 # ── New keys ──────────────────────────────────────────────────────────────────────────────────
 
 
-@keys.command(context_settings=CONTEXT)
+@keys.command()
 @click.argument("device", default="esp32_device")
 @_topics_option
 @_expires_option
 @_out_option
 @_force_option
 @_secret_option
-@click.option("--offline", is_flag=True, help="Ask no broker; print how to register it later.")
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Do not contact a broker; print the command that registers the key.",
+)
 @json_option
 @admin_options
 def new(
@@ -114,10 +110,10 @@ def new(
     as_json: bool,
     broker: AdminClient,
 ) -> None:
-    """Make a key for DEVICE (esp32_device unless given) and register it.
+    """Create a key for DEVICE (esp32_device by default) and register it.
 
-    Writes DEVICE_keys.h, to be flashed, and DEVICE.key.json, for Python. Both hold the secret key,
-    and only your user can read them.
+    Writes DEVICE_keys.h for the firmware and DEVICE.key.json for Python. Both contain the secret
+    key and are readable only by you.
     """
     pair = _new_pair()
     _check(device, topics, pair)
@@ -138,7 +134,7 @@ def new(
 
 
 def _new_pair() -> KeyPair:
-    """Make a pair that was seen to work."""
+    """Generate a key pair and test it."""
     pair = key_pair(secrets.token_bytes(SEED_BYTES))
     signature = sign_1(pair.secret_key, 1, b"self/test", b"payload")
     works = is_valid(pair.public_key, b"self/test", b"payload", signature)
@@ -150,13 +146,13 @@ def _new_pair() -> KeyPair:
 
 
 def _check(device: str, topics: str, pair: KeyPair) -> None:
-    """Refuse here what the broker would refuse, before there is anything to clean up."""
+    """Refuse what the broker would refuse, before there is anything to clean up."""
     if fault := key_fault(Key(1, pair.public_key, device, topics, 0)):
         raise click.UsageError(fault)
 
 
-def _unregistered(device: str, topics: str, pair: KeyPair, expires_s: int | None) -> dict[str, Any]:
-    """Describe a key that no broker knows yet, as one would."""
+def _unregistered(device: str, topics: str, pair: KeyPair, expires_s: int | None) -> Document:
+    """Describe a key that is not registered yet, like the broker does."""
     key = DeviceKey(device, secrets.randbelow(KEY_ID_MAX) + 1, topics, *pair)
     return {
         "id": key.key_id,
@@ -195,7 +191,7 @@ def _described(key: DeviceKey, until: str) -> str:
 def _hand_out(
     files: KeyFiles, key: DeviceKey, until: str, *, as_json: bool, print_secret: bool
 ) -> str:
-    """Print the key and write its files. Return what was written."""
+    """Print the key and write its files; return a summary."""
     if not as_json:
         click.echo(_described(key, until))
     if print_secret and not as_json:
@@ -204,12 +200,12 @@ def _hand_out(
         files.write(key)
     except OSError as error:
         raise PenstockError(
-            f"key {key.key_id} was made, but {error.filename} cannot be written: {error.strerror}",
-            f"penstock keys revoke {key.key_id} and begin anew, where there is room",
+            f"created key {key.key_id}, but {error.filename} cannot be written: {error.strerror}",
+            f"run penstock keys revoke {key.key_id}, then create a key in another directory",
         ) from error
-    wrote = f"Wrote {_listed(files.paths)}. They hold the secret key; only your user can read them."
+    wrote = f"Wrote {_listed(files.paths)}. They contain the secret key; only you can read them."
     if files.set_aside:
-        wrote += f"\nThe files of the key before are now {_listed(files.set_aside)}."
+        wrote += f"\nThe files of the previous key were renamed to {_listed(files.set_aside)}."
     return wrote
 
 
@@ -217,11 +213,16 @@ def _listed(paths: Iterable[Path]) -> str:
     return " and ".join(map(str, paths))
 
 
-@keys.command(context_settings=CONTEXT)
+@keys.command()
 @click.argument("device")
-@click.option("--public-key", required=True, metavar="HEX", help="Its 32 bytes in hexadecimal.")
+@click.option("--public-key", required=True, metavar="HEX", help="32 bytes as hexadecimal digits.")
 @_topics_option
-@click.option("--id", "key_id", type=click.IntRange(1, KEY_ID_MAX), help="An id of your choice.")
+@click.option(
+    "--id",
+    "key_id",
+    type=click.IntRange(1, KEY_ID_MAX),
+    help="Key id; assigned by the broker by default.",
+)
 @_expires_option
 @json_option
 @admin_options
@@ -235,7 +236,7 @@ def add(
     as_json: bool,
     broker: AdminClient,
 ) -> None:
-    """Register the key of DEVICE that was made elsewhere."""
+    """Register a key of DEVICE that was created elsewhere."""
     key = broker.post(
         "/keys",
         device=device,
@@ -247,60 +248,62 @@ def add(
     print_result(key, f"registered key {key['id']} of {device} ({_expiry(key)})", as_json=as_json)
 
 
-# ── Keys that are there ───────────────────────────────────────────────────────────────────────
+# ── Registered keys ───────────────────────────────────────────────────────────────────────────
 
 
-@keys.command(name="list", context_settings=CONTEXT)
+@keys.command(name="list")
 @json_option
 @admin_options
 @stale_option
 def list_keys(as_json: bool, broker: AdminClient) -> None:
-    """List all keys, those that are not in force any more too."""
+    """List all keys, active or not."""
     found = broker.get("/keys")["keys"]
     print_result(found, _table(found), as_json=as_json)
 
 
-def _table(found: list[dict[str, Any]]) -> str:
+def _table(found: list[Document]) -> str:
     if not found:
-        return "no keys are registered; penstock keys new DEVICE makes one"
+        return "no keys are registered; penstock keys new DEVICE creates one"
     active = {key["id"] for key in found if key["state"] == _ACTIVE}
     rows = [_row(key, is_followed=key["successor"] in active) for key in found]
     return columns([("ID", "DEVICE", "STATE", "EXPIRES", "TOPICS"), *rows])
 
 
-def _row(key: dict[str, Any], *, is_followed: bool) -> tuple[str, ...]:
+def _row(key: Document, *, is_followed: bool) -> tuple[str, ...]:
     state = f"{key['state']}, then {key['successor']}" if is_followed else key["state"]
     topics = printable(key["topics"], 400)
     return str(key["id"]), key["device"], state, format_time(key["expires"]), topics
 
 
-@keys.command(context_settings=CONTEXT)
+@keys.command()
 @_key_argument
 @click.option("--all", "is_all", is_flag=True, help="Revoke every active key of DEVICE.")
 @json_option
 @admin_options
 def revoke(key: str, *, is_all: bool, as_json: bool, broker: AdminClient) -> None:
-    """Refuse what is signed with a key from now on.
+    """Revoke a key: refuse what is signed with it from now on.
 
     Name the key by its ID, or by its DEVICE if only one of the device's keys is active. With --all,
     revoke every active key of DEVICE.
     """
     if is_all:
-        told = [_changed(broker, key_id, "revoke") for key_id in _active_ids(broker, key)]
+        revoked = [_changed(broker, key_id, "revoke") for key_id in _active_ids(broker, key)]
         print_result(
-            told, "\n".join(map(_outcome, told)) or f"no key of {key} is active", as_json=as_json
+            revoked,
+            "\n".join(map(_outcome, revoked)) or f"no key of {key} is active",
+            as_json=as_json,
         )
     else:
         changed = _changed(broker, _key_id(broker, key, _ACTIVE, "or revoke all: --all"), "revoke")
         print_result(changed, _outcome(changed), as_json=as_json)
 
 
-@keys.command(context_settings=CONTEXT)
+@keys.command()
 @_key_argument
 @json_option
 @admin_options
 def enable(key: str, as_json: bool, broker: AdminClient) -> None:
-    """Put a revoked key back in force.
+    """Enable a revoked key again.
 
     Name the key by its ID, or by its DEVICE if only one of the device's keys is revoked.
     """
@@ -308,25 +311,28 @@ def enable(key: str, as_json: bool, broker: AdminClient) -> None:
     print_result(changed, _outcome(changed), as_json=as_json)
 
 
-def _changed(broker: AdminClient, key_id: int, change: str) -> dict[str, Any]:
-    told: dict[str, Any] = broker.post(f"/keys/{key_id}/{change}")
-    return told
+def _changed(broker: AdminClient, key_id: int, change: str) -> Document:
+    return broker.post(f"/keys/{key_id}/{change}")
 
 
-def _outcome(key: dict[str, Any]) -> str:
+def _outcome(key: Document) -> str:
     return f"key {key['id']} of {key['device']} is {key['state']}"
 
 
-@keys.command(context_settings=CONTEXT)
+@keys.command()
 @_key_argument
-@click.option("--public-key", metavar="HEX", help="Of a pair made elsewhere; else one is made.")
+@click.option(
+    "--public-key",
+    metavar="HEX",
+    help="Public key of a pair created elsewhere; by default a pair is created.",
+)
 @click.option(
     "--overlap",
     callback=_whole_duration,
     default="7d",
     show_default=True,
     metavar="TIME",
-    help="How long the old key stays valid beside the new one.",
+    help="How long the old key stays valid.",
 )
 @_out_option
 @_force_option
@@ -344,11 +350,11 @@ def rotate(
     as_json: bool,
     broker: AdminClient,
 ) -> None:
-    """Give a device a new key.
+    """Replace the key of a device by a new one.
 
-    Name the device, or the id of the key to replace. The old key stays valid for a while, and its
-    files are set aside as DEVICE.ID_keys.h and DEVICE.ID.key.json. Writes the files that `penstock
-    keys new` writes, unless --public-key is given.
+    Name the device, or the id of the key to replace. The old key stays valid for a while; its files
+    are renamed to DEVICE.ID_keys.h and DEVICE.ID.key.json. Writes the same files as `penstock keys
+    new`, unless --public-key is given.
     """
     key_id = _latest_id(broker, key)
     path = f"/keys/{key_id}/rotate"
@@ -368,14 +374,14 @@ def rotate(
     print_result(outcome, _succession(outcome["key"], outcome["previous"]), as_json=as_json)
 
 
-def _succession(new_key: dict[str, Any], previous: dict[str, Any]) -> str:
+def _succession(new_key: Document, previous: Document) -> str:
     return (
         f"key {new_key['id']} of {new_key['device']} is valid now ({_expiry(new_key)}),"
         f" key {previous['id']} until {format_time(previous['expires'])}"
     )
 
 
-def _keys_of(broker: AdminClient, device: str) -> list[dict[str, Any]]:
+def _keys_of(broker: AdminClient, device: str) -> list[Document]:
     found = [known for known in broker.get("/keys")["keys"] if known["device"] == device]
     if not found:
         raise PenstockError(f"device {device} has no key", "penstock keys list shows all keys")
@@ -383,9 +389,9 @@ def _keys_of(broker: AdminClient, device: str) -> list[dict[str, Any]]:
 
 
 def _key_id(broker: AdminClient, key: str, state: str, alternative: str = "") -> int:
-    """The id that was given, or that of the only key of a device in a state.
+    """Return the given id, or that of a device's only key in a state.
 
-    A device whose one key is in another state means that key: the broker says what is to be said.
+    If the only key is in another state, return it: the broker explains the refusal.
     """
     if _is_id(key):
         return int(key)
@@ -393,11 +399,11 @@ def _key_id(broker: AdminClient, key: str, state: str, alternative: str = "") ->
     return _only(key, [known for known in found if known["state"] == state] or found, alternative)
 
 
-def _only(device: str, found: list[dict[str, Any]], alternative: str = "") -> int:
+def _only(device: str, found: list[Document], alternative: str = "") -> int:
     if len(found) == 1:
         return int(found[0]["id"])
     ids = ", ".join(f"{known['id']} ({known['state']})" for known in found)
-    advice = ", ".join(filter(None, ["name one by its id", alternative]))
+    advice = ", ".join(filter(None, ["give the id of one", alternative]))
     raise PenstockError(f"{device} has several keys: {ids}", advice)
 
 
@@ -406,14 +412,13 @@ def _is_id(key: str) -> bool:
 
 
 def _active_ids(broker: AdminClient, device: str) -> list[int]:
-    """The ids of all keys that a device can sign with."""
     if _is_id(device):
         raise click.UsageError("--all needs a DEVICE, not an ID")
     return [known["id"] for known in _keys_of(broker, device) if known["state"] == _ACTIVE]
 
 
 def _latest_id(broker: AdminClient, key: str) -> int:
-    """The id that was given, or that of a device's one active key that has not been replaced."""
+    """Return the given id, or that of a device's only active key without a successor."""
     if _is_id(key):
         return int(key)
     found = _keys_of(broker, key)
@@ -423,12 +428,11 @@ def _latest_id(broker: AdminClient, key: str) -> int:
     ids = ", ".join(f"{known['id']} ({known['state']})" for known in latest)
     raise PenstockError(
         f"the latest key of {key} is not active: {ids}",
-        f"penstock keys new {key} --out DIR makes a new one, in a directory without its old files",
+        f"penstock keys new {key} --out DIR creates one, in a directory without its old files",
     )
 
 
 def _device_of(broker: AdminClient, key_id: int) -> str:
-    """Look up whose key it is: the files are named after the device, and checked for first."""
     for key in broker.get("/keys")["keys"]:
         if key["id"] == key_id:
             return str(key["device"])

@@ -2,39 +2,37 @@
 
 from base64 import b64encode
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.client import Delivery
 
-if TYPE_CHECKING:  # what MQTT brings needs no protobuf
+if TYPE_CHECKING:  # loads protobuf
     from penstock.client import Record
 
 
 def delivery_text(delivery: Delivery) -> bytes:
-    """Write ``topic payload``."""
     return _text(delivery.topic, delivery.payload)
 
 
 def delivery_json(delivery: Delivery) -> bytes:
-    """Write all that MQTT says of a message, and when it came."""
+    """Format all fields of MQTT, and the time of arrival."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     flags = {"qos": delivery.qos, "retain": delivery.retain, "dup": delivery.dup}
     return _json(delivery.topic, delivery.payload, flags | {"time": now})
 
 
 def record_text(record: "Record") -> bytes:
-    """Write ``topic payload``."""
     return _text(record.topic, record.payload)
 
 
 def record_json(record: "Record") -> bytes:
-    """Write what the journal has of a message."""
+    """Format all fields of the journal."""
     time = datetime.fromtimestamp(record.ts_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    place = {"offset": record.offset, "sequence": record.sequence, "time": time}
+    position = {"offset": record.offset, "sequence": record.sequence, "time": time}
     headers = [[name, value.decode("utf-8", "backslashreplace")] for name, value in record.headers]
-    return _json(record.topic, record.payload, place | ({"headers": headers} if headers else {}))
+    return _json(record.topic, record.payload, position | ({"headers": headers} if headers else {}))
 
 
 def _text(topic: str, payload: bytes) -> bytes:
@@ -46,7 +44,7 @@ def _text(topic: str, payload: bytes) -> bytes:
 
 
 def _one_line(text: str) -> str:
-    """Escape what would end the line or command the terminal; a tab is harmless."""
+    """Escape line ends and control sequences, but not tabs."""
     if text.isprintable():
         return text
     return "".join(
@@ -55,7 +53,7 @@ def _one_line(text: str) -> str:
     )
 
 
-def _json(topic: str, payload: bytes, more: dict[str, Any]) -> bytes:
+def _json(topic: str, payload: bytes, more: dict[str, object]) -> bytes:
     try:
         shown = {"payload": payload.decode()}
     except UnicodeDecodeError:

@@ -1,13 +1,12 @@
 """``penstock pub``: publish a message, a file, or a message per line of standard input.
 
-Its one promise: it says what is known and no more. With QoS 0 the command succeeds when the broker
-has answered a ping sent after the last message: it has read them all then, and refused none, for
-MQTT 3.1.1 has no other way to refuse than to close the connection. With QoS 1 and 2 it succeeds
-when the broker has confirmed every message, and when it fails it tells how many were confirmed:
-those are the first ones, since confirmations come in order.
+With QoS 0 it succeeds when the broker answers a ping sent after the last message: it has then read
+all messages and refused none, since MQTT 3.1.1 can refuse only by closing the connection. With QoS
+1 and 2 it succeeds when the broker has confirmed every message; on failure it reports how many were
+confirmed, which are the first ones, as confirmations come in order.
 
-Lines are read in chunks, as they come: what is there is published together, a line that was typed
-is published at once, and while there is none the connection is kept alive.
+Lines are read in chunks: what is available is published together, a typed line at once. The
+connection is kept alive while there is no input.
 """
 
 import os
@@ -18,14 +17,13 @@ from typing import BinaryIO, Final
 import click
 import msgspec
 
-from penstock.cli.connection import CONTEXT, checked_topic, client_id_option, connection_options
-from penstock.cli.lines import READ_BYTES, in_lines
+from penstock.cli.connection import checked_topic, client_id_option, connection_options
+from penstock.cli.inputs import READ_BYTES, in_lines
 from penstock.client import Client, ClientError, ConnectionLostError, connect
 from penstock.config.address import Address
 from penstock.errors import PenstockError
 
-SIGNED_PREFIX: Final = "secure/"
-"""Topics that begin so demand a signature, unless the broker is configured otherwise."""
+SIGNED_PREFIX: Final = "secure/"  # these topics require signatures by default
 
 _CONFIRMATIONS: Final = {
     0: "sent",
@@ -35,7 +33,7 @@ _CONFIRMATIONS: Final = {
 
 
 class _Outcome(msgspec.Struct):
-    """What ``--json`` prints. ``sent`` counts what was handed to the connection."""
+    """What ``--json`` prints. ``sent`` counts messages passed to the connection."""
 
     topic: str
     qos: int
@@ -47,7 +45,7 @@ class _Outcome(msgspec.Struct):
 
 
 class _Pub(click.Command):
-    """Says how to publish a negative number, which looks like an option."""
+    """Explains how to publish a negative number, which looks like an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
@@ -61,19 +59,21 @@ class _Pub(click.Command):
             raise click.UsageError(hint, ctx) from None
 
 
-@click.command(cls=_Pub, context_settings=CONTEXT)
+@click.command(cls=_Pub)
 @click.argument("words", nargs=-1, metavar="[TOPIC] [MESSAGE]")
-@click.option("-t", "--topic", help="Publish to TOPIC, in place of the argument.")
-@click.option("-m", "--message", help="Publish MESSAGE, in place of the argument.")
+@click.option("-t", "--topic", help="Publish to TOPIC, instead of the argument.")
+@click.option("-m", "--message", help="Publish MESSAGE, instead of the argument.")
 @connection_options
 @click.option("-q", "--qos", type=click.IntRange(0, 2), default=0, show_default=True)
-@click.option("-r", "--retain", is_flag=True, help="Have the broker keep it for new subscribers.")
+@click.option("-r", "--retain", is_flag=True, help="Retain the message for new subscribers.")
 @click.option("-l", "--lines", is_flag=True, help="Publish each line of standard input.")
 @click.option("-f", "--file", type=click.File("rb"), help="Publish a file; - is standard input.")
-@click.option("-n", "--null", is_flag=True, help="Publish an empty message; with -r, clears.")
-@client_id_option("Client id. A stored session of that name is discarded.")
-@click.option("-v", "--verbose", is_flag=True, help="Report success with QoS 0, too.")
-@click.option("--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option(
+    "-n", "--null", is_flag=True, help="Publish an empty message; with -r, clear the retained one."
+)
+@client_id_option("Client id. A stored session with this id is discarded.")
+@click.option("-v", "--verbose", is_flag=True, help="Report success also with QoS 0.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON object.")
 def pub(
     words: tuple[str, ...],
@@ -94,8 +94,8 @@ def pub(
 ) -> None:
     """Publish MESSAGE to TOPIC; without MESSAGE, each line of standard input.
 
-    Exits with 0 once the broker has confirmed everything (QoS 1 and 2) or has read everything and
-    refused nothing (QoS 0), else with 1.
+    Exits with 0 once the broker has confirmed all messages (QoS 1 and 2), or read all of them and
+    refused none (QoS 0); otherwise with 1.
     """
     topic, message = _named(words, topic, message)
     payload = _payload(message, file, null=null, lines=lines)
@@ -115,33 +115,33 @@ def pub(
         raise PenstockError(outcome.error)
 
 
-# ── What to publish ───────────────────────────────────────────────────────────────────────────
+# ── Input ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _named(
     words: tuple[str, ...], topic: str | None, message: str | None
 ) -> tuple[str, str | None]:
-    """Take topic and message from options, and what is missing from the arguments, in order."""
+    """Take topic and message from the options, or else from the arguments, in order."""
     rest = list(words)
     if topic is None:
         if not rest:
-            raise click.UsageError("no topic: give TOPIC MESSAGE, or -t TOPIC -m MESSAGE")
+            raise click.UsageError("TOPIC is missing: give TOPIC MESSAGE, or -t TOPIC -m MESSAGE")
         topic = rest.pop(0)
     if message is None and rest:
         message = rest.pop(0)
     if rest:
-        raise click.UsageError(f"{rest[0]!r} is too much: a message with spaces needs quotes")
+        raise click.UsageError(f"unexpected argument {rest[0]!r}: quote a message with spaces")
     return checked_topic(topic), message
 
 
 def _payload(
     message: str | None, file: BinaryIO | None, *, null: bool, lines: bool
 ) -> bytes | None:
-    """Return the one payload; None stands for the lines of standard input."""
+    """Return the payload, or None to read lines from standard input."""
     sources = {"MESSAGE": message is not None, "-f": file is not None, "-n": null, "-l": lines}
     given = [name for name, is_given in sources.items() if is_given]
     if len(given) > 1:
-        raise click.UsageError(f"{' and '.join(given)}: which of them is the message?")
+        raise click.UsageError(f"give only one of {' and '.join(given)}")
     if message is not None:
         return os.fsencode(message)
     if file is not None:
@@ -150,13 +150,12 @@ def _payload(
         return b""
     if not lines and sys.stdin.isatty():
         raise click.UsageError(
-            "no message: give MESSAGE, -f FILE, -n for an empty one, or -l to type lines"
+            "MESSAGE is missing: give it, -f FILE, -n for an empty one, or -l to type lines"
         )
     return None
 
 
 def _chunks(client: Client) -> Iterator[bytes]:
-    """Yield what standard input has, by the chunk."""
     descriptor = sys.stdin.fileno()
     while True:
         client.idle(until=descriptor)
@@ -181,7 +180,7 @@ def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) 
         outcome.confirmed = client.confirmed
 
 
-# ── What to say ───────────────────────────────────────────────────────────────────────────────
+# ── Output ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _sentence(outcome: _Outcome) -> str:
@@ -191,20 +190,20 @@ def _sentence(outcome: _Outcome) -> str:
 
 def _failure(error: ClientError, outcome: _Outcome, server: Address) -> str:
     if isinstance(error, ConnectionLostError):
-        error = _with_suspect(error, outcome.topic, server)
+        error = _with_cause(error, outcome.topic, server)
     said = str(error)
     if outcome.sent <= 1:
         return said
     return f"{said} ({outcome.confirmed:,} of {outcome.sent:,} messages were confirmed)"
 
 
-def _with_suspect(error: ConnectionLostError, topic: str, server: Address) -> ConnectionLostError:
-    """Name the likeliest cause: a broker that is not ready, or a topic that demands a signature."""
+def _with_cause(error: ConnectionLostError, topic: str, server: Address) -> ConnectionLostError:
+    """Name the most likely cause: the broker is not ready, or the topic requires signatures."""
     from penstock.cli.status import unreadiness  # noqa: PLC0415 - only after a failure
 
     if reason := unreadiness(server):
-        return ConnectionLostError(f"{error.message}: it is not ready: {reason}")
+        return ConnectionLostError(f"{error.message}: the broker is not ready: {reason}")
     if not topic.startswith(SIGNED_PREFIX):
         return error
-    what = f"{error.message}: a publish to {SIGNED_PREFIX}... needs a signature"
+    what = f"{error.message}: topics that begin with {SIGNED_PREFIX} require signatures"
     return ConnectionLostError(what, "see docs/operating/signing.md")

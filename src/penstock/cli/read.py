@@ -1,4 +1,4 @@
-"""``penstock topics`` and ``penstock read``: what the journal has, by the queue protocol."""
+"""``penstock topics`` and ``penstock read``: what the journal contains."""
 
 import os
 import re
@@ -8,32 +8,29 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.admin_client import json_option, print_result, stale_flag
-from penstock.cli.columns import columns
-from penstock.cli.connection import (
-    CONTEXT,
-    checked_filters,
-    connection_options,
-    queue_client,
-)
+from penstock.cli.admin_client import stale_flag
+from penstock.cli.connection import checked_filters, connection_options, queue_client
 from penstock.cli.interrupts import discard_output
 from penstock.cli.journal_reader import JournalReader, StartPosition, start_options
 from penstock.cli.message_lines import record_json, record_text
+from penstock.cli.output import columns, json_option, print_result
 from penstock.config.address import Address
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.errors import PenstockError
 from penstock.model.topic import has_wildcard
 from penstock.obs.log import printable
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loads protobuf
     from penstock.client import Topic
 
 
-@click.command(context_settings=CONTEXT)
+@click.command()
 @click.argument("filters", nargs=-1, required=True, metavar="FILTER...", callback=checked_filters)
 @connection_options
 @start_options
-@click.option("--last", type=click.IntRange(min=1), metavar="COUNT", help="The last of each topic.")
+@click.option(
+    "--last", type=click.IntRange(min=1), metavar="COUNT", help="The last COUNT of each topic."
+)
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after COUNT messages.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message.")
 @stale_flag
@@ -49,10 +46,10 @@ def read(
     as_json: bool,
     is_stale_fine: bool,
 ) -> None:
-    """Print what topics hold that match FILTERs, as `topic payload`, a line per message.
+    """Print the messages of topics that match FILTERs, as `topic payload`, one per line.
 
-    In the order in which they were journaled; all of them, unless an option says where to begin.
-    Nothing is taken from anybody. `penstock sub --from` goes on with what comes.
+    In journal order, from the oldest message unless an option says otherwise. Nothing is consumed.
+    `penstock sub --from` also prints new messages.
     """
     if sum(option is not None for option in (begin, since, last)) > 1:
         raise click.UsageError("give only one of --from, --since and --last")
@@ -60,14 +57,13 @@ def read(
     is_empty = True
     try:
         with queue_client(Address(host, port), stale_reads=is_stale_fine) as client:
-            held = JournalReader(client, filters, StartPosition(begin or 0, since, last)).held()
-            for record in islice(held, count):
+            stored = JournalReader(client, filters, StartPosition(begin or 0, since, last)).stored()
+            for record in islice(stored, count):
                 is_empty = False
                 click.echo(show(record))
             if is_empty and not client.changes(filters).topics:
-                raise PenstockError(
-                    f"no topic matches {' '.join(filters)}", "penstock topics lists what there is"
-                )
+                what = f"no topic matches {' '.join(filters)}"
+                raise PenstockError(what, "penstock topics lists all topics")
     except BrokenPipeError:
         discard_output()
 
@@ -78,7 +74,7 @@ def _checked_prefix(context: click.Context, parameter: click.Parameter, wanted: 
     return wanted
 
 
-@click.command(context_settings=CONTEXT)
+@click.command()
 @click.argument("wanted", default="", metavar="[PREFIX|FILTER]", callback=_checked_prefix)
 @connection_options
 @json_option
@@ -86,11 +82,10 @@ def _checked_prefix(context: click.Context, parameter: click.Parameter, wanted: 
 def topics(wanted: str, *, host: str, port: int, as_json: bool, is_stale_fine: bool) -> None:
     """List topics with their messages, bytes and offsets.
 
-    Only those whose names begin with PREFIX, or that match FILTER, which has + or #, if one is
-    given.
+    All of them, or those whose names begin with PREFIX, or that match FILTER (with + or #).
     """
     with queue_client(Address(host, port), stale_reads=is_stale_fine) as client:
-        found = _matching(client.topics(_beginning(wanted)), wanted)
+        found = _matching(client.topics(_common_prefix(wanted)), wanted)
     print_result(list(map(msgspec.structs.asdict, found)), _table(found, wanted), as_json=as_json)
 
 
@@ -98,8 +93,8 @@ def _is_filter(wanted: str) -> bool:
     return has_wildcard(os.fsencode(wanted))
 
 
-def _beginning(wanted: str) -> str:
-    """What the names of all wanted topics begin with; "a/#" matches "a", too."""
+def _common_prefix(wanted: str) -> str:
+    """The prefix of all matching names; "a/#" also matches "a"."""
     if not _is_filter(wanted):
         return wanted
     return re.split("[+#]", wanted, maxsplit=1)[0].removesuffix("/")
@@ -118,7 +113,7 @@ def _table(found: "list[Topic]", wanted: str) -> str:
         how = "matches" if _is_filter(wanted) else "begins with"
         return f"no topic {how} {printable(wanted, 400)}; penstock topics lists all"
     if not found:
-        return "no topics; penstock pub TOPIC MESSAGE makes one"
+        return "no topics; penstock pub TOPIC MESSAGE creates one"
     head = ("TOPIC", "MESSAGES", "BYTES", "OFFSETS", "GROUPS")
     return columns([head, *map(_row, found)])
 

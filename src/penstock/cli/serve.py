@@ -1,4 +1,4 @@
-"""``penstock serve``: run the broker until it is told to stop."""
+"""``penstock serve``: run the broker until a signal stops it."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,8 @@ import click
 import msgspec
 
 from penstock import __version__
-from penstock.cli.columns import counted
 from penstock.cli.options import configured
+from penstock.cli.output import counted
 from penstock.cluster.status import NodeState, diagnosis
 from penstock.config.load import Loaded
 from penstock.config.schema import Config
@@ -27,7 +27,7 @@ from penstock.server import Server
 @click.command()
 @configured
 def serve(loaded: Loaded) -> None:
-    """Start the broker: every protocol on every port it listens on."""
+    """Run the broker. Every listener accepts every protocol."""
     config = loaded.config
     log.configure(config.log.level, config.log.format)
     _tune_malloc()
@@ -37,8 +37,8 @@ def serve(loaded: Loaded) -> None:
         runner.run(_serve(config))
 
 
-class _StopAsked(BaseException):
-    """A signal came while the broker was starting."""
+class _StopRequested(BaseException):
+    """A signal arrived while the broker was starting."""
 
 
 async def _serve(config: Config) -> None:
@@ -46,54 +46,54 @@ async def _serve(config: Config) -> None:
     server = Server(config)
     try:
         await _start(server, stop)
-    except _StopAsked:
-        click.echo("Stopped before it had started. Nothing is lost.")
+    except _StopRequested:
+        click.echo("Stopped during startup. No data was lost.")
         return
     _tune_collector()
     click.echo(_greeting(server))
     logger = log.get_logger("serve")
     logger.info("started", listening=", ".join(map(str, server.addresses)))
     while await _is_replaced(server, stop):
-        logger.warning("store_replaced", why="this node was too far behind the others")
+        logger.warning("store_replaced", why="this node was too far behind and received a snapshot")
         await server.give_way()
         server = Server(config, snapshots_received=server.snapshots_received + 1)
         await server.start()
-    click.echo("Stopping: no new clients; finishing what was accepted.")
+    click.echo("Stopping: completing what was accepted.")
     logger.info("stopping", clients=len(server.hub.connections.clients))
     if await server.stop():
-        click.echo("Stopped. Everything acknowledged is on disk.")
+        click.echo("Stopped. All acknowledged messages are on disk.")
     else:
-        click.echo("Stopped, but the disk did not take all that was accepted.")
-        raise StorageError(_loss(config), "Make room on the disk, and start again.")
+        click.echo("Stopped, but not everything that was accepted could be written to disk.")
+        raise StorageError(_loss(config), "Free disk space, then start the broker again.")
 
 
 async def _start(server: Server, stop: asyncio.Event) -> None:
-    """Start, and stop that at once when a signal asks for it: it may take long.
+    """Start; abort at once on a signal, because starting may take long.
 
-    The loop does not turn while the journal is read, so a signal raises where that stands. To break
-    off there is to crash, which loses nothing. If it raises elsewhere, ``stop`` is seen later.
+    The event loop is blocked while the journal is read, so the signal handler raises. Aborting
+    there is a crash, which loses nothing. If it raises elsewhere, ``stop`` is checked later.
 
-    A broker that runs waits until a full disk has room; one that starts cannot.
+    A running broker waits until a full disk has room; a starting one cannot.
     """
 
     def interrupt(_number: int, _frame: object) -> None:
         stop.set()
-        raise _StopAsked
+        raise _StopRequested
 
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, interrupt)
-    gc.disable()  # hundreds of thousands of objects are made, and none is garbage
+    gc.disable()  # creates hundreds of thousands of objects, none of them garbage
     try:
         await server.start()
     except StorageFull as error:
-        advice = "Make room on that disk, then start the broker again."
+        advice = "Free disk space, then start the broker again."
         raise StorageFull(error.message, advice) from error
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
 
 
 async def _is_replaced(server: Server, stop: asyncio.Event) -> bool:
-    """Wait for one of the two: a copy of another node's store to start anew with, or the end."""
+    """Wait for a stop, or for a snapshot that replaces the store; return True for the latter."""
     waits = [asyncio.ensure_future(event.wait()) for event in (stop, server.replaced)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
@@ -103,12 +103,11 @@ async def _is_replaced(server: Server, stop: asyncio.Event) -> bool:
 
 def _loss(config: Config) -> str:
     if config.durability == "sync":
-        return "what was not acknowledged is gone: its senders must send it again"
-    return "acknowledged messages of the last moments are lost (durability = interval)"
+        return "unacknowledged messages were lost; their publishers must retry"
+    return "the latest acknowledged messages were lost (durability = interval)"
 
 
 def _greeting(server: Server) -> str:
-    """Say where it listens, who may connect, where the data lies, what an ack means."""
     config = server.config
     addresses = ", ".join(str(address) for address in server.addresses)
     http, is_only = server.addresses[-1], len(server.addresses) == 1
@@ -127,7 +126,7 @@ def _greeting(server: Server) -> str:
 
 def _in_use(server: Server) -> str:
     skipped = ", ".join(map(str, server.skipped))
-    return f"{skipped} by another program: skipped, the addresses above do the same"
+    return f"{skipped} by another program, skipped; use the addresses above"
 
 
 def _who(server: Server) -> str:
@@ -142,30 +141,25 @@ def _what(server: Server) -> str:
 
 
 def _cluster(server: Server) -> str:
-    """Say which node it is, where others reach it, and how the cluster is."""
-    cluster = server.config.cluster
-    return f"node {cluster.node_id}, for other nodes {cluster.peer_listen}; {_state(server)}"
-
-
-def _state(server: Server) -> str:
-    status = server.cluster()
-    return diagnosis(status) if status.state is not NodeState.MEMBER else "a member"
+    cluster, status = server.config.cluster, server.cluster()
+    state = "a member" if status.state is NodeState.MEMBER else diagnosis(status)
+    return f"node {cluster.node_id}, for other nodes {cluster.peer_listen}; {state}"
 
 
 def _promise(config: Config) -> str:
     if config.cluster.peer_listen:
-        return "means: written and flushed by most nodes of the cluster"
+        return "means: on disk on a quorum of the cluster"
     if config.durability == "sync":
-        return "means: written to this disk and flushed (durability = sync)"
+        return "means: on disk, fsynced (durability = sync)"
     return (
-        f"means: accepted; on disk within {config.durability_interval_ms} ms, so a crash can take"
-        " back that much (durability = interval)"
+        f"means: accepted; on disk within {config.durability_interval_ms} ms, a crash can lose that"
+        " much (durability = interval)"
     )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop  # noqa: PLC0415 - absent on Windows, and optional anywhere
+        import uvloop  # noqa: PLC0415 - optional
     except ImportError:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
@@ -173,20 +167,19 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long the event loop may keep the interpreter from the writer thread while both have work.
+"""How long the event loop may hold the interpreter while the writer thread waits for it.
 
-A commit needs the interpreter several times; with Python's default of 5 ms each of these waits is
-longer than the flush itself, and acknowledgements under load would wait for them all.
+A commit needs the interpreter several times. With Python's default of 5 ms each of these waits is
+longer than the flush itself, and would delay acknowledgements under load.
 """
 
-FILES_BESIDE_CLIENTS = 128
-"""Listeners, the store, logs, HTTP: files open beside those of the clients."""
+FILES_BESIDE_CLIENTS = 128  # listeners, the store, logs, HTTP
 
 
 def _fit_files(config: Config) -> Config:
-    """Ask for as many open files as there may be clients; with fewer, there may be fewer clients.
+    """Raise the limit of open files to fit all clients, or lower the limit of clients.
 
-    Else the system would cut newcomers off before we see them, uncounted and without a reason.
+    Otherwise the system would reject connections before the broker can count them.
     """
     wanted = config.limits.clients_max + FILES_BESIDE_CLIENTS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -207,13 +200,12 @@ def _fit_files(config: Config) -> Config:
     return msgspec.structs.replace(config, limits=limits)
 
 
-GC_THRESHOLDS = 50_000, 20, 50
-"""Containers made before the collector looks; nothing of ours is cyclic on the hot path."""
+GC_THRESHOLDS = 50_000, 20, 50  # nothing on the hot path is cyclic
 
 
 def _tune_collector() -> None:
     gc.collect()
-    gc.freeze()  # what exists by now lives as long as the process: never look at it again
+    gc.freeze()  # what exists now lives as long as the process: never scan it again
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
 
@@ -226,11 +218,8 @@ _MALLOPT = {
 
 
 def _tune_malloc() -> None:
-    """Keep glibc from giving each read buffer back to the kernel and asking for it again.
-
-    Large chunks come and go thousands of times a second; with the defaults each costs page faults.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # another C library: its own ways
+    """Keep glibc from returning each read buffer to the kernel: that costs page faults."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
         for parameter, value in _MALLOPT.items():
             mallopt(parameter, value)

@@ -1,44 +1,32 @@
-"""``penstock spark sinks``: tables that became messages, how far they are, and to forget one.
+"""``penstock spark sinks``: list sinks (DataFrames written to topics), and delete one.
 
-It speaks the queue protocol, as any client, and needs no Spark.
+It speaks the queue protocol and needs no Spark.
 """
 
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 import msgspec
 
-from penstock.cli.admin_client import (
-    AdminClient,
-    admin_options,
-    confirm,
-    format_time,
-    json_option,
-    print_result,
-    yes_option,
-)
-from penstock.cli.columns import columns, counted
-from penstock.cli.connection import CONTEXT, queue_client
+from penstock.cli.admin_client import AdminClient, admin_options
+from penstock.cli.connection import queue_client
+from penstock.cli.inputs import confirm, yes_option
 from penstock.cli.lazy import CommandGroup
+from penstock.cli.output import columns, counted, format_time, json_option, print_result
 from penstock.client.queue.values import SinkStatus
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
 NAME_CHARACTERS = 400
 NOTE_CHARACTERS = 60
-"""How much of a name and a note a table shows."""
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True, context_settings=CONTEXT)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @json_option
 @admin_options
 @click.pass_context
 def sinks(context: click.Context, *, as_json: bool, broker: AdminClient) -> None:
-    """List sinks: what they have published, and what they have staged.
-
-    Or forget one.
-    """
+    """List sinks with what they have published and staged, or forget one."""
     context.obj = broker
     if context.invoked_subcommand is None:
         with queue_client(broker.server) as client:
@@ -46,7 +34,7 @@ def sinks(context: click.Context, *, as_json: bool, broker: AdminClient) -> None
         print_result([_document(sink) for sink in found], _table(found), as_json=as_json)
 
 
-def _document(sink: SinkStatus) -> dict[str, Any]:
+def _document(sink: SinkStatus) -> dict[str, object]:
     fields = msgspec.structs.asdict(sink)
     return {**fields, "note": sink.note.decode("utf-8", "replace"), "committed": _time(sink)}
 
@@ -59,7 +47,7 @@ def _time(sink: SinkStatus) -> str | None:
 
 def _table(found: list[SinkStatus]) -> str:
     if not found:
-        return "there are no sinks; df.write.format('penstock') makes one"
+        return "there are no sinks; df.write.format('penstock') creates one"
     head = ("SINK", "EPOCH", "MESSAGES", "COMMITTED", "STAGED", "NOTE")
     return columns([head, *map(_row, found)])
 
@@ -69,7 +57,7 @@ def _row(sink: SinkStatus) -> tuple[str, ...]:
     staged = f"{sink.staged_bytes:,} B in {counted(sink.staged_parts, 'part')}"
     return (
         printable(sink.name, NAME_CHARACTERS),
-        f"{epoch}, next is on its way" if sink.is_committing else epoch,
+        f"{epoch}, committing the next" if sink.is_committing else epoch,
         f"{sink.messages:,}",
         format_time(_time(sink)),
         staged if sink.staged_parts else "-",
@@ -77,15 +65,14 @@ def _row(sink: SinkStatus) -> tuple[str, ...]:
     )
 
 
-@sinks.command(context_settings=CONTEXT)
+@sinks.command()
 @click.argument("name")
 @yes_option
 @click.pass_obj
 def forget(broker: AdminClient, name: str, *, is_sure: bool) -> None:
-    """Forget sink NAME and whatever it has staged.
+    """Forget sink NAME and discard what it has staged.
 
-    Messages that it has published stay. A writer that repeats an epoch under this name publishes
-    it a second time.
+    Published messages stay. A writer that repeats an epoch under this name publishes it again.
     """
     with queue_client(broker.server) as client:
         found = client.sinks(name)
@@ -95,4 +82,4 @@ def forget(broker: AdminClient, name: str, *, is_sure: bool) -> None:
         question = f"Forget {printable(name)}, which has published {published}?"
         confirm(question, is_sure=is_sure)
         client.forget_sink(name)
-    click.echo(f"forgot {printable(name)}; its messages stay where they are")
+    click.echo(f"forgot {printable(name)}; its messages stay")

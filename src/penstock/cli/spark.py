@@ -1,4 +1,4 @@
-"""``penstock spark``: what needs the extra ``penstock-mq[spark]``, imported when it is called."""
+"""``penstock spark``: commands that need the extra ``penstock-mq[spark]``."""
 
 from typing import Final
 
@@ -7,14 +7,13 @@ import click
 from penstock.cli.lazy import LazyGroup
 
 SUBCOMMANDS: Final = {
-    "cluster": ("penstock.cli.spark_cluster:cluster", "Run a cluster of Spark's on this machine."),
-    "demo": ("penstock.cli.spark_demo:demo", "Show it all at work, and draw a report."),
-    "doctor": ("penstock.cli.spark_doctor:doctor", "Say what Spark needs, and what is missing."),
-    "files": ("penstock.cli.spark_files:files", "List the files that are an archive now."),
-    "run": ("penstock.cli.spark_run:run", "Run a pipeline by its name."),
-    "sinks": ("penstock.cli.sinks:sinks", "List what tables were written to topics; forget one."),
+    "cluster": ("penstock.cli.spark_cluster:cluster", "Run a Spark cluster on this machine."),
+    "demo": ("penstock.cli.spark_demo:demo", "Run the whole pipeline as a demo, with a report."),
+    "doctor": ("penstock.cli.spark_doctor:doctor", "Check the requirements of Spark."),
+    "files": ("penstock.cli.spark_files:files", "List the current files of an archive."),
+    "run": ("penstock.cli.spark_run:run", "Run a pipeline."),
+    "sinks": ("penstock.cli.sinks:sinks", "List sinks, or forget one."),
 }
-"""Subcommand → where it is, and what ``--help`` says about it."""
 
 
 @click.group(cls=LazyGroup, table=SUBCOMMANDS)

@@ -1,4 +1,4 @@
-"""``penstock spark demo``: the whole pipeline in a few minutes, and a report of it."""
+"""``penstock spark demo``: the whole pipeline in a few minutes, with a report."""
 
 import signal
 import sys
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from penstock.spark.demo.results import DemoResults
 
 
-class _Narrator:
-    """Tells what happens on a terminal; in a log, without the figures in between."""
+class _DemoProgress:
+    """Prints the steps of the demo, with a status line on a terminal."""
 
     def __init__(self, console: "Console") -> None:
         self._console = console
@@ -27,12 +27,10 @@ class _Narrator:
         self._number = 0
 
     def step(self, what: str, why: str) -> None:
-        """Begin a numbered paragraph."""
         self._number += 1
         self._console.print(f"[bold]{self._number}. {what}[/bold]: {why}.")
 
     def status(self, text: str) -> None:
-        """Show how it goes, in a line that is written over."""
         self._status.update(text)
 
     def __enter__(self) -> Self:
@@ -45,19 +43,19 @@ class _Narrator:
 
 @click.command()
 @click.option(
-    "--minutes", type=float, default=2.0, show_default=True, help="How long the fleet speaks."
+    "--minutes", type=float, default=2.0, show_default=True, help="How long the sensors publish."
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default="penstock-demo",
     show_default=True,
-    help="Where the report goes.",
+    help="Directory for the report.",
 )
-@click.option("--devices", type=int, default=24, show_default=True, help="How many sensors.")
-@click.option("--seed", type=int, default=1, show_default=True, help="What the sensors say.")
-@click.option("--keep", is_flag=True, help="Keep journal, archive and logs, in OUT/work.")
-@click.option("--no-kill", is_flag=True, help="Let the driver live.")
+@click.option("--devices", type=int, default=24, show_default=True, help="Number of sensors.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the sensor values.")
+@click.option("--keep", is_flag=True, help="Keep journal, archive and logs in OUT/work.")
+@click.option("--no-kill", is_flag=True, help="Do not kill the driver.")
 @click.option("--open", "is_open", is_flag=True, help="Open the report in a browser.")
 @click.pass_context
 def demo(
@@ -71,16 +69,16 @@ def demo(
     no_kill: bool,
     is_open: bool,
 ) -> None:
-    """Show the data pipeline at work, on this machine alone.
+    """Demonstrate the data pipeline on this machine.
 
-    Starts a broker and a fleet of signed sensors, archives, rolls up and watches what they say with
-    Spark, kills Spark's driver in the middle, audits, and draws a report. The exit status is 1 if
-    the audit finds anything lost, doubled or forged.
+    Starts a broker and sensors that sign their messages; archives, aggregates and monitors them
+    with Spark; kills the Spark driver halfway; audits the result and writes a report. Exits with 1
+    if the audit finds a lost, duplicated or forged message.
     """
     with advice():
         for needed in ("pyspark", "pyarrow", "matplotlib", "rich"):
             import_module(needed)
-    from rich.console import Console  # noqa: PLC0415 - of the extra
+    from rich.console import Console  # noqa: PLC0415 - in the extra
 
     from penstock.spark.demo.run import Settings, run_demo, write_report  # noqa: PLC0415 - the same
 
@@ -88,11 +86,11 @@ def demo(
         out=out, minutes=minutes, devices=devices, seed=seed, keep=keep, with_kill=not no_kill
     )
     console = Console(highlight=False)
-    # Asked to end, it ends its children first; the default would leave a broker and Spark behind.
+    # Exit normally on SIGTERM, so that the broker and Spark are stopped first.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    with _Narrator(console) as narrator:
-        story = run_demo(settings, narrator)
-        narrator.step("Drawing", "the same numbers as a page, as a picture and as JSON")
+    with _DemoProgress(console) as steps:
+        story = run_demo(settings, steps)
+        steps.step("Writing the report", "as a page, as a picture and as JSON")
         paths = write_report(story, out)
     console.print(_verdict(story))
     for path in paths:
@@ -104,9 +102,9 @@ def demo(
 
 
 def _verdict(story: "DemoResults") -> "Table":
-    from rich.table import Table  # noqa: PLC0415 - of the extra
+    from rich.table import Table  # noqa: PLC0415 - in the extra
 
-    good = "[green]Nothing was lost, nothing came twice."
+    good = "[green]No message was lost or duplicated."
     table = Table(title=good if story.is_good else "[red]Something is wrong.", title_justify="left")
     table.add_column("")
     table.add_column("checked")

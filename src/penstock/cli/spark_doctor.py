@@ -1,24 +1,23 @@
-"""``penstock spark doctor``: what Spark needs, what of it is here, and what to do."""
+"""``penstock spark doctor``: check the requirements of Spark."""
 
 import click
 import msgspec
 
-from penstock.cli.admin_client import json_option, print_result
-from penstock.cli.columns import columns
+from penstock.cli.output import columns, json_option, print_result
 from penstock.spark.doctor import Finding, examine
 
 
 @click.command()
 @click.option(
-    "--servers", metavar="HOST:PORT,...", help="A broker to look for; any of its listeners."
+    "--servers", metavar="HOST:PORT,...", help="Also check a broker, at any of its listeners."
 )
-@click.option("--start", is_flag=True, help="Start Spark as well, which takes some seconds.")
+@click.option("--start", is_flag=True, help="Also start Spark, which takes some seconds.")
 @json_option
 @click.pass_context
 def doctor(context: click.Context, *, servers: str | None, start: bool, as_json: bool) -> None:
-    """Say what Spark needs, what of it is on this machine, and what to do about the rest.
+    """Check what Spark needs on this machine, and how to install what is missing.
 
-    Exit status 1 where something is missing.
+    Exits with 1 if something is missing.
     """
     found = list(examine(servers, start=start))
     print_result(msgspec.to_builtins(found), _text(found), as_json=as_json)
@@ -33,5 +32,5 @@ def _text(found: list[Finding]) -> str:
         if finding.advice:
             rows.append(("", "", f"→ {finding.advice}"))
     missing = sum(finding.state == "missing" for finding in found)
-    verdict = f"{missing} missing: do what the arrows say" if missing else "Spark can work here"
+    verdict = f"{missing} missing: follow the arrows" if missing else "Spark can run here"
     return f"{columns(rows)}\n\n{verdict}"

@@ -1,8 +1,8 @@
-"""What Spark's Java process prints, passed on without what is of no use to anybody.
+"""Filters the output of Spark's Java process.
 
-Java and the Python workers below it print to the standard error that they inherit. That is a pipe
-of ours while they are started: a thread reads it, drops what is known to be noise, and writes the
-rest to the terminal or, where a table is drawn there, above the table.
+Java and its Python workers write to the standard error that they inherit. While they start, that is
+a pipe: a thread reads it, drops known noise, and writes the rest to the terminal, above the
+progress table if there is one.
 """
 
 import os
@@ -14,8 +14,8 @@ from typing import Final
 
 _NOISE: Final = (
     "WARNING: Using incubator modules",
-    "WARNING: package sun.security.action not in java.base",  # of Java 24 and newer
-    # Spark's worker for state prints its steps, each followed by an empty line.
+    "WARNING: package sun.security.action not in java.base",  # Java 24 and newer
+    # Spark's state worker prints its steps, each followed by an empty line.
     "Starting Streaming TransformWithStateInPandas Python worker",
     "Streaming TransformWithStateInPandas Python worker ",
 )
@@ -23,14 +23,14 @@ _NOISE: Final = (
 _STDERR: Final = 2
 
 
-class Sieve:
-    """Tells line by line what is passed on."""
+class NoiseFilter:
+    """Decides line by line what is passed on."""
 
     def __init__(self) -> None:
         self._has_dropped = False
 
     def passes(self, line: str) -> bool:
-        """Tell whether a line is passed on; empty lines after a dropped one are not."""
+        """Whether to pass a line on; empty lines after a dropped one are dropped, too."""
         is_noise = line.startswith(_NOISE)
         is_rest = self._has_dropped and not line.strip()
         self._has_dropped = is_noise or is_rest
@@ -38,21 +38,20 @@ class Sieve:
 
 
 class JavaOutput:
-    """The pipe, and where its lines go: standard error, unless ``write`` is replaced."""
+    """The pipe. Its lines go to standard error unless ``write`` is replaced."""
 
     def __init__(self) -> None:
         self._terminal = os.fdopen(os.dup(_STDERR), "w", buffering=1, errors="replace")
         self.write: Callable[[str], object] = self.say
-        self.passed_on = threading.Event()
-        """Set when all that had the pipe are gone."""
+        self.passed_on = threading.Event()  # set when all writers of the pipe have exited
 
     def say(self, line: str) -> None:
-        """Write a line to the standard error that the command was started with."""
+        """Write a line to the original standard error."""
         print(line, file=self._terminal, flush=True)
 
     @contextmanager
     def inherited(self) -> Iterator[None]:
-        """Have processes that are started meanwhile write to the pipe."""
+        """Let processes that are started in the block write to the pipe."""
         reader, writer = os.pipe()
         threading.Thread(target=self._pass_on, args=(reader,), name="java", daemon=True).start()
         sys.stderr.flush()
@@ -66,10 +65,9 @@ class JavaOutput:
             os.close(own)
 
     def _pass_on(self, reader: int) -> None:
-        """Pass lines on until the last process that has the pipe is gone."""
-        sieve = Sieve()
+        noise_filter = NoiseFilter()
         with os.fdopen(reader, errors="replace") as lines:
             for line in lines:
-                if sieve.passes(line):
+                if noise_filter.passes(line):
                     self.write(line.rstrip("\n"))
         self.passed_on.set()

@@ -1,28 +1,29 @@
-"""``penstock spark run``: a pipeline by its name, locally or on a cluster.
+"""``penstock spark run``: run a pipeline, locally or on a cluster.
 
-The commands are made from the table of jobs (:mod:`penstock.spark.pipelines.registry`): a flag per
-option. To list them imports no Spark; to run one is in :mod:`penstock.cli.spark_job`.
+The commands are made from the registry of jobs (:mod:`penstock.spark.pipelines.registry`), with a
+flag per option. Listing them imports no Spark; :mod:`penstock.cli.spark_job` runs one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from penstock.cli.admin_client import duration, json_option, print_result
-from penstock.cli.columns import columns
+from penstock.cli.inputs import CommandDecorator, duration, option_set
 from penstock.cli.lazy import LazyGroup
+from penstock.cli.output import columns, json_option, print_result
 from penstock.errors import ConfigError
 from penstock.spark.pipelines.registry import JOBS, Option, PipelineJob, job
 from penstock.spark.requirements import INSTALL
 
-_TYPES: Final[dict[str, Any]] = {"integer": int, "number": float}
+_TYPES: Final[dict[str, type]] = {"integer": int, "number": float}
 
 
 class _Jobs(LazyGroup):
-    """The jobs as commands, each made when it is asked for."""
+    """The jobs as commands, each made on request."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in self.table:
@@ -37,19 +38,19 @@ class _Jobs(LazyGroup):
     invoke_without_command=True,
     subcommand_metavar="NAME [OPTIONS]",
 )
-@click.option("--list", "is_list", is_flag=True, help="List the jobs there are.")
+@click.option("--list", "is_list", is_flag=True, help="List all jobs.")
 @json_option
 @click.pass_context
 def run(context: click.Context, *, is_list: bool, as_json: bool) -> None:
-    """Run a pipeline by its name; NAME --help tells its options.
+    """Run the pipeline NAME; NAME --help shows its options.
 
-    A job runs on this machine unless --master says where else. It is a Python function too, in
+    It runs on this machine unless --master is given. Each job is also a Python function in
     penstock.spark.pipelines.
     """
     if context.invoked_subcommand is None:
         found = [{"name": name, "help": text} for name, (_, text) in JOBS.items()]
         shown = columns(
-            [("NAME", "WHAT IT DOES"), *((each["name"], each["help"]) for each in found)]
+            [("NAME", "DESCRIPTION"), *((each["name"], each["help"]) for each in found)]
         )
         print_result(found, shown, as_json=as_json)
     elif is_list:
@@ -60,46 +61,45 @@ def run(context: click.Context, *, is_list: bool, as_json: bool) -> None:
 
 
 def command_of(found: PipelineJob) -> click.Command:
-    """Make the command that runs a job."""
 
     def callback(
-        *, master: str | None, conf: tuple[str, ...], as_json: bool, **options: Any
+        *, master: str | None, conf: tuple[str, ...], as_json: bool, **options: object
     ) -> None:
         settings = _settings(conf)
         with advice():
             execute = import_module("penstock.cli.spark_job").execute
         execute(found, options, master=master, settings=settings, as_json=as_json)
 
-    command: Callable[..., Any] = callback
-    for decorate in reversed([*map(_flag, found.options), *_COMMON]):
-        command = decorate(command)
-    make = click.command(found.name, help=found.run.__doc__)
-    return make(command)
+    command = option_set(*map(_flag, found.options), *_COMMON)(callback)
+    return click.command(found.name, help=found.run.__doc__)(command)
 
 
 _COMMON: Final = (
-    click.option("--master", metavar="URL", help="A cluster, as in spark://host:7077; else here."),
     click.option(
-        "--conf", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's; may be repeated."
+        "--master", metavar="URL", help="Cluster, as in spark://host:7077; by default this machine."
     ),
+    click.option("--conf", metavar="KEY=VALUE", multiple=True, help="Spark setting; repeatable."),
     json_option,
 )
 
 
-def _flag(option: Option) -> Callable[..., Any]:
+def _flag(option: Option) -> CommandDecorator:
     flag = "--" + option.name.replace("_", "-")
-    more: dict[str, Any] = {"help": option.help, "required": option.is_required}
     if option.kind == "flag":
         return click.option(flag, option.name, is_flag=True, help=option.help)
-    if option.kind == "duration":
-        more["callback"] = duration
-    if option.metavar:
-        more["metavar"] = option.metavar
-    if option.default is not None:
-        more |= {"default": option.default, "show_default": True}
-    is_choice = option.kind == "choice"
-    kind = click.Choice(option.choices) if is_choice else _TYPES.get(option.kind, str)
-    return click.option(flag, option.name, type=kind, multiple=option.repeats, **more)
+    is_choice, make = option.kind == "choice", click.option
+    if option.default is not None:  # an explicit None would make a required option optional
+        make = partial(click.option, default=option.default, show_default=True)
+    return make(
+        flag,
+        option.name,
+        type=click.Choice(option.choices) if is_choice else _TYPES.get(option.kind, str),
+        multiple=option.repeats,
+        callback=duration if option.kind == "duration" else None,
+        metavar=option.metavar or None,
+        required=option.is_required,
+        help=option.help,
+    )
 
 
 def _settings(conf: tuple[str, ...]) -> dict[str, str]:
@@ -117,13 +117,12 @@ _OF_THE_EXTRA: Final = {"pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "
 
 @contextmanager
 def advice() -> Iterator[None]:
-    """Say how to install what is missing."""
+    """Turn a missing module into advice on how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _OF_THE_EXTRA:
             raise
         raise ConfigError(
-            f"Spark is not installed: there is no module {error.name}",
-            INSTALL,
+            f"Spark is not installed: module {error.name} is missing", INSTALL
         ) from None

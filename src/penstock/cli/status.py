@@ -1,75 +1,64 @@
-"""``penstock status`` and ``penstock clients``: how a broker is, and who is connected to it."""
-
-from typing import Any
+"""``penstock status`` and ``penstock clients``: a summary of the broker, and who is connected."""
 
 import click
 
-from penstock.cli.admin_client import AdminClient, admin_options, json_option, print_result
-from penstock.cli.columns import columns, counted
-from penstock.cli.connection import CONTEXT
+from penstock.cli.admin_client import AdminClient, Document, admin_options
+from penstock.cli.output import columns, counted, json_option, print_result
 from penstock.cluster.status import NodeState
 from penstock.config.address import Address
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
-ASK_TIMEOUT_S = 5.0
-"""How long a command that has failed waits for the reason."""
+REASON_TIMEOUT_S = 5.0
 
 
-@click.command(context_settings=CONTEXT)
+@click.command()
 @json_option
 @admin_options
 def status(as_json: bool, broker: AdminClient) -> None:
-    """Tell how the broker is: ready or not, its clients, and what its journal holds.
+    """Show whether the broker is ready, its clients and its journal.
 
-    The exit status is 0 if it answers. `penstock cluster status` tells of all nodes.
+    Exits with 0 if the broker answers. `penstock cluster status` shows all nodes.
     """
     found = broker.get("/status")
     print_result(found, columns(_facts(found)), as_json=as_json)
 
 
-def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(found: Document) -> list[tuple[str, str]]:
     journal, sessions = found["journal"], found["sessions"]
-    ready = "ready" if found["ready"] else f"not ready: {found['reason']}"
+    away = counted(sessions["away"], "session")
+    messages = counted(journal["messages"], "message")
     return [
         ("broker", f"Penstock {found['version']}, up {_span(found['uptime_s'])}"),
-        ("state", ready),
+        ("state", "ready" if found["ready"] else f"not ready: {found['reason']}"),
         ("node", _node(found)),
-        (
-            "clients",
-            f"{found['connections']:,} connected, {counted(sessions['away'], 'session')} away",
-        ),
+        ("clients", f"{found['connections']:,} connected, {away} away"),
         ("subscriptions", f"{found['subscriptions']:,}"),
         ("retained", f"{found['retained']:,}"),
-        ("waiting", f"{counted(found['queued'], 'message')} in sessions"),
-        (
-            "journal",
-            f"{counted(journal['messages'], 'message')}, {journal['bytes'] / 2**20:,.1f} MiB",
-        ),
+        ("queued", f"{counted(found['queued'], 'message')} in sessions"),
+        ("journal", f"{messages}, {journal['bytes'] / 2**20:,.1f} MiB"),
     ]
 
 
-def _node(found: dict[str, Any]) -> str:
+def _node(found: Document) -> str:
     match found["node_state"]:
         case NodeState.WAITING:
-            return f"{found['node_id']}, in no cluster yet: run penstock cluster init or join"
+            return f"{found['node_id']}, not in a cluster: run penstock cluster init or join"
         case NodeState.REMOVED:
             return f"{found['node_id']}, removed from its cluster"
-    leader = found["leader_id"] or "nobody"
-    return f"{found['node_id']} of {found['nodes']}, led by {leader}"
+    return f"{found['node_id']} of {found['nodes']}, leader: {found['leader_id'] or 'none'}"
 
 
 def unreadiness(server: Address) -> str:
-    """Say why a broker takes no work; empty if it takes some, or does not tell.
+    """Return why a broker is not ready; empty if it is, or does not answer.
 
-    MQTT 3.1.1 cannot carry the reason why a connection is closed, so it is asked for by HTTP.
+    MQTT 3.1.1 cannot carry the reason for which a connection is closed.
     """
     try:
-        found = AdminClient(server, "", ASK_TIMEOUT_S).get("/status")
+        found = AdminClient(server, "", REASON_TIMEOUT_S).get("/status")
     except PenstockError:
         return ""
-    is_told = isinstance(found, dict) and found.get("ready") is False
-    return printable(str(found.get("reason")), 400) if is_told else ""
+    return printable(str(found.get("reason")), 400) if found.get("ready") is False else ""
 
 
 def _span(seconds: float) -> str:
@@ -81,27 +70,27 @@ def _span(seconds: float) -> str:
     return f"{minutes} min" if minutes else f"{seconds:.0f} s"
 
 
-@click.command(context_settings=CONTEXT)
+@click.command()
 @click.argument("prefix", default="")
-@click.option("--away", is_flag=True, help="List sessions whose clients are not connected.")
+@click.option("--away", is_flag=True, help="List the sessions of clients that are away.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @json_option
 @admin_options
 def clients(prefix: str, *, away: bool, limit: int, as_json: bool, broker: AdminClient) -> None:
-    """List who is connected to this node, or those whose client ids begin with PREFIX."""
+    """List the clients connected to this node, or those whose ids begin with PREFIX."""
     page = broker.get("/clients", prefix=prefix, limit=limit, away="true" if away else None)
     print_result(page["clients"], _table(page, away=away), as_json=as_json)
 
 
-def _table(page: dict[str, Any], *, away: bool) -> str:
+def _table(page: Document, *, away: bool) -> str:
     if not page["clients"]:
-        return "no sessions are away" if away else "nobody is connected"
-    head = ("CLIENT", "PROTOCOL", "ADDRESS", "IDLE", "FILTERS", "IN FLIGHT", "WAITING", "SESSION")
+        return "no sessions are away" if away else "no clients are connected"
+    head = ("CLIENT", "PROTOCOL", "ADDRESS", "IDLE", "FILTERS", "IN FLIGHT", "QUEUED", "SESSION")
     table = columns([head, *map(_row, page["clients"])])
     return f"{table}\n... and more; --limit shows up to 1,000" if page["more"] else table
 
 
-def _row(client: dict[str, Any]) -> tuple[str, ...]:
+def _row(client: Document) -> tuple[str, ...]:
     idle_s = client["idle_s"]
     return (
         printable(client["client_id"], 60) or "-",
@@ -111,5 +100,5 @@ def _row(client: dict[str, Any]) -> tuple[str, ...]:
         f"{client['subscriptions']:,}",
         f"{client['in_flight']:,}",
         f"{client['waiting']:,}",
-        "kept" if client["persistent"] else "-",
+        "persistent" if client["persistent"] else "-",
     )

@@ -1,4 +1,4 @@
-"""``penstock store``: look after a data directory."""
+"""``penstock store``: check a data directory."""
 
 from pathlib import Path
 
@@ -6,27 +6,28 @@ import click
 import msgspec
 
 from penstock.cli.lazy import CommandGroup
+from penstock.cli.output import counted
 from penstock.config.schema import Config
 from penstock.store.verify import VerifyReport, verify
 
 
 @click.group(cls=CommandGroup)
 def store() -> None:
-    """Look after a data directory."""
+    """Check a data directory."""
 
 
 @store.command(name="verify")
 @click.argument("directory", type=click.Path(path_type=Path), default=Path(Config().data))
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def verify_command(directory: Path, as_json: bool) -> None:
-    """Check checksums, the order of entries and all indexes.
+    """Verify checksums, the order of entries and all indexes.
 
     Nothing is changed.
 
-    DIRECTORY is the broker's data directory, penstock-data unless given. Entries and messages are
-    counted as in /metrics.
+    DIRECTORY is the data directory of the broker, penstock-data by default. Entries and messages
+    are counted as in /metrics.
 
-    May be run beside a broker that uses the directory. Exit status 1 if anything is wrong.
+    The broker may be running. Exits with 1 if anything is damaged.
     """
     report = verify(directory)
     if as_json:
@@ -38,14 +39,13 @@ def verify_command(directory: Path, as_json: bool) -> None:
 
 
 def _summary(directory: Path, report: VerifyReport) -> str:
-    looked_at = (
-        f"{report.messages:,} messages in {report.entries:,} entries, {report.topics:,} topics"
-    )
+    messages, entries = counted(report.messages, "message"), counted(report.entries, "entry")
+    size = f"{messages} in {entries}, {counted(report.topics, 'topic')}"
     if report.removed:
-        looked_at += f"; besides, {report.removed:,} removed messages whose entries others keep"
+        size += f"; also {report.removed:,} removed messages in entries that others still need"
     if report.is_sound:
-        return f"sound: {directory} ({looked_at})"
-    lines = [f"DAMAGED: {directory} ({looked_at} were readable)"]
+        return f"sound: {directory} ({size})"
+    lines = [f"DAMAGED: {directory} ({size} were readable)"]
     lines += [f"  {fault}" for fault in report.faults]
-    lines.append("Keep a copy of the directory before you try anything, and restore a backup.")
+    lines.append("Copy the directory before you try anything, and restore a backup.")
     return "\n".join(lines)

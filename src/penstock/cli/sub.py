@@ -1,23 +1,23 @@
-"""``penstock sub``: subscribe, and print a line for each message.
+"""``penstock sub``: subscribe, and print a line per message.
 
-A message is acknowledged after its line has been written, not when it arrives: whoever reads the
-pipe has it, or the broker still has. So with a stored session (``-c``) a run takes up where the
-last one ended, and ``-n COUNT`` takes exactly COUNT; the next stays at the broker.
+A message is acknowledged after its line has been written: either the reader of the pipe has it, or
+the broker still does. So with a stored session (``-c``) a run continues where the last one ended,
+and ``-n COUNT`` consumes exactly COUNT.
 
-Once the broker has confirmed the subscription, a line on standard error says so: from here on
-nothing is missed. Standard output has messages and nothing else.
+Once the broker has confirmed the subscription, a line on standard error reports it: nothing is
+missed from then on. Standard output has messages only.
 
-**When the broker goes away** the command waits for it and subscribes again, without end or until
-``--timeout``; only the first connection must succeed. If the broker is still there, it has thrown
-us out. Then a client that chose its id ends: another one has it, and both would go on throwing each
-other out.
+**When the connection breaks** the command reconnects and subscribes again, until ``--timeout`` if
+given; only the first connection must succeed. If the broker is still reachable, it closed the
+connection on purpose. A client with a chosen id then exits: another client uses the same id, and
+the two would keep disconnecting each other.
 
-**With ``--from`` or ``--since``** the journal is read instead (``journal``), by the queue protocol:
-what topics hold, then what comes, each message once, also over a restart of the broker.
+**With ``--from`` or ``--since``** it reads the journal by the queue protocol instead: first the
+stored messages, then new ones, each once, even if the broker restarts.
 
 SIGINT and SIGTERM do not interrupt: they make a file descriptor readable, which the client watches
-next to its socket. What has been written is acknowledged, then we say goodbye. A second signal does
-interrupt, should the reader of our output have stopped reading.
+next to its socket. What has been written is acknowledged, then the client disconnects. A second
+signal interrupts, in case writing to the output blocks.
 """
 
 import select
@@ -33,7 +33,6 @@ from typing import Final, TypeAlias
 import click
 
 from penstock.cli.connection import (
-    CONTEXT,
     checked_filters,
     client_id_option,
     connection_options,
@@ -56,22 +55,17 @@ from penstock.client import (
 from penstock.client.dial import dial
 from penstock.config.address import Address
 
-REFUSED: Final = 0x80
-"""The return code of SUBACK for a filter that was not accepted."""
-
+REFUSED: Final = 0x80  # SUBACK code of a filter that was refused
 BACKOFF: Final = Backoff(first_s=0.1, longest_s=5.0)
+POLL_S: Final = 1.0  # how long the broker waits for new messages of the journal
 
-LOOK_S: Final = 1.0
-"""How long the broker may keep us waiting for news of the journal."""
+_UNREACHABLE: Final = (ConnectionLostError, ReplyTimeoutError, UnreachableError)
+"""The errors of a broker that was stopped, killed or cut off."""
 
-_AWAY: Final = (ConnectionLostError, ReplyTimeoutError, UnreachableError)
-"""What a broker that was stopped, killed or cut off looks like."""
-
-_Show: TypeAlias = Callable[[Delivery], bytes]
-"""Makes a delivery one line."""
+_Formatter: TypeAlias = Callable[[Delivery], bytes]
 
 
-@click.command(context_settings=CONTEXT)
+@click.command()
 @click.argument("filters", nargs=-1, metavar="[FILTER]...", callback=checked_filters)
 @click.option(
     "-t",
@@ -80,7 +74,7 @@ _Show: TypeAlias = Callable[[Delivery], bytes]
     multiple=True,
     metavar="FILTER",
     callback=checked_filters,
-    help="Subscribe to FILTER; may be repeated. The same as the argument.",
+    help="Subscribe to FILTER, like the argument; repeatable.",
 )
 @connection_options
 @click.option(
@@ -89,11 +83,11 @@ _Show: TypeAlias = Callable[[Delivery], bytes]
     type=click.IntRange(0, 2),
     default=1,
     show_default=True,
-    help="Highest QoS to receive with.",
+    help="Maximum QoS of deliveries.",
 )
 @client_id_option(
-    "Keep a session under this name at the broker, so that nothing published with QoS 1 or 2 is"
-    " missed between runs. Without it, a run sees only what arrives meanwhile."
+    "Use a persistent session with this id, so that no QoS 1 or 2 message is missed between runs."
+    " Without it, only messages that arrive during the run are printed."
 )
 @start_options
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after COUNT messages.")
@@ -102,12 +96,12 @@ _Show: TypeAlias = Callable[[Delivery], bytes]
     "timeout_s",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop after SECONDS; exit status 1 if COUNT was not reached.",
+    help="Stop after SECONDS; exit with 1 if COUNT was not reached.",
 )
 @click.option(
-    "-v", "--verbose", is_flag=True, help="Accepted for compatibility; topics are always printed."
+    "-v", "--verbose", is_flag=True, help="Ignored, for compatibility; topics are always printed."
 )
-@click.option("--quiet", is_flag=True, help="Do not say when the subscription is in place.")
+@click.option("--quiet", is_flag=True, help="Do not report the subscription on standard error.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message.")
 def sub(
     filters: tuple[str, ...],
@@ -121,28 +115,28 @@ def sub(
     since: float | None,
     count: int | None,
     timeout_s: float | None,
-    verbose: bool,  # noqa: ARG001 - for those who know mosquitto_sub
+    verbose: bool,  # noqa: ARG001 - for users of mosquitto_sub
     quiet: bool,
     as_json: bool,
 ) -> None:
     r"""Subscribe to FILTERs and print `topic payload`, a line per message.
 
-    Control characters are shown as \n or \x1b, a payload that is not UTF-8 as hex:..., so that a
-    message is always one line; --json loses nothing. When the broker is restarted, sub waits for it
-    and goes on. Ctrl-C ends it, with exit status 0.
+    Control characters are escaped (\n, \x1b), and a payload that is not UTF-8 is printed as
+    hex:..., so that a message is always one line; --json is lossless. If the connection breaks, sub
+    reconnects. Ctrl-C ends it with exit status 0.
 
-    With --from or --since it prints what the topics hold first, as far back as the journal goes.
+    With --from or --since it prints stored messages first, as far back as the journal goes.
     """
     wanted = filters + more_filters
     if not wanted:
-        raise click.UsageError("no FILTER: say what to subscribe to, as in `penstock sub '#'`")
+        raise click.UsageError("FILTER is missing, as in `penstock sub '#'`")
     output = _Output(count, inf if timeout_s is None else monotonic() + timeout_s, quiet=quiet)
     try:
         if begin is None and since is None:
             listening = _Listening(Address(host, port), wanted, qos, client_id, output)
             listening.run(delivery_json if as_json else delivery_text)
         else:
-            _check_place(wanted, client_id, begin, since)
+            _check_start(wanted, client_id, begin, since)
             _follow(
                 Address(host, port),
                 wanted,
@@ -155,12 +149,12 @@ def sub(
         return
     if output.is_short():
         raise ReplyTimeoutError(
-            f"{output.printed:,} of {count:,} messages came within {timeout_s:g} s"
+            f"received {output.printed:,} of {count:,} messages within {timeout_s:g} s"
         )
 
 
 class _Output:
-    """What was printed, and how much may be."""
+    """Prints lines, up to a count and a deadline."""
 
     def __init__(self, count: int | None, deadline: float, *, quiet: bool) -> None:
         self.deadline = deadline
@@ -170,7 +164,7 @@ class _Output:
 
     @property
     def left(self) -> int | None:
-        """How many messages more are wanted; None: any number."""
+        """The number of messages still wanted; None: any number."""
         return None if self._count is None else self._count - self.printed
 
     @property
@@ -178,7 +172,7 @@ class _Output:
         return self.left == 0
 
     def is_short(self) -> bool:
-        """Whether the time was over first."""
+        """Whether the deadline passed before the count was reached."""
         return bool(self.left) and monotonic() >= self.deadline
 
     def write(self, lines: list[bytes]) -> None:
@@ -187,16 +181,16 @@ class _Output:
         self.printed += len(lines)
 
     def note(self, line: str) -> None:
-        """Say something beside the messages."""
+        """Print a line on standard error."""
         if not self._is_quiet:
             click.echo(line, err=True)
 
 
-# ── What arrives ──────────────────────────────────────────────────────────────────────────────
+# ── MQTT ──────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Listening:
-    """A subscription by MQTT that outlives its broker."""
+    """An MQTT subscription that survives restarts of the broker."""
 
     def __init__(
         self, server: Address, filters: tuple[str, ...], qos: int, client_id: str, output: _Output
@@ -206,31 +200,30 @@ class _Listening:
         self._qos = qos
         self._client_id = client_id
         self._output = output
-        self._attempts = 0
-        """In vain, since the broker went away."""
-        self._was_there = False
+        self._attempts = 0  # since the connection broke
+        self._has_connected = False
 
-    def run(self, show: _Show) -> None:
-        """Print until there is enough, the time is over, or a signal has come."""
+    def run(self, show: _Formatter) -> None:
+        """Print until the count, the deadline or a signal."""
         with signals_as_input() as stop:
             while True:
                 try:
                     self._listen(show, stop)
-                except _AWAY as error:
+                except _UNREACHABLE as error:
                     self._lost(error)
                 else:
                     return
-                if self._waits_in_vain(stop):
+                if self._pause_ends(stop):
                     return
 
-    def _listen(self, show: _Show, stop: int) -> None:
+    def _listen(self, show: _Formatter, stop: int) -> None:
         server, has_session = self._server, bool(self._client_id)
         with connect(
             server.host, server.port, self._client_id, clean_session=not has_session
         ) as client:
             _subscribe(client, self._filters, self._qos)
             self._output.note(f"subscribed to {', '.join(self._filters)}")
-            self._was_there, self._attempts = True, 0
+            self._has_connected, self._attempts = True, 0
             wake = [stop, *watchable(sys.stdout.buffer.fileno())]
             while not self._output.is_done:
                 left_s = self._output.deadline - monotonic()
@@ -240,24 +233,24 @@ class _Listening:
                 self._output.write([show(delivery) for delivery in deliveries])
 
     def _lost(self, error: ClientError) -> None:
-        """Go on only if the broker was there and is not."""
-        if not self._was_there:
+        """Raise unless reconnecting makes sense."""
+        if not self._has_connected:
             raise error
-        if self._client_id and isinstance(error, ConnectionLostError) and self._is_there():
-            raise _with_suspect(error, self._client_id) from error
+        if self._client_id and isinstance(error, ConnectionLostError) and self._is_reachable():
+            raise _with_cause(error, self._client_id) from error
         if not self._attempts:
-            self._output.note(f"{error.message}; waiting for it")
+            self._output.note(f"{error.message}; reconnecting")
         self._attempts += 1
 
-    def _is_there(self) -> bool:
+    def _is_reachable(self) -> bool:
         try:
             dial(self._server.host, self._server.port, timeout_s=1.0).close()
         except UnreachableError:
             return False
         return True
 
-    def _waits_in_vain(self, stop: int) -> bool:
-        """Pause; tell whether a signal or the deadline came first."""
+    def _pause_ends(self, stop: int) -> bool:
+        """Wait before reconnecting; return True on a signal or the deadline."""
         pause_s = BACKOFF.pause_s(self._attempts - 1, random())  # noqa: S311 - no secret
         left_s = max(0.0, self._output.deadline - monotonic())
         has_signal = bool(select.select([stop], [], [], min(pause_s, left_s))[0])
@@ -271,74 +264,76 @@ def _subscribe(client: Client, filters: tuple[str, ...], qos: int) -> None:
         raise RefusedError(f"the broker refused to subscribe to {', '.join(map(repr, refused))}")
 
 
-def _with_suspect(error: ConnectionLostError, client_id: str) -> ConnectionLostError:
-    """Name the likeliest cause where the id was chosen: a second run of the same command."""
-    what = f"{error.message}: another client may use the id {client_id}"
+def _with_cause(error: ConnectionLostError, client_id: str) -> ConnectionLostError:
+    """Name the most likely cause: a second run of the same command."""
+    what = f"{error.message}: another client probably uses the id {client_id}"
     return ConnectionLostError(what, error.advice)
 
 
-# ── What the journal holds ────────────────────────────────────────────────────────────────────
+# ── Journal ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_place(
+def _check_start(
     filters: tuple[str, ...], client_id: str, begin: int | None, since: float | None
 ) -> None:
     if begin is not None and since is not None:
-        raise click.UsageError("give either --from or --since, not both")
+        raise click.UsageError("give only one of --from and --since")
     if client_id:
         raise click.UsageError("-c cannot be combined with --from or --since")
     if any(each.startswith("$share/") for each in filters):
-        raise click.UsageError("a shared subscription has no history; penstock queue and groups")
+        raise click.UsageError(
+            "shared subscriptions have no history; see penstock queue and groups"
+        )
 
 
 def _follow(
     server: Address,
     filters: tuple[str, ...],
-    place: StartPosition,
+    start: StartPosition,
     output: _Output,
     *,
     as_json: bool,
 ) -> None:
-    """Print what there is, then what comes, until there is enough."""
+    """Print stored messages, then new ones, until the count or the deadline."""
     show = record_json if as_json else record_text
     with queue_client(server) as client, _signals_as_interrupts():
-        absence = _Absence(output)
-        client.when_lost(absence.begin)
-        journal = JournalReader(client, filters, place)
+        outage = _Outage(output)
+        client.when_lost(outage.begin)
+        journal = JournalReader(client, filters, start)
         output.note(f"reading {', '.join(filters)}")
-        records = journal.held()
+        records = journal.stored()
         while not output.is_done and monotonic() < output.deadline:
             try:
                 for record in records:
                     output.write([show(record)])
                     if output.is_done or monotonic() >= output.deadline:
                         return
-                absence.end()
-                records = journal.news(min(LOOK_S, max(0.0, output.deadline - monotonic())))
-            except _AWAY as error:
-                absence.begin(error)
-                records = journal.held()
+                outage.end()
+                records = journal.new(min(POLL_S, max(0.0, output.deadline - monotonic())))
+            except _UNREACHABLE as error:
+                outage.begin(error)
+                records = journal.stored()
 
 
-class _Absence:
-    """Says once that the broker is away, as soon as the client's thread notices."""
+class _Outage:
+    """Reports once that the connection broke, as soon as the client's thread notices."""
 
     def __init__(self, output: _Output) -> None:
         self._output = output
-        self._is_said = False
+        self._is_reported = False
 
     def begin(self, error: ClientError) -> None:
-        if isinstance(error, _AWAY) and not self._is_said:
-            self._is_said = True
-            self._output.note(f"{error.message}; waiting for it")
+        if isinstance(error, _UNREACHABLE) and not self._is_reported:
+            self._is_reported = True
+            self._output.note(f"{error.message}; reconnecting")
 
     def end(self) -> None:
-        self._is_said = False
+        self._is_reported = False
 
 
 @contextmanager
 def _signals_as_interrupts() -> Iterator[None]:
-    """End the block when SIGINT or SIGTERM comes. What is printed is printed by then."""
+    """End the block on SIGINT or SIGTERM."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -4,8 +4,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.admin_client import AdminClient, confirm, duration
-from penstock.cli.lines import in_lines
+from penstock.cli.admin_client import AdminClient
+from penstock.cli.inputs import confirm, duration, in_lines
 from penstock.config.address import Address
 from penstock.errors import PenstockError
 
@@ -18,7 +18,7 @@ class Pages(AdminClient):
         self.pages_left = list(pages)
         self.asked = []
 
-    def _ask(self, method, path, body):
+    def _request(self, method, path, body):
         self.asked.append((method, path, body))
         return self.pages_left.pop(0)
 
@@ -65,7 +65,7 @@ def test_whoever_is_sure_is_not_asked():
     assert result.output == "deleted\n"
 
 
-@pytest.mark.parametrize(("said", "why"), [("n\n", "nothing was changed"), ("", "nobody answered")])
+@pytest.mark.parametrize(("said", "why"), [("n\n", "nothing was changed"), ("", "no confirmation")])
 def test_nothing_is_done_when_the_user_says_no_or_nothing(said, why):
     result = CliRunner().invoke(deleting, input=said)
     assert isinstance(result.exception, PenstockError)
@@ -90,7 +90,7 @@ def test_durations_have_units(text, seconds):
 def test_what_is_no_duration_is_refused_by_one_rule_in_one_sentence(text):
     with pytest.raises(click.BadParameter) as caught:
         duration(None, None, text)
-    rule = "must be a number and its unit, as in 500ms, 10s, 15m, 24h or 7d"
+    rule = "must be a number with a unit, as in 500ms, 10s, 15m, 24h or 7d"
     assert str(caught.value) == f"{text!r} {rule}"
 
 

@@ -15,7 +15,7 @@ NODES = [module._LocalNode(number, 1882 + number, 7700 + number) for number in m
 
 
 def test_the_directory_is_kept_while_a_node_that_was_started_again_uses_it(capsys):
-    with module._removed_at_the_end() as directory:
+    with module._temporary_directory() as directory:
         for number in module.NODES:
             (directory / f"node{number}").mkdir()
         lock = lock_directory(directory / "node1")
@@ -23,12 +23,12 @@ def test_the_directory_is_kept_while_a_node_that_was_started_again_uses_it(capsy
         assert (directory / "node1").is_dir()
         said = capsys.readouterr().out
         assert f"{directory}/node1 is in use by another broker" in said
-        assert f"{directory} is kept" in said
+        assert f"{directory} was kept" in said
     module.shutil.rmtree(directory)
 
 
 def test_the_directory_is_removed_when_nobody_uses_it(capsys):
-    with module._removed_at_the_end() as directory:
+    with module._temporary_directory() as directory:
         (directory / "node1").mkdir()
         lock_directory(directory / "node1").close()
     assert (directory.exists(), capsys.readouterr().out) == (False, "")
@@ -40,7 +40,7 @@ def test_the_next_ports_are_used_where_one_is_taken_and_that_is_said(tmp_path, c
         first, *_ = found = [node.port for node in module._nodes(tmp_path, port)]
     assert port not in found
     ports = ", ".join(map(str, found))
-    assert capsys.readouterr().out == f"Port {port} is taken; the nodes use {ports}.\n"
+    assert capsys.readouterr().out == f"Port {port} is in use; the nodes use {ports}.\n"
     assert first > port or port > module.PORT_MAX - module.PORTS_TRIED
 
 

@@ -29,9 +29,9 @@ def run(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("file", "given"),
     [
-        ("", "nothing set, all keys at their defaults"),
-        ("data = 'x'", "1 key set, all others at their defaults"),
-        ("log.level='info'\ndata='x'", "2 keys set, all others at their defaults"),
+        ("", "all options have their defaults"),
+        ("data = 'x'", "1 option set, all others have their defaults"),
+        ("log.level='info'\ndata='x'", "2 options set, all others have their defaults"),
     ],
 )
 def test_check_says_that_all_is_well(run, file, given):
@@ -51,7 +51,9 @@ def test_check_prints_all_problems_without_a_traceback(run):
 
 
 def test_check_counts_the_environment_in(run):
-    assert run("check", PENSTOCK_LIMITS_CLIENTS_MAX="7").stdout.startswith("ok: no file: 1 key set")
+    assert run("check", PENSTOCK_LIMITS_CLIENTS_MAX="7").stdout.startswith(
+        "ok: no file: 1 option set"
+    )
     assert run("check", PENSTOCK_LIMITS_CLIENTS_MAX="0").exit_code == 1
 
 
@@ -138,7 +140,7 @@ def test_explain_suggests_the_key_that_was_meant(run, written, meant):
     assert result.stderr == said
 
 
-LISTED = "\n  penstock config explain lists all keys, and with a KEY the variable that sets it\n"
+LISTED = "\n  penstock config explain lists all options; penstock config explain OPTION shows its variable\n"
 
 
 def test_explain_does_not_guess_too_far(run):

@@ -244,7 +244,7 @@ def test_new_refuses_nonsense_before_anything_is_made(served, arguments):
 def test_number_without_a_unit_is_refused_since_days_would_be_seconds(served):
     served.run("add", "pump", "--public-key", PUBLIC_KEY)
     for words in (["new", "valve", "--expires", "90"], ["rotate", "1", "--overlap", "90"]):
-        assert "'90' must be a number and its unit" in served.run(*words).stderr
+        assert "'90' must be a number with a unit" in served.run(*words).stderr
     assert served.run("rotate", "1", "--overlap", "0").exit_code == 0
 
 
@@ -359,7 +359,7 @@ def test_rotation_makes_a_new_pair_and_leaves_the_old_key_for_a_while(served):
     old = (served.directory / "pump.key.json").read_text()
     result = served.run("rotate", "1", "--overlap", "2d")
     assert result.exit_code == 0, result.stderr
-    assert "now pump.1_keys.h and pump.1.key.json." in result.stdout
+    assert "renamed to pump.1_keys.h and pump.1.key.json." in result.stdout
     assert (served.directory / "pump.1.key.json").read_text() == old
     until = time_of(served.key(1).expires_ms)
     last = f"key 2 of pump is valid now (expires: never), key 1 until {until}"

@@ -9,7 +9,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.spark_output import Sieve
+from penstock.cli.spark_output import NoiseFilter
 from penstock.cli.spark_run import command_of
 from penstock.errors import PenstockError
 from penstock.spark.pipelines.progress import LiveTable
@@ -115,7 +115,7 @@ Streaming TransformWithStateInPandas Python worker Completed execution of UDF: <
 
 
 def test_workers_lines_are_not_shown_and_others_are():
-    sieve = Sieve()
+    sieve = NoiseFilter()
     assert [line for line in PRINTED.splitlines() if sieve.passes(line)] == [
         "2030-01-31 09:30:00 WARN Something: look at this",
         "",

@@ -61,7 +61,7 @@ def test_counts_are_those_of_the_broker_and_what_was_removed_is_told_apart(direc
     assert (findings["messages"], findings["removed"], findings["topics"]) == (470, 30, 1)
     said = verify(directory).stdout
     assert "470 messages in" in said
-    assert "besides, 30 removed messages whose entries others keep" in said
+    assert "also 30 removed messages in entries that others still need" in said
 
 
 def test_topics_at_fault_are_named_as_they_are_written(directory):
@@ -100,7 +100,7 @@ def test_marker_that_is_missing_is_said_with_what_to_do_by_verify_and_by_the_bro
 
 def test_help_names_the_default():
     said = CliRunner().invoke(penstock, ["store", "verify", "--help"]).stdout
-    assert f"{Config().data} unless given" in said
+    assert f"{Config().data} by default" in said
 
 
 def test_directory_that_the_broker_makes_is_for_its_owner_only(tmp_path):

@@ -1,0 +1,78 @@
+"""What commands take from the user: options, durations, confirmations, lines of standard input."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol, TypeVar
+
+import click
+
+from penstock.config.units import without_unit
+from penstock.errors import PenstockError
+
+READ_BYTES: Final = 1 << 20  # read at a time
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+class CommandDecorator(Protocol):
+    """Adds options to a command."""
+
+    def __call__(self, command: _Command, /) -> _Command: ...
+
+
+yes_option = click.option(
+    "-y", "--yes", "is_sure", is_flag=True, help="Skip the confirmation prompt."
+)
+
+
+def option_set(*options: CommandDecorator) -> CommandDecorator:
+    """Combine click options into one decorator; the help lists them in this order."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):  # click lists options from the last applied
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def confirm(question: str, *, is_sure: bool) -> None:
+    """Return if the user confirms, here or by ``--yes``; raise otherwise."""
+    try:
+        if is_sure or click.confirm(question, err=True):
+            return
+    except click.Abort:
+        click.echo(err=True)  # end the line of the question
+        raise PenstockError(
+            "nothing was changed: no confirmation", "use --yes to skip it"
+        ) from None
+    raise PenstockError("nothing was changed")
+
+
+def duration(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> float | None:
+    """Parse a duration into seconds, as in 90d, 12h, 500ms (a click callback).
+
+    The unit is mandatory: some would read a bare 90 as days.
+    """
+    if text is None:
+        return None
+    try:
+        seconds = without_unit(text, "s")
+    except ValueError:
+        seconds = -1
+    has_unit = text.strip()[-1:].isalpha()
+    if seconds < 0 or (seconds and not has_unit):
+        rule = "must be a number with a unit, as in 500ms, 10s, 15m, 24h or 7d"
+        raise click.BadParameter(f"{text!r} {rule}")
+    return seconds
+
+
+def in_lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield the lines that each chunk completes, so that a typed line is available at once."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield lines
+    if rest:
+        yield [rest]

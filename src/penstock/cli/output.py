@@ -1,0 +1,35 @@
+"""Results on standard output: text in columns for people, or JSON for programs."""
+
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def print_result(document: object, text: str, *, as_json: bool) -> None:
+    """Print a document as JSON, or the text that describes it."""
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2) if as_json else text)
+
+
+def columns(rows: Sequence[tuple[str, ...]]) -> str:
+    """Align all columns but the last; a value too long for its column pushes only its own row."""
+    widths = [min(max(map(len, column)), 40) for column in zip(*rows, strict=True)]
+    widths[-1] = 0
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things, as in "1 message", "1,200 messages" or "2 entries"."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+
+
+def format_time(time: str | None) -> str:
+    """Format a time of the broker, or None, for people."""
+    return "never" if time is None else f"{time[:10]} {time[11:19]} UTC"
