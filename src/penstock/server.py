@@ -32,7 +32,6 @@ from penstock.core.subscriptions import SubscriptionTrie
 from penstock.delivery.fanout import LiveFanout
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.dispatch.queue_names import PREFIX, WORKERS, is_queue
-from penstock.doors.queue import QueueConnection
 from penstock.doors.resp.connection import RespConnection
 from penstock.errors import Refused, StorageError
 from penstock.model.stages import PREFIX as STAGES
@@ -42,7 +41,7 @@ from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
 from penstock.net.listener import Door, Listener
 from penstock.node.client_list import away_clients, connected_clients
 from penstock.node.cluster_admin import NodeClusterAdmin
-from penstock.node.doors import binary_door, mqtt_door
+from penstock.node.doors import binary_door, mqtt_door, queue_door
 from penstock.node.housekeeping import Housekeeping
 from penstock.node.hub import Hub, connect
 from penstock.node.key_admin import NodeKeyAdmin
@@ -206,6 +205,7 @@ class Server:
         self._mqtt = mqtt_door(self.hub)
         self.node.replica.on_leadership(self.hub.housekeeping.led)
         connect(self.hub)
+        self.queue_door = queue_door(self.hub)
         self._listener = Listener(self.hub.connections, self._doors())
         self._sys_topics = SysTopics(
             self.broker, self.store, fanout, self._clock, self.version, self.uptime_s
@@ -220,15 +220,12 @@ class Server:
             Protocol.MQTT: self._mqtt.accept,
             Protocol.BINARY: self._binary.accept,
             Protocol.RESP: self._resp_door,
-            Protocol.QUEUE: self._queue_door,
+            Protocol.QUEUE: self.queue_door.accept,
             Protocol.HTTP: self._http_door,
         }
 
     def _resp_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
         RespConnection(self.hub, transport, accepted_at).data_received(data)
-
-    def _queue_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
-        QueueConnection(self.hub, transport, accepted_at).data_received(data)
 
     def _http_door(self, transport: asyncio.Transport, data: bytes, _accepted_at: float) -> None:
         self.hub.connections.open.add(transport)

@@ -5,7 +5,9 @@ from typing import Any
 
 from penstock.commit.produce import Producing
 from penstock.dispatch.dispatchers import Dispatchers
-from penstock.doors.queue import QueueConnection
+from penstock.doors.queue.connection import QueueConnection
+from penstock.node.doors import queue_door
+from penstock.staging.sinks import Sinks
 from penstock.wire.queue import QueueClientMachine, encode
 from penstock.wire.queue._generated import queue_pb2 as wire
 from tests.benches.dispatch_bench import Bench as DispatchBench
@@ -58,7 +60,7 @@ class Peer:
     def __init__(self, bench: "Bench") -> None:
         self._bench = bench
         self.transport = Transport()
-        self.connection = QueueConnection(bench.hub, self.transport, bench.hub.monotonic())  # type: ignore[arg-type]
+        self.connection = QueueConnection(bench.door, self.transport, bench.hub.monotonic())  # type: ignore[arg-type]
         self._machine = QueueClientMachine()
         self.responses: list[Any] = []
 
@@ -115,6 +117,17 @@ class Bench(DispatchBench):
         self.hub.loop = self.loop  # type: ignore[assignment]
         self.dispatchers = self.hub.dispatchers = Dispatchers(self.hub)
         self.hub.producing = Producing(self.hub)
+        self.hub.sinks = Sinks(self.hub, self.store)
+        self.door = queue_door(self.hub)
+
+    @property
+    def cluster(self) -> Any:
+        """The node as the door sees it; tests put another in its place."""
+        return self.hub.cluster
+
+    @cluster.setter
+    def cluster(self, node: Any) -> None:
+        self.hub.cluster = self.door.cluster = node
 
     def peer(self) -> Peer:
         return Peer(self)

@@ -42,6 +42,7 @@ class TimedBroker:
         self.host, self.port = broker.host, broker.port
         hub, clock = broker.server.hub, broker.clock
         self._loop = hub.loop = VirtualLoop(hub.loop, clock.monotonic)
+        broker.server.queue_door.loop = self._loop
 
     def wait(self, seconds: float) -> None:
         """Let time pass; what becomes due is done and stored before time goes on."""

@@ -6,7 +6,7 @@ from typing import Any
 from penstock.core.session import Session
 from penstock.doors.binary import BinaryConnection
 from penstock.doors.mqtt.connection import MqttConnection
-from penstock.doors.queue import QueueConnection
+from penstock.doors.queue.connection import QueueConnection
 from penstock.doors.resp.connection import RespConnection
 from penstock.net.connection import Connection
 from penstock.node.hub import Hub

@@ -3,6 +3,7 @@
 from penstock.core.effects import IdentityTaken
 from penstock.doors.binary import BinaryDoor
 from penstock.doors.mqtt.door import MqttDoor
+from penstock.doors.queue.door import QueueDoor
 from penstock.node.hub import Hub
 
 
@@ -36,4 +37,22 @@ def mqtt_door(hub: Hub) -> MqttDoor:
         dispatchers=hub.dispatchers,
         cluster=hub.cluster,
         session_ends=hub.housekeeping,
+    )
+
+
+def queue_door(hub: Hub) -> QueueDoor:
+    return QueueDoor(
+        connections=hub.connections,
+        loop=hub.loop,
+        steady=hub.steady,
+        admission=hub.admission,
+        broker=hub.broker,
+        store=hub.store,
+        pipeline=hub.pipeline,
+        readers=hub.readers,
+        changes=hub.changes,
+        dispatchers=hub.dispatchers,
+        producing=hub.producing,
+        sinks=hub.sinks,
+        cluster=hub.cluster,
     )

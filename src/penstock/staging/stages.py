@@ -279,7 +279,7 @@ class Stages:
         for verdict in verdicts:
             fault = Fault(BAD_REQUEST, verdict.fault) if verdict.fault else None
             for topic, count in verdict.counts.items():
-                fault = produce_fault(self._hub, topic.encode(), count)
+                fault = produce_fault(self._hub.admission, topic.encode(), count)
                 if fault is not None:
                     break
                 yield

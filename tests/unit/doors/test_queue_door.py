@@ -384,7 +384,7 @@ async def test_what_reaches_a_poll_whose_client_stopped_reading_goes_back(bench)
 async def test_responses_that_wait_behind_a_poll_are_bounded(bench, monkeypatch):
     monkeypatch.setattr(bench.hub.limits.__class__, "outbound_bytes_max", 100, raising=False)
     peer = bench.peer()
-    peer.connection.hub.limits = bench.hub.limits
+    peer.connection.door.limits = bench.hub.limits
     peer.send(produce(b"x" * 200), produce())
     await bench.rest()
     peer.send(poll(topic="empty", wait_ms=1_000), poll(max=1), poll(max=1))

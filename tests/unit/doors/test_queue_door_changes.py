@@ -9,7 +9,9 @@ import pytest_asyncio
 from tests.benches.queue_door_bench import Bench, delete_topic, produce, stats
 
 from penstock.doors.queue import changes as door_module
+from penstock.doors.queue import topic_filters
 from penstock.doors.queue.poll import WAIT_MS_MAX
+from penstock.doors.queue.topic_filters import TopicFilters
 from penstock.net import turns
 from penstock.reading import changes as changes_module
 from penstock.reading.changes import LIFE_BITS, Changes
@@ -206,10 +208,10 @@ async def test_only_so_many_topics_are_remembered(bench, monkeypatch):
 
 
 async def test_as_many_topics_are_judged_anew_as_are_remembered(bench, monkeypatch):
-    monkeypatch.setattr(door_module, "JUDGED_MAX", 2)
+    monkeypatch.setattr(topic_filters, "REMEMBERED_MAX", 2)
     peer = await filled(bench, "a", "b", "c")
     assert names(await ask(peer, "+")) == ["a", "b", "c"]
-    assert len(peer.connection.filters._judged) <= 2
+    assert len(peer.connection.filters._matches) <= 2
 
 
 # ── waiting
@@ -305,13 +307,13 @@ async def test_what_changed_long_since_is_not_looked_through_on_the_loop(bench, 
     peer = await filled(bench, "a")
     known = await ask(peer, "none")
     await filled(bench, "b", "c")
-    threads, match = set(), door_module.Filters.match
+    threads, match = set(), TopicFilters.match
 
     def judged(self, topic):
         threads.add(threading.current_thread())
         return match(self, topic)
 
-    monkeypatch.setattr(door_module.Filters, "match", judged)
+    monkeypatch.setattr(TopicFilters, "match", judged)
     assert names(await ask(peer, "+", after_sequence=known.sequence)) == ["b", "c"]
     assert threads
     assert threading.current_thread() not in threads

@@ -9,26 +9,21 @@ A topic is there for as long as the journal has something of that name. One that
 never had a message, has nothing to be read, and no incarnation to remember a place by.
 """
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from penstock.core.subscriptions import SubscriptionTrie
-from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault, read_fault, too_many
+from penstock.config.schema import Limits
+from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault, too_many
+from penstock.doors.queue.operation import QueueClient
 from penstock.doors.queue.poll import WAIT_MS_MAX
 from penstock.doors.queue.replies import Slot
-from penstock.model.topic import filter_fault, has_wildcard
-from penstock.node.hub import Hub
+from penstock.doors.queue.topic_filters import TopicFilters
+from penstock.model.topic import filter_fault
 from penstock.store.store import Store, TopicInfo
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import Changed, Response
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from penstock.doors.queue.connection import QueueConnection
-
 
 FILTERS_MAX = 1_024
 PAGE_MAX = 1_000
@@ -37,88 +32,39 @@ PAGE_MAX = 1_000
 WATCHES_MAX = 16
 """Requests of one connection that may wait for changes: each has filters of its own."""
 
-JUDGED_MAX = 8_192
-"""Topics whose match is remembered, for the filters of one client."""
-
 EVERYTHING = b"#"
 
 
-class Filters:
-    """What one client asks about: each topic is judged once."""
-
-    def __init__(self, hub: Hub, filters: tuple[bytes, ...]) -> None:
-        self.filters = filters
-        self._hub = hub
-        self._trie: SubscriptionTrie[None] = SubscriptionTrie()
-        self._judged: dict[bytes, bool] = {}
-        for topic_filter in filters:
-            self._trie.subscribe(topic_filter, None, 0)
-
-    def match(self, topic: bytes) -> bool:
-        """Whether the client is told of a topic."""
-        known = self._judged.get(topic)
-        if known is None:
-            if len(self._judged) >= JUDGED_MAX:
-                self._judged.clear()
-            known = self._judged[topic] = bool(self._trie.match(topic)) and self._is_open(topic)
-        return known
-
-    def _is_open(self, topic: bytes) -> bool:
-        if not topic.startswith(b"$"):
-            return True
-        return read_fault(self._hub, topic) is None
-
-    def infos(self, store: Store, after: bytes) -> Iterator[TopicInfo]:
-        """All topics that match, behind one by name. For a thread that reads."""
-        if any(map(has_wildcard, self.filters)):
-            found = store.topics(_shared([*map(_beginning, self.filters)]), after)
-            return (info for info in found if self.match(info.name))
-        names = sorted(name for name in set(self.filters) if name > after and self.match(name))
-        return (info for name in names if (info := store.topic(name)) is not None)
-
-
-def _beginning(topic_filter: bytes) -> bytes:
-    """What all names begin with that a filter matches; ``a/#`` matches ``a``, too."""
-    plain = topic_filter.partition(b"+")[0].partition(b"#")[0]
-    return plain.removesuffix(b"/") if plain + b"#" == topic_filter else plain
-
-
-def _shared(names: list[bytes]) -> bytes:
-    """What all names begin with."""
-    first, last = min(names), max(names)
-    pairs = enumerate(zip(first, last, strict=False))
-    end = next((place for place, (one, other) in pairs if one != other), len(first))
-    return first[:end]
-
-
-def changes(door: "QueueConnection", message: queue_pb2.Changes, slot: Slot) -> None:
-    """List topics, or tell which of them have changed."""
+def changes(client: QueueClient, message: queue_pb2.Changes, slot: Slot) -> None:
+    """List topics, or those that changed after ``after_sequence``."""
+    door = client.door
     filters = tuple([text.encode() for text in message.filters]) or (EVERYTHING,)
-    fault = too_many(filters, FILTERS_MAX, "filters") or _filters_fault(door.hub, filters)
+    fault = too_many(filters, FILTERS_MAX, "filters") or _filters_fault(door.limits, filters)
     if fault is not None:
         slot.fail(fault)
         return
-    door.hub.changes.join(door)
-    if door.filters is None or door.filters.filters != filters:
-        door.filters = Filters(door.hub, filters)
+    door.changes.join(client)
+    if client.filters is None or client.filters.filters != filters:
+        client.filters = TopicFilters(
+            filters, lambda name: not name.startswith(b"$") or door.read_fault(name) is None
+        )
     if message.after_sequence:
-        _watch(door, message, slot, door.filters)
+        _watch(client, message, slot, client.filters)
     else:
-        _list(door, message, slot, door.filters)
+        _list(client, message, slot, client.filters)
 
 
 def _watch(
-    door: "QueueConnection", message: queue_pb2.Changes, slot: Slot, filters: Filters
+    client: QueueClient, message: queue_pb2.Changes, slot: Slot, filters: TopicFilters
 ) -> None:
-    if sum(isinstance(poll, Watch) for poll in door.polls) >= WATCHES_MAX:
+    if sum(isinstance(poll, ChangesRequest) for poll in client.polls) >= WATCHES_MAX:
         what = f"{WATCHES_MAX} requests of this connection wait for changes"
         slot.fail(Fault(LIMIT, f"{what}: wait for one of them, or open another connection"))
     else:
-        Watch(door, message, slot, filters).start()
+        ChangesRequest(client, message, slot, filters).start()
 
 
-def _filters_fault(hub: Hub, filters: tuple[bytes, ...]) -> Fault | None:
-    limits = hub.limits
+def _filters_fault(limits: Limits, filters: tuple[bytes, ...]) -> Fault | None:
     for topic_filter in filters:
         fault = filter_fault(topic_filter, limits.topic_bytes_max, limits.topic_levels_max)
         if fault:
@@ -131,10 +77,10 @@ def _page(message: queue_pb2.Changes) -> int:
 
 
 def _list(
-    door: "QueueConnection", message: queue_pb2.Changes, slot: Slot, filters: Filters
+    client: QueueClient, message: queue_pb2.Changes, slot: Slot, filters: TopicFilters
 ) -> None:
-    store, count, after = door.hub.store, _page(message), message.after.encode()
-    request_id, number = slot.request_id, door.hub.changes.number
+    store, count, after = client.door.store, _page(message), message.after.encode()
+    request_id, number = slot.request_id, client.door.changes.number
 
     def job() -> bytes:
         found = list(islice(filters.infos(store, after), count + 1))
@@ -142,7 +88,7 @@ def _list(
         answer = Changed(sequence=number, topics=topics, more=len(found) > count)
         return encode.response(Response(changed=answer, request_id=request_id))
 
-    door.disk_reads.run(slot, job, lambda frames: frames, is_search=True)
+    client.disk_reads.run(slot, job, lambda frames: frames, is_search=True)
 
 
 def _topic(info: TopicInfo) -> queue_pb2.Topic:
@@ -157,38 +103,38 @@ def _topic(info: TopicInfo) -> queue_pb2.Topic:
     )
 
 
-class Watch:
-    """One request for what has changed; among the polls of its connection until it is answered.
+class ChangesRequest:
+    """A request for what changed; among the polls of its connection until it is answered.
 
-    What changed since the client's number is looked through off the loop, for it can be much. Only
-    if there is nothing for the client in it does the request wait.
+    What changed since the client's number is filtered off the loop, for it can be much. The request
+    waits only if nothing of it is left.
     """
 
-    __slots__ = ("_door", "_filters", "_is_over", "_is_watching", "_message", "_slot", "_timer")
+    __slots__ = ("_client", "_filters", "_is_over", "_is_watching", "_message", "_slot", "_timer")
 
     def __init__(
-        self, door: "QueueConnection", message: queue_pb2.Changes, slot: Slot, filters: Filters
+        self, client: QueueClient, message: queue_pb2.Changes, slot: Slot, filters: TopicFilters
     ) -> None:
-        self._door = door
+        self._client = client
         self._message = message
         self._slot = slot
         self._filters = filters
-        self._is_over = door.is_ending or not message.wait_ms
+        self._is_over = client.is_ending or not message.wait_ms
         """Whether it is answered with whatever there is."""
         self._is_watching = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Answer, or wait for something to answer with."""
-        self._door.polls.add(self)
+        self._client.polls.add(self)
         if not self._is_over:
             wait_ms = min(self._message.wait_ms, WAIT_MS_MAX)
-            self._timer = self._door.hub.loop.call_later(wait_ms / 1000, self.stop_waiting)
+            self._timer = self._client.door.loop.call_later(wait_ms / 1000, self.stop_waiting)
         self._look()
 
     def _look(self) -> None:
         """See what has changed; answer if that is something for the client, or the time is up."""
-        changes = self._door.hub.changes
+        changes = self._client.door.changes
         topics, number = changes.since(self._message.after_sequence), changes.number
         if topics is None:
             self.leave()
@@ -197,13 +143,13 @@ class Watch:
             self._watch(number)
         else:
             job, is_search = self._job(topics, number), len(topics) > PAGE_MAX
-            self._door.disk_reads.run(
+            self._client.disk_reads.run(
                 self._slot, job, lambda found: self._found(found, number), is_search=is_search
             )
 
     def _job(self, topics: list[bytes], number: int) -> Callable[[], bytes | None]:
         """Find those that the client is told of, and make the answer; None: there are none."""
-        store, filters, request_id = self._door.hub.store, self._filters, self._slot.request_id
+        store, filters, request_id = self._client.door.store, self._filters, self._slot.request_id
         after, count = self._message.after.encode(), _page(self._message)
 
         def job() -> bytes | None:
@@ -218,7 +164,7 @@ class Watch:
         return job
 
     def _found(self, frames: bytes | None, number: int) -> bytes | None:
-        if frames is not None or self._door.reason is not None:
+        if frames is not None or self._client.reason is not None:
             self.leave()
         elif self._is_over:
             self._look()  # the time was up meanwhile
@@ -230,11 +176,11 @@ class Watch:
 
     def _watch(self, number: int) -> None:
         self._is_watching = True
-        self._door.hub.changes.watch(self, number)
+        self._client.door.changes.watch(self, number)
 
     def _unwatch(self) -> None:
         self._is_watching = False
-        self._door.hub.changes.unwatch(self)
+        self._client.door.changes.unwatch(self)
 
     def wants(self, topic: bytes) -> bool:
         """Whether the client is told of a topic."""
@@ -260,7 +206,7 @@ class Watch:
 
     def leave(self) -> None:
         """Wait no longer."""
-        self._door.polls.discard(self)
+        self._client.polls.discard(self)
         self._unwatch()
         if self._timer is not None:
             self._timer.cancel()

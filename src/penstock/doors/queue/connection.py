@@ -24,22 +24,29 @@ own keep-alive finds the dead.
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.commit.completion import Callback
-from penstock.doors.queue.calls import HANDLERS, LOOKS_AT_MESSAGES, LOOKS_AT_STATE, LOOKS_AT_TOPICS
 from penstock.doors.queue.disk_reads import DiskReads
-from penstock.doors.queue.faults import BAD_REQUEST, OVERSIZED, TOO_LARGE, Fault, group_fault
+from penstock.doors.queue.faults import BAD_REQUEST, OVERSIZED, TOO_LARGE, Fault
+from penstock.doors.queue.operation import (
+    After,
+    Operation,
+    PushChannel,
+    Refused,
+    WaitingRequest,
+)
+from penstock.doors.queue.operations import OPERATIONS
+from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.producing import produce_run
-from penstock.doors.queue.push import Push
-from penstock.doors.queue.redirects import AT_ANY_NODE, READS, misplaced, unconfirmed
+from penstock.doors.queue.redirects import misplaced, unconfirmed
 from penstock.doors.queue.replies import Replies, Slot
+from penstock.doors.queue.topic_filters import TopicFilters
 from penstock.errors import PenstockError
 from penstock.limits import KIB
 from penstock.net.connection import Connection
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
-from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue.events import (
     AckRun,
@@ -52,14 +59,6 @@ from penstock.wire.queue.events import (
 )
 from penstock.wire.queue.server import QueueServerMachine
 from penstock.wire.violation import Violation
-
-if TYPE_CHECKING:
-    from penstock.doors.queue.changes import Filters, Watch
-    from penstock.doors.queue.poll import Poll
-
-
-Refused = Callable[[DisconnectReason, str], None]
-"""What to do if the disk refuses."""
 
 UNANSWERED_MAX = 1_024
 """Requests begun and not answered, before nothing more is begun; one run may exceed it."""
@@ -75,8 +74,8 @@ class QueueConnection(Connection):
     """One client's connection."""
 
     __slots__ = (
-        "_elsewhere",
         "_ending",
+        "_follower_handlers",
         "_handlers",
         "_has_asked",
         "_held",
@@ -90,23 +89,23 @@ class QueueConnection(Connection):
         "_unread",
         "_until",
         "disk_reads",
+        "door",
         "filters",
-        "hub",
         "polls",
         "replies",
     )
 
-    def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
-        outbox = Outbox(hub.connections, transport, self.close)
-        super().__init__(hub.connections, transport, QueueServerMachine(), outbox, accepted_at)
-        self.hub = hub
+    def __init__(self, door: QueueParts, transport: asyncio.Transport, accepted_at: float) -> None:
+        outbox = Outbox(door.connections, transport, self.close)
+        super().__init__(door.connections, transport, QueueServerMachine(), outbox, accepted_at)
+        self.door = door
         self.replies = Replies(outbox.send, self._count_refused, self._progressed)
-        self.disk_reads = DiskReads(hub, self.is_full)
-        self.polls: set[Poll | Watch] = set()
+        self.disk_reads = DiskReads(door.readers, self.is_full)
+        self.polls: set[WaitingRequest] = set()
         """Those that are not answered, and requests that wait for changes."""
-        self.filters: Filters | None = None
+        self.filters: TopicFilters | None = None
         """What it asked about last, when it asked for changes."""
-        self._push: Push | None = None
+        self._push: PushChannel | None = None
         self._unread = b""
         """What was received and is not decoded yet: others have their turn first."""
         self._held: list[Event] = []
@@ -123,7 +122,7 @@ class QueueConnection(Connection):
         self._is_starved = False
         """Whether somebody was told that there is no room."""
         self._is_writing_paused = False
-        self._name = b"queue#%d#" % hub.connections.ids.next()
+        self._name = b"queue#%d#" % door.connections.ids.next()
         self._names = 0
         self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
             ProduceRun: self._on_produce,
@@ -134,16 +133,16 @@ class QueueConnection(Connection):
             Oversized: self._on_oversized,
             Violation: self._on_violation,
         }
-        self._elsewhere = self._handlers | {
-            ProduceRun: self._on_produce_elsewhere,
-            AckRun: self._on_leases_elsewhere,
-            NackRun: self._on_leases_elsewhere,
-            QueueRequest: self._on_call_elsewhere,
+        self._follower_handlers = self._handlers | {
+            ProduceRun: self._refuse_produce,
+            AckRun: self._refuse_leases,
+            NackRun: self._refuse_leases,
+            QueueRequest: self._on_call_as_follower,
         }
         """What is done instead while another node leads, or none."""
-        hub.counters.clients_connected += 1
+        door.counters.clients_connected += 1
         _keep_alive(transport)
-        self.file(accepted_at + hub.limits.connect_timeout_s)
+        self.file(accepted_at + door.limits.connect_timeout_s)
 
     def next_name(self) -> bytes:
         """A name for a worker that none had before."""
@@ -162,12 +161,12 @@ class QueueConnection(Connection):
             self._decode(data)
 
     def _decode(self, data: bytes) -> None:
-        turn_ends_at = self.hub.monotonic() + TURN_S
+        turn_ends_at = self.door.monotonic() + TURN_S
         for place in range(0, len(data), PIECE_BYTES):
-            if place and self.hub.monotonic() > turn_ends_at:
+            if place and self.door.monotonic() > turn_ends_at:
                 self._unread = data[place:]
                 self.pause_reading()
-                self.hub.loop.call_soon(self._decode_on)
+                self.door.loop.call_soon(self._decode_on)
                 return
             super().data_received(data[place : place + PIECE_BYTES])
 
@@ -185,9 +184,9 @@ class QueueConnection(Connection):
         if self._held or self._is_blocked:
             self._hold(events)
             return
-        monotonic, replies = self.hub.monotonic, self.replies
+        monotonic, replies = self.door.monotonic, self.replies
         turn_ends_at = monotonic() + TURN_S
-        handlers = self._handlers if self.hub.cluster.is_leader else self._elsewhere
+        handlers = self._handlers if self.door.cluster.is_leader else self._follower_handlers
         for position, event in enumerate(events):
             if position and monotonic() > turn_ends_at:
                 self._hold(events[position:])
@@ -224,7 +223,7 @@ class QueueConnection(Connection):
         """Go on, but not from here: others may be at work above us."""
         if not self._is_going_on:
             self._is_going_on = True
-            self.hub.loop.call_soon(self._go_on)
+            self.door.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._is_going_on = False
@@ -243,7 +242,7 @@ class QueueConnection(Connection):
             act()
         else:
             done = self.blocking(lambda _value: act(), lambda _reason, _detail: act())
-            self.hub.pipeline.barrier(lambda: done.done(None))
+            self.door.pipeline.barrier(lambda: done.done(None))
 
     def _wait(self, is_over: Callable[[], bool], act: Callable[[], None]) -> None:
         if is_over():
@@ -277,75 +276,74 @@ class QueueConnection(Connection):
             self._push.acknowledge(run.leases)
         else:
             slot = self.replies.open(len(run.leases), run.request_ids)
-            dispatchers, leases = self.hub.dispatchers, run.leases
+            dispatchers, leases = self.door.dispatchers, run.leases
             dispatchers.settle_leases(run.topic, run.group, leases, slot.each_names(leases))
 
     def _on_nacks(self, run: NackRun, _now_ms: int) -> None:
         if self._push is not None:
-            self._push.refuse(run.leases)
+            self._push.return_leases(run.leases)
         else:
             slot = self.replies.open(len(run.leases), run.request_ids)
-            self.hub.dispatchers.return_leases(run.topic, run.group, run.leases, slot)
+            self.door.dispatchers.return_leases(run.topic, run.group, run.leases, slot)
 
     def _on_call(self, call: QueueRequest, _now_ms: int) -> None:
+        operation = OPERATIONS[call.kind]
         if self._push is not None:
-            self._push.read(call)
+            if operation.on_push is not None:
+                operation.on_push(self._push, call.message, call.request_id)
             return
         slot = self.replies.open(1, [call.request_id] if call.request_id else None)
-        if call.kind == "subscribe":
-            self._subscribe(call.message, slot)
-        elif call.kind in LOOKS_AT_MESSAGES and not call.request_id:
-            self.when_stored(lambda: self._serve(call, slot))
-        elif call.kind in LOOKS_AT_STATE and not call.request_id:
-            self._when_applied(lambda: self._serve(call, slot))
+        if operation.after is After.NOTHING or call.request_id:
+            self._serve(operation, call, slot)
+        elif operation.after is After.MESSAGES:
+            self.when_stored(lambda: self._serve(operation, call, slot))
         else:
-            self._serve(call, slot)
+            self._when_applied(lambda: self._serve(operation, call, slot))
 
-    def _serve(self, call: QueueRequest, slot: Slot) -> None:
-        """Do what was asked; what is read must be current, also if others may lead by now."""
-        consensus = self.hub.cluster
-        if call.kind in LOOKS_AT_TOPICS and self.hub.pipeline.is_unsettled:
+    def _serve(self, operation: Operation, call: QueueRequest, slot: Slot) -> None:
+        """Run an operation. A read must be current, even if another node leads by now."""
+        consensus = self.door.cluster
+        if operation.sees_topics and self.door.pipeline.is_unsettled:
             done = self.blocking(
-                lambda _value: HANDLERS[call.kind](self, call.message, slot),
+                lambda _value: operation.handle(self, call.message, slot),
                 lambda _reason, _detail: None,
             )
             consensus.read_barrier(lambda _error: done.done(None))
             return
-        is_any_fine = call.is_stale_fine or not consensus.is_clustered
-        if is_any_fine or call.kind not in READS:
-            HANDLERS[call.kind](self, call.message, slot)
+        if not operation.is_read or call.is_stale_fine or not consensus.is_clustered:
+            operation.handle(self, call.message, slot)
             return
 
         def confirmed(error: PenstockError | None) -> None:
             if error is not None:
                 slot.fail(unconfirmed(consensus, error))
             elif self.reason is None:
-                HANDLERS[call.kind](self, call.message, slot)
+                operation.handle(self, call.message, slot)
 
         consensus.read_barrier(confirmed)
 
     # ── requests at a node that does not lead ─────────────────────────────────────────────────
 
-    def _on_produce_elsewhere(self, run: ProduceRun, _now_ms: int) -> None:
-        self._turn_away("produce", len(run.payloads), run.request_ids)
+    def _refuse_produce(self, run: ProduceRun, _now_ms: int) -> None:
+        self._redirect(len(run.payloads), run.request_ids)
 
-    def _on_leases_elsewhere(self, run: AckRun | NackRun, _now_ms: int) -> None:
-        self._turn_away("ack", len(run.leases), run.request_ids)
+    def _refuse_leases(self, run: AckRun | NackRun, _now_ms: int) -> None:
+        self._redirect(len(run.leases), run.request_ids)
 
-    def _on_call_elsewhere(self, call: QueueRequest, _now_ms: int) -> None:
-        ids = [call.request_id] if call.request_id else None
-        is_fine_here = call.kind in AT_ANY_NODE or (call.is_stale_fine and call.kind in READS)
+    def _on_call_as_follower(self, call: QueueRequest, _now_ms: int) -> None:
+        operation, ids = OPERATIONS[call.kind], [call.request_id] if call.request_id else None
+        is_fine_here = operation.at_any_node or (call.is_stale_fine and operation.is_read)
         if is_fine_here and self._push is None:
-            HANDLERS[call.kind](self, call.message, self.replies.open(1, ids))
+            operation.handle(self, call.message, self.replies.open(1, ids))
         else:
-            self._turn_away(call.kind, 1, ids)
+            self._redirect(1, ids, is_read=operation.is_read)
 
-    def _turn_away(self, kind: str, count: int, ids: list[int] | None) -> None:
-        """Refuse requests; a channel for messages has no place for refusals, and ends."""
+    def _redirect(self, count: int, ids: list[int] | None, *, is_read: bool = False) -> None:
+        """Refuse requests; a push connection has no room for refusals, and is closed."""
         if self._push is not None:
             self.close(DisconnectReason.LEADERSHIP_LOST, "this node leads no longer")
             return
-        self.replies.open(count, ids).fail(misplaced(self.hub.cluster, kind))
+        self.replies.open(count, ids).fail(misplaced(self.door.cluster, is_read=is_read))
 
     def _on_bad(self, bad: Bad, _now_ms: int) -> None:
         if self._push is None:
@@ -357,26 +355,15 @@ class QueueConnection(Connection):
             self.replies.open().fail(TOO_LARGE if event.is_produce else OVERSIZED)
 
     def _count_refused(self, count: int) -> None:
-        self.hub.counters.refused_total += count
+        self.door.counters.refused_total += count
 
     # ── pushing ───────────────────────────────────────────────────────────────────────────────
 
-    def _subscribe(self, message: Any, slot: Slot) -> None:
-        """Become a channel for messages, when all before it is answered; that is the answer."""
-        hub, push = self.hub, Push(self, message)
-        fault = group_fault(hub, push.topic, push.group)
-        if fault is not None:
-            slot.fail(fault)
-            return
+    def start_push(self, push: PushChannel, slot: Slot) -> None:
+        """Become a push connection when all earlier requests are answered; that is the answer."""
+        self._wait(lambda: self.replies.unanswered == 1, lambda: self._begin(push, slot))
 
-        def begin(_new: object) -> None:
-            self._wait(lambda: self.replies.unanswered == 1, lambda: self._begin(push, slot))
-
-        hub.dispatchers.make_group(
-            push.topic, push.group, push.start, self.blocking(begin, slot.refused)
-        )
-
-    def _begin(self, push: Push, slot: Slot) -> None:
+    def _begin(self, push: PushChannel, slot: Slot) -> None:
         slot.answer(b"")
         if self._ending is None and self.reason is None:
             self._push = push
@@ -386,7 +373,7 @@ class QueueConnection(Connection):
 
     def is_full(self) -> bool:
         """Whether the client has much to read; ``_ask_for_more`` when that has changed."""
-        is_held = self.replies.held_bytes > self.hub.limits.outbound_bytes_max // 2
+        is_held = self.replies.held_bytes > self.door.limits.outbound_bytes_max // 2
         self._is_starved = self._is_writing_paused or is_held or self.outbox.is_full()
         return self._is_starved
 
@@ -455,18 +442,18 @@ class QueueConnection(Connection):
         """The connect time-out, until there was a request."""
         if self._has_asked:
             return float("inf"), DisconnectReason.IDLE_TIMEOUT
-        timeout_s = self.hub.limits.connect_timeout_s
+        timeout_s = self.door.limits.connect_timeout_s
         return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
 
     def let_go(self) -> None:
         """Take nothing more; what was on its way, or in hand, goes to others."""
-        self.hub.counters.clients_connected -= 1
+        self.door.counters.clients_connected -= 1
         self._until = None
         self._held.clear()
         self._unread = b""
         self.replies.clear()
         self.disk_reads.clear()
-        self.hub.changes.leave(self)
+        self.door.changes.leave(self)
         for poll in list(self.polls):
             poll.leave()
         if self._push is not None:

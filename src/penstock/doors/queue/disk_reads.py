@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from penstock.doors.queue.replies import Slot
 from penstock.errors import StorageError
-from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
+from penstock.reading.readers import JournalReaders
 
 
 class _DiskRead(NamedTuple):
@@ -25,10 +25,10 @@ class _DiskRead(NamedTuple):
 class DiskReads:
     """Those of one connection; ``is_full`` tells whether its client has much to read."""
 
-    __slots__ = ("_hub", "_is_full", "_is_running", "_waiting")
+    __slots__ = ("_is_full", "_is_running", "_readers", "_waiting")
 
-    def __init__(self, hub: Hub, is_full: Callable[[], bool]) -> None:
-        self._hub = hub
+    def __init__(self, readers: JournalReaders, is_full: Callable[[], bool]) -> None:
+        self._readers = readers
         self._is_full = is_full
         self._is_running = False
         self._waiting: deque[_DiskRead] = deque()
@@ -43,7 +43,7 @@ class DiskReads:
     ) -> None:
         """Answer with the frames, made on the loop, of what the job has found off it.
 
-        None: not yet. Whoever made that of it goes on. ``is_search``: see ``Hub.run_off_loop``.
+        None: not yet. Whoever made that of it goes on. ``is_search``: see ``JournalReaders``.
         """
         self._waiting.append(_DiskRead(slot, job, frames, is_search))
         self.go_on()
@@ -53,7 +53,7 @@ class DiskReads:
         if not self._is_running and self._waiting and not self._is_full():
             self._is_running = True
             disk_read = self._waiting.popleft()
-            self._hub.readers.run(
+            self._readers.run(
                 disk_read.job,
                 lambda found: self._done(disk_read, found),
                 lambda error: self._failed(disk_read, error),

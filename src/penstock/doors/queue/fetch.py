@@ -6,9 +6,10 @@ the topic's incarnation whether that place still means anything.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from penstock.doors.queue.faults import read_fault, too_many
+from penstock.doors.queue.faults import too_many
+from penstock.doors.queue.operation import QueueClient
 from penstock.doors.queue.replies import Slot
 from penstock.limits import KIB, MEASURES_MAX, MIB
 from penstock.store.search import offset_at_time
@@ -16,10 +17,6 @@ from penstock.store.store import RawQuery, RawSlice, Store, TopicInfo, TopicSlic
 from penstock.wire.queue import bulk, encode
 from penstock.wire.queue._generated.queue_pb2 import Fetch, Fetched, Locate, Located, Response
 from penstock.wire.queue.slices import slice_of
-
-if TYPE_CHECKING:
-    from penstock.doors.queue.connection import QueueConnection
-
 
 MESSAGES_MAX = 65_536
 BYTES_MAX = 8 * MIB
@@ -40,19 +37,19 @@ TIMES_AT_ONCE = 32
 Result = TypeVar("Result")
 
 
-def fetch(door: "QueueConnection", message: Fetch, slot: Slot) -> None:
+def fetch(client: QueueClient, message: Fetch, slot: Slot) -> None:
     """Read messages from an offset on."""
     topic = message.topic.encode()
-    fault = read_fault(door.hub, topic)
+    fault = client.door.read_fault(topic)
     if fault is not None:
         slot.fail(fault)
         return
     if message.columns:
-        _fetch_raw(door, topic, message, slot)
+        _fetch_raw(client, topic, message, slot)
         return
-    store, request_id = door.hub.store, slot.request_id
+    store, request_id = client.door.store, slot.request_id
     count_max = min(message.max_messages, MESSAGES_MAX) or MESSAGES_MAX
-    bytes_max = door.hub.connections.budget.lot(min(message.max_bytes, BYTES_MAX) or BYTES_MAX)
+    bytes_max = client.door.connections.budget.lot(min(message.max_bytes, BYTES_MAX) or BYTES_MAX)
 
     def job() -> bytes:
         start, end = message.offset, message.end_offset
@@ -61,18 +58,18 @@ def fetch(door: "QueueConnection", message: Fetch, slot: Slot) -> None:
         )
         return encode.response(Response(fetched=fetched or Fetched(), request_id=request_id))
 
-    door.disk_reads.run(slot, job, lambda frames: frames)
+    client.disk_reads.run(slot, job, lambda frames: frames)
 
 
-def _fetch_raw(door: "QueueConnection", topic: bytes, message: Fetch, slot: Slot) -> None:
+def _fetch_raw(client: QueueClient, topic: bytes, message: Fetch, slot: Slot) -> None:
     """The same as columns: the journal's own bytes, copied once."""
-    store, request_id = door.hub.store, slot.request_id
+    store, request_id = client.door.store, slot.request_id
     query = RawQuery(
         topic,
         message.offset,
         message.end_offset,
         min(message.max_messages, MESSAGES_MAX) or MESSAGES_MAX,
-        door.hub.connections.budget.lot(min(message.max_bytes, RAW_BYTES_MAX) or RAW_BYTES_MAX),
+        client.door.connections.budget.lot(min(message.max_bytes, RAW_BYTES_MAX) or RAW_BYTES_MAX),
         message.columns,
     )
 
@@ -86,7 +83,7 @@ def _fetch_raw(door: "QueueConnection", topic: bytes, message: Fetch, slot: Slot
             found = store.read_raw(query, make)
         return found[1] if found else bulk.fetched(NO_TOPIC, (), request_id)
 
-    door.disk_reads.run(slot, job, lambda frames: frames)
+    client.disk_reads.run(slot, job, lambda frames: frames)
 
 
 def _is_current(store: Store, topic: bytes, incarnation: int) -> bool:
@@ -135,25 +132,25 @@ def _before(store: Store, topic: bytes, slices: list[TopicSlice], end: int) -> l
     return kept
 
 
-def locate(door: "QueueConnection", message: Locate, slot: Slot) -> None:
+def locate(client: QueueClient, message: Locate, slot: Slot) -> None:
     """Find which offsets times have, and how far bytes reach."""
     topic = message.topic.encode()
     fault = (
-        read_fault(door.hub, topic)
+        client.door.read_fault(topic)
         or too_many(message.times_ms, TIMES_MAX, "times")
         or too_many(message.measures, MEASURES_MAX, "measures")
     )
     if fault is not None:
         slot.fail(fault)
         return
-    _Locating(door, topic, message, slot).go_on()
+    _Locating(client, topic, message, slot).go_on()
 
 
 class _Locating:
     """A Locate on its way. It can take seconds, so it is done by steps: others come between."""
 
-    def __init__(self, door: "QueueConnection", topic: bytes, message: Locate, slot: Slot) -> None:
-        self._door = door
+    def __init__(self, client: QueueClient, topic: bytes, message: Locate, slot: Slot) -> None:
+        self._client = client
         self._topic = topic
         self._message = message
         self._slot = slot
@@ -161,11 +158,11 @@ class _Locating:
 
     def go_on(self) -> None:
         """Do a step, and the next if that was not the last."""
-        self._door.disk_reads.run(self._slot, self._step, self._frames, is_search=True)
+        self._client.disk_reads.run(self._slot, self._step, self._frames, is_search=True)
 
     def _step(self) -> bytes | None:
         """Find some more; the answer, once that is all."""
-        store = self._door.hub.store
+        store = self._client.door.store
         info = store.topic(self._topic)
         if info is None:
             self._located = Located()
@@ -200,6 +197,6 @@ class _Locating:
         return is_timed and len(located.reaches) == len(message.measures)
 
     def _frames(self, frames: bytes | None) -> bytes | None:
-        if frames is None and self._door.reason is None:
+        if frames is None and self._client.reason is None:
             self.go_on()
         return frames

@@ -8,12 +8,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from penstock.core.groups import Group
 from penstock.core.topics import TopicSettings
+from penstock.doors.queue.operation import QueueClient
+from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.replies import Slot
-from penstock.node.hub import Hub
 from penstock.store.store import Store
 from penstock.trust.keys import Key
 from penstock.wire.queue import encode
@@ -27,10 +27,6 @@ from penstock.wire.queue._generated.queue_pb2 import (
     StatsResult,
 )
 
-if TYPE_CHECKING:
-    from penstock.doors.queue.connection import QueueConnection
-
-
 PAGE_MAX = 500
 """Topics or groups of one response: some milliseconds of work on the loop."""
 
@@ -41,21 +37,21 @@ COUNTED_AT_ONCE = 500
 # ── topics ────────────────────────────────────────────────────────────────────────────────────
 
 
-def list_topics(door: "QueueConnection", message: ListTopics, slot: Slot) -> None:
+def list_topics(client: QueueClient, message: ListTopics, slot: Slot) -> None:
     """Describe topics, by name."""
-    hub = door.hub
+    door = client.door
     if message.name:
         name = message.name.encode()
-        is_known = hub.store.topic(name) is not None or hub.broker.topics.get(name) is not None
-        slot.answer(_topics(hub, [name] if is_known else [], PAGE_MAX, slot.request_id))
+        is_known = door.store.topic(name) is not None or door.broker.topics.get(name) is not None
+        slot.answer(_topics(door, [name] if is_known else [], PAGE_MAX, slot.request_id))
         return
     prefix, after = message.prefix.encode(), message.after.encode()
     count = min(message.max, PAGE_MAX) or PAGE_MAX
-    made = list(hub.broker.topics.by_name)
-    door.disk_reads.run(
+    made = list(door.broker.topics.by_name)
+    client.disk_reads.run(
         slot,
-        lambda: _names(hub.store, made, prefix, after, count + 1),
-        lambda names: _topics(hub, names, count, slot.request_id),
+        lambda: _names(door.store, made, prefix, after, count + 1),
+        lambda names: _topics(door, names, count, slot.request_id),
         is_search=True,
     )
 
@@ -77,14 +73,14 @@ def _once(names: Iterator[bytes]) -> Iterator[bytes]:
         last = name
 
 
-def _topics(hub: Hub, names: list[bytes], count: int, request_id: int) -> bytes:
-    topics = [_topic(hub, name) for name in names[:count]]
+def _topics(door: QueueParts, names: list[bytes], count: int, request_id: int) -> bytes:
+    topics = [_topic(door, name) for name in names[:count]]
     page = queue_pb2.Topics(topics=topics, more=len(names) > count)
     return encode.response(Response(topics=page, request_id=request_id))
 
 
-def _topic(hub: Hub, name: bytes) -> queue_pb2.Topic:
-    settings = hub.broker.topics.get(name) or TopicSettings(name, keep=True)
+def _topic(door: QueueParts, name: bytes) -> queue_pb2.Topic:
+    settings = door.broker.topics.get(name) or TopicSettings(name, keep=True)
     topic = queue_pb2.Topic(
         name=name.decode(errors="replace"),
         rate_per_sec=settings.rate_milli / 1000,
@@ -93,14 +89,14 @@ def _topic(hub: Hub, name: bytes) -> queue_pb2.Topic:
         max_age_ms=settings.max_age_ms,
         max_bytes=settings.max_bytes,
         keep=settings.keep,
-        groups=len(hub.broker.groups.by_topic.get(name, ())),
+        groups=len(door.broker.groups.by_topic.get(name, ())),
     )
-    info = hub.store.topic(name)
+    info = door.store.topic(name)
     if info is not None:
         topic.incarnation = info.id
         topic.first_offset = info.first_offset
         topic.end_offset = info.next_offset
-        topic.messages = hub.dispatchers.messages(name)
+        topic.messages = door.dispatchers.messages(name)
         topic.bytes = info.bytes
         topic.created_ms = info.created_ms
     return topic
@@ -109,19 +105,19 @@ def _topic(hub: Hub, name: bytes) -> queue_pb2.Topic:
 # ── groups ────────────────────────────────────────────────────────────────────────────────────
 
 
-def list_groups(door: "QueueConnection", message: ListGroups, slot: Slot) -> None:
+def list_groups(client: QueueClient, message: ListGroups, slot: Slot) -> None:
     """Describe groups, by topic and name."""
-    hub, request_id = door.hub, slot.request_id
+    door, request_id = client.door, slot.request_id
     count = min(message.max, PAGE_MAX) or PAGE_MAX
     after = message.after_topic.encode(), message.after_group.encode()
     if message.topic:
-        slot.answer(_groups(hub, [message.topic.encode()], after, count, request_id))
+        slot.answer(_groups(door, [message.topic.encode()], after, count, request_id))
         return
-    topics = list(hub.broker.groups.by_topic)
-    door.disk_reads.run(
+    topics = list(door.broker.groups.by_topic)
+    client.disk_reads.run(
         slot,
         lambda: _topics_from(topics, after[0], count + 1),
-        lambda names: _groups(hub, names, after, count, request_id),
+        lambda names: _groups(door, names, after, count, request_id),
     )
 
 
@@ -131,32 +127,32 @@ def _topics_from(topics: list[bytes], first: bytes, count: int) -> list[bytes]:
 
 
 def _groups(
-    hub: Hub, topics: list[bytes], after: tuple[bytes, bytes], count: int, request_id: int
+    door: QueueParts, topics: list[bytes], after: tuple[bytes, bytes], count: int, request_id: int
 ) -> bytes:
     found: list[Group] = []
     for topic in topics:
-        names = sorted(hub.broker.groups.by_topic.get(topic, {}))
+        names = sorted(door.broker.groups.by_topic.get(topic, {}))
         first = bisect_right(names, after[1]) if topic == after[0] else 0
-        found += [hub.broker.groups.by_topic[topic][name] for name in names[first:]]
+        found += [door.broker.groups.by_topic[topic][name] for name in names[first:]]
         if len(found) > count:
             break
-    groups = [_group(hub, group) for group in found[:count]]
+    groups = [_group(door, group) for group in found[:count]]
     page = queue_pb2.Groups(groups=groups, more=len(found) > count)
     return encode.response(Response(groups=page, request_id=request_id))
 
 
-def _group(hub: Hub, group: Group) -> queue_pb2.Group:
+def _group(door: QueueParts, group: Group) -> queue_pb2.Group:
     return queue_pb2.Group(
         topic=group.topic.decode(errors="replace"),
         name=group.name.decode(errors="replace"),
         position=group.oldest_unsettled,
-        lag=hub.dispatchers.lag(group),
+        lag=door.dispatchers.lag(group),
         in_flight=group.in_flight,
         returned=len(group.returned),
         delayed=len(group.delayed),
         dead_letters=group.dead_letters,
         redeliveries=group.redeliveries,
-        consumers=hub.dispatchers.workers(group.topic, group.name),
+        consumers=door.dispatchers.workers(group.topic, group.name),
         max_deliveries=group.max_deliveries,
         backoff_ms=group.backoff_ms,
         backoff_max_ms=group.backoff_max_ms,
@@ -168,13 +164,13 @@ def _group(hub: Hub, group: Group) -> queue_pb2.Group:
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def list_keys(door: "QueueConnection", message: ListKeys, slot: Slot) -> None:
+def list_keys(client: QueueClient, message: ListKeys, slot: Slot) -> None:
     """Tell what signatures are verified with, by id.
 
     Everybody may read signed messages, and so everybody may verify them. Whose keys they are, and
     what they may sign, is for administrators to know: ``/keys`` tells them.
     """
-    ring, request_id = door.hub.broker.keys, slot.request_id
+    ring, request_id = client.door.broker.keys, slot.request_id
     count = min(message.max, PAGE_MAX) or PAGE_MAX
     ids = ring.ids()
 
@@ -186,7 +182,7 @@ def list_keys(door: "QueueConnection", message: ListKeys, slot: Slot) -> None:
     def job() -> list[int]:
         return sorted(key_id for key_id in ids if key_id > message.after)[: count + 1]
 
-    door.disk_reads.run(slot, job, frames)
+    client.disk_reads.run(slot, job, frames)
 
 
 def _key(key: Key) -> queue_pb2.Key:
@@ -202,41 +198,41 @@ def _key(key: Key) -> queue_pb2.Key:
 # ── the whole ─────────────────────────────────────────────────────────────────────────────────
 
 
-def stats(door: "QueueConnection", _message: Stats, slot: Slot) -> None:
+def stats(client: QueueClient, _message: Stats, slot: Slot) -> None:
     """Tell how the broker is, and what it knows of its cluster."""
-    _Count(door.hub, slot).go_on()
+    _Count(client.door, slot).go_on()
 
 
 class _Count:
     """Counts messages and leases, some topics and groups in each turn of the loop."""
 
-    def __init__(self, hub: Hub, slot: Slot) -> None:
-        self._hub = hub
+    def __init__(self, door: QueueParts, slot: Slot) -> None:
+        self._door = door
         self._slot = slot
-        self._topics = iter(list(hub.broker.topics.by_name))
-        self._groups = iter(list(hub.broker.groups))
+        self._topics = iter(list(door.broker.topics.by_name))
+        self._groups = iter(list(door.broker.groups))
         self._messages = self._in_flight = 0
 
     def go_on(self) -> None:
         """Count some more, and respond if that was all."""
         topics = list(islice(self._topics, COUNTED_AT_ONCE))
         groups = list(islice(self._groups, COUNTED_AT_ONCE))
-        self._messages += sum(map(self._hub.dispatchers.messages, topics))
+        self._messages += sum(map(self._door.dispatchers.messages, topics))
         self._in_flight += sum([group.in_flight for group in groups])
         if len(topics) == COUNTED_AT_ONCE or len(groups) == COUNTED_AT_ONCE:
-            self._hub.loop.call_soon(self.go_on)
+            self._door.loop.call_soon(self.go_on)
         else:
             self._respond()
 
     def _respond(self) -> None:
-        consensus = self._hub.cluster
+        consensus = self._door.cluster
         result = StatsResult(
-            last_applied=self._hub.broker.index,
+            last_applied=self._door.broker.index,
             current_leader=consensus.leader,
             current_term=consensus.term,
             last_log_index=consensus.status().last_index,
             is_leader=consensus.is_leader,
-            topics=len(self._hub.broker.topics),
+            topics=len(self._door.broker.topics),
             messages=self._messages,
             in_flight=self._in_flight,
         )

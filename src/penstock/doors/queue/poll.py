@@ -11,25 +11,20 @@ A response that the client does not read is not made: while much is unread a pol
 and what was on its way to it goes back, as if it had never been handed out.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
 
 from penstock.commit.completion import Callback
 from penstock.dispatch.dispatcher import AGAIN_S, Job
 from penstock.dispatch.dispatchers import StartAt
-from penstock.doors.queue.faults import RATE_LIMITED, Fault, full_fault, group_fault
+from penstock.doors.queue.faults import RATE_LIMITED, Fault, full_fault
+from penstock.doors.queue.operation import QueueClient
 from penstock.doors.queue.redirects import unconfirmed
 from penstock.doors.queue.replies import Slot
-from penstock.doors.queue.terms import AUTO, items_of, place_of, visibility_ms
+from penstock.doors.queue.request_fields import AUTO, items_of, requested_group, visibility_ms
 from penstock.errors import PenstockError
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from penstock.doors.queue.connection import QueueConnection
-
 
 MESSAGES_DEFAULT = 16
 MESSAGES_MAX = 1_024
@@ -42,10 +37,10 @@ class Poll:
     takes_turns = False
 
     __slots__ = (
-        "_door",
+        "_client",
         "_maximum",
-        "_place",
         "_slot",
+        "_target",
         "_timer",
         "_wait_ms",
         "consumer",
@@ -54,59 +49,59 @@ class Poll:
         "visibility_ms",
     )
 
-    def __init__(self, door: "QueueConnection", message: queue_pb2.Poll, slot: Slot) -> None:
-        self._door = door
+    def __init__(self, client: QueueClient, message: queue_pb2.Poll, slot: Slot) -> None:
+        self._client = client
         self._slot = slot
-        self._place = place_of(message)
+        self._target = requested_group(message)
         self._maximum = min(message.max, MESSAGES_MAX) or MESSAGES_DEFAULT
-        self._wait_ms = 0 if door.is_ending else min(message.wait_ms, WAIT_MS_MAX)
+        self._wait_ms = 0 if client.is_ending else min(message.wait_ms, WAIT_MS_MAX)
         self.visibility_ms = visibility_ms(message.visibility_timeout_ms)
         self.settles = message.ack_mode == AUTO
-        self.consumer = door.next_name()
+        self.consumer = client.next_name()
         self._timer: asyncio.TimerHandle | None = None
         self.is_over = False
 
     def start(self) -> None:
         """Make the group, if it begins elsewhere than the dispatcher would have it; then join."""
-        hub, (topic, group, start) = self._door.hub, self._place
-        fault = group_fault(hub, topic, group)
+        door, (topic, group, start) = self._client.door, self._target
+        fault = door.group_fault(topic, group)
         if fault is not None:
             self.is_over = True
             self._slot.fail(fault)
             return
-        self._door.polls.add(self)
+        self._client.polls.add(self)
         if self._wait_ms:
             self._set_timer(self._wait_ms / 1000)
-        if start.at is StartAt.EARLIEST or hub.broker.groups.get(topic, group) is not None:
+        if start.at is StartAt.EARLIEST or door.broker.groups.get(topic, group) is not None:
             self._join()
         else:
-            hub.dispatchers.make_group(
+            door.dispatchers.make_group(
                 topic, group, start, Callback(lambda _new: self._join(), self.refused)
             )
 
     def _join(self) -> None:
         if not self.is_over:
-            self._door.hub.dispatchers.join(self._place.topic, self._place.group, self)
+            self._client.door.dispatchers.join(self._target.topic, self._target.group, self)
 
     # ── a worker ──────────────────────────────────────────────────────────────────────────────
 
     def room(self) -> int:
         """As many as were asked for, once; none while the client does not read."""
-        return 0 if self.is_over or self._door.is_full() else self._maximum
+        return 0 if self.is_over or self._client.is_full() else self._maximum
 
     def work(self, jobs: list[Job]) -> None:
         """Respond with messages."""
-        if self._door.is_full():
+        if self._client.is_full():
             self._give_back(jobs)
             return
-        self._door.hub.counters.messages_out_total[1] += len(jobs)
+        self._client.door.counters.messages_out_total[1] += len(jobs)
         self._answer(encode.polled(items_of(jobs), self._slot.request_id))
 
     def _give_back(self, jobs: list[Job]) -> None:
         """Nobody reads: let others have them."""
-        topic, group, _ = self._place
+        topic, group, _ = self._target
         leases = [job.lease for job in jobs]
-        self._door.hub.dispatchers.return_leases(topic, group, leases, counts=False)
+        self._client.door.dispatchers.return_leases(topic, group, leases, counts=False)
 
     def idle(self) -> None:
         """There is nothing: say so, unless the client would rather wait."""
@@ -133,37 +128,37 @@ class Poll:
 
     def ask(self) -> None:
         """There may be room again."""
-        self._door.hub.dispatchers.deal(self._place.topic, self._place.group)
+        self._client.door.dispatchers.deal(self._target.topic, self._target.group)
 
     def stop_waiting(self) -> None:
         """Its time is over: respond with nothing, unless something is on its way."""
-        hub, (topic, group, _) = self._door.hub, self._place
+        door, (topic, group, _) = self._client.door, self._target
         if self.is_over:
             return
-        if hub.dispatchers.is_serving(topic, group, self.consumer):
+        if door.dispatchers.is_serving(topic, group, self.consumer):
             self._set_timer(AGAIN_S)  # it may come to nothing, if the group is moved
             return
-        fault = full_fault(hub, topic, group)
+        fault = full_fault(door.broker.groups.get(topic, group))
         if fault is not None:
             self._finish()
             self._slot.fail(fault)
         else:
             self._finish()
-            hub.cluster.read_barrier(self._answer_with_nothing)
+            door.cluster.read_barrier(self._answer_with_nothing)
 
     def _answer_with_nothing(self, error: PenstockError | None) -> None:
         """Say that there is nothing, if this node still leads: else another may have messages."""
-        if self._door.reason is not None:
+        if self._client.reason is not None:
             return
         if error is not None:
-            self._slot.fail(unconfirmed(self._door.hub.cluster, error))
+            self._slot.fail(unconfirmed(self._client.door.cluster, error))
         else:
             self._slot.answer(encode.polled([], self._slot.request_id))
 
     def _set_timer(self, delay_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._door.hub.loop.call_later(delay_s, self.stop_waiting)
+        self._timer = self._client.door.loop.call_later(delay_s, self.stop_waiting)
 
     def leave(self) -> None:
         """The connection ended; what is on its way goes to others."""
@@ -176,7 +171,11 @@ class Poll:
 
     def _finish(self) -> None:
         self.is_over = True
-        self._door.polls.discard(self)
+        self._client.polls.discard(self)
         if self._timer is not None:
             self._timer.cancel()
-        self._door.hub.dispatchers.rest(self._place.topic, self._place.group, self.consumer)
+        self._client.door.dispatchers.rest(self._target.topic, self._target.group, self.consumer)
+
+
+def poll(client: QueueClient, message: queue_pb2.Poll, slot: Slot) -> None:
+    Poll(client, message, slot).start()

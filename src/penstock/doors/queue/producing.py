@@ -10,7 +10,6 @@ the line before the message.
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from penstock.commit.completion import ProducedCallback
 from penstock.commit.produce import Lot
@@ -19,9 +18,10 @@ from penstock.doors.queue.faults import (
     LIMIT,
     TOO_LARGE,
     Fault,
-    produce_fault,
     too_many,
 )
+from penstock.doors.queue.operation import QueueClient
+from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.replies import Slot
 from penstock.limits import (
     HEADERS_BYTES_MAX,
@@ -36,7 +36,6 @@ from penstock.model.message import (
     PRIORITY_SHIFT,
     Extras,
 )
-from penstock.node.hub import Hub
 from penstock.wire.queue._generated.queue_pb2 import (
     Error,
     Header,
@@ -49,10 +48,6 @@ from penstock.wire.queue._generated.queue_pb2 import (
 )
 from penstock.wire.queue.events import ProduceRun
 
-if TYPE_CHECKING:
-    from penstock.doors.queue.connection import QueueConnection
-
-
 PAYLOADS_MAX = 65_536
 """Messages in one ProduceMany: however small, each takes memory."""
 
@@ -62,10 +57,10 @@ TIME_MS_MAX = 1 << 48
 """Latest time that a message can be scheduled for: some eight thousand years from now."""
 
 
-def produce_run(door: "QueueConnection", run: ProduceRun, now_ms: int) -> None:
+def produce_run(client: QueueClient, run: ProduceRun, now_ms: int) -> None:
     """Take a run of plain Produce requests."""
     if max(map(len, run.payloads)) <= QUEUE_PAYLOAD_BYTES_MAX:
-        _take(door, run, now_ms)
+        _take(client, run, now_ms)
         return
     sizes = map(len, run.payloads)
     first = 0
@@ -74,9 +69,9 @@ def produce_run(door: "QueueConnection", run: ProduceRun, now_ms: int) -> None:
         part = _part(run, first, end)
         first = end
         if is_too_large:
-            door.replies.open(len(part.payloads), part.request_ids).fail(TOO_LARGE)
+            client.replies.open(len(part.payloads), part.request_ids).fail(TOO_LARGE)
         else:
-            _take(door, part, now_ms)
+            _take(client, part, now_ms)
 
 
 def _part(run: ProduceRun, first: int, end: int) -> ProduceRun:
@@ -91,53 +86,53 @@ def _part(run: ProduceRun, first: int, end: int) -> ProduceRun:
     )
 
 
-def _take(door: "QueueConnection", run: ProduceRun, now_ms: int) -> None:
-    slot = door.replies.open(len(run.payloads), run.request_ids)
-    fault = _fault(door.hub, run.topic, run.producer, len(run.payloads))
+def _take(client: QueueClient, run: ProduceRun, now_ms: int) -> None:
+    slot = client.replies.open(len(run.payloads), run.request_ids)
+    fault = _fault(client.door, run.topic, run.producer, len(run.payloads))
     if fault is not None:
         slot.fail(fault)
         return
     marks = run.priority << PRIORITY_SHIFT | run.content_type << CONTENT_TYPE_SHIFT
     lot = Lot(run.topic, run.payloads, marks, None, run.producer, run.seqs)
-    _journal(door, lot, now_ms, slot)
+    _journal(client, lot, now_ms, slot)
 
 
-def _fault(hub: Hub, topic: bytes, producer: bytes, count: int) -> Fault | None:
+def _fault(door: QueueParts, topic: bytes, producer: bytes, count: int) -> Fault | None:
     if len(producer) > PRODUCER_ID_BYTES_MAX:
         return Fault(LIMIT, f"a producer id may have {PRODUCER_ID_BYTES_MAX} bytes at most")
-    return produce_fault(hub, topic, count)
+    return door.produce_fault(topic, count)
 
 
 def _journal(
-    door: "QueueConnection",
+    client: QueueClient,
     lot: Lot,
     now_ms: int,
     slot: Slot,
     produced: Callable[[list[tuple[int, int]]], None] | None = None,
 ) -> None:
     slot.is_stored_later()
-    door.hub.dispatchers.ensure_topic(lot.topic)
+    client.door.dispatchers.ensure_topic(lot.topic)
     completion = ProducedCallback(produced or slot.produced, slot.refused)
-    door.hub.producing.produce(lot, now_ms, completion)
+    client.door.producing.produce(lot, now_ms, completion)
 
 
 # ── with delay, ttl or headers ────────────────────────────────────────────────────────────────
 
 
-def produce(door: "QueueConnection", message: Produce, slot: Slot) -> None:
+def produce(client: QueueClient, message: Produce, slot: Slot) -> None:
     """Take one Produce request that has a schedule or headers."""
     fault = TOO_LARGE if len(message.payload) > QUEUE_PAYLOAD_BYTES_MAX else None
-    fault = fault or _common_fault(door.hub, message, 1)
+    fault = fault or _common_fault(client.door, message, 1)
     if fault is not None:
         slot.fail(fault)
         return
-    now_ms = door.hub.wall_ms()
+    now_ms = client.door.wall_ms()
     seqs = [message.seq] if message.producer_id else []
-    _journal(door, _lot(door.hub, message, [message.payload], seqs), now_ms, slot)
+    _journal(client, _lot(client.door, message, [message.payload], seqs), now_ms, slot)
 
 
-def _common_fault(hub: Hub, message: Produce | ProduceMany, count: int) -> Fault | None:
-    fault = _fault(hub, message.topic.encode(), message.producer_id.encode(), count)
+def _common_fault(door: QueueParts, message: Produce | ProduceMany, count: int) -> Fault | None:
+    fault = _fault(door, message.topic.encode(), message.producer_id.encode(), count)
     return fault or _headers_fault(message.headers)
 
 
@@ -149,14 +144,16 @@ def _headers_fault(headers: Iterable[Header]) -> Fault | None:
     return None
 
 
-def _lot(hub: Hub, message: Produce | ProduceMany, payloads: list[bytes], seqs: list[int]) -> Lot:
+def _lot(
+    door: QueueParts, message: Produce | ProduceMany, payloads: list[bytes], seqs: list[int]
+) -> Lot:
     content_type = message.content_type if message.content_type <= CONTENT_TYPE_MAX else 0
     priority = min(message.priority, PRIORITY_MAX)
     return Lot(
         message.topic.encode(),
         payloads,
         priority << PRIORITY_SHIFT | content_type << CONTENT_TYPE_SHIFT,
-        _extras(message, hub.steady_ms()),
+        _extras(message, door.steady_ms()),
         message.producer_id.encode(),
         seqs,
     )
@@ -176,9 +173,9 @@ def _extras(message: Produce | ProduceMany, now_ms: int) -> Extras | None:
 # ── many at once ──────────────────────────────────────────────────────────────────────────────
 
 
-def produce_many(door: "QueueConnection", message: ProduceMany, slot: Slot) -> None:
+def produce_many(client: QueueClient, message: ProduceMany, slot: Slot) -> None:
     """Take messages of one topic that came in one request; each payload is judged by itself."""
-    fault = _many_fault(message) or _common_fault(door.hub, message, len(message.payloads))
+    fault = _many_fault(message) or _common_fault(client.door, message, len(message.payloads))
     if fault is not None:
         slot.fail(fault)
         return
@@ -192,8 +189,8 @@ def produce_many(door: "QueueConnection", message: ProduceMany, slot: Slot) -> N
             del payloads[number], seqs[number : number + 1]
     answer = partial(_answer_many, slot, refused)
     if payloads:
-        now_ms = door.hub.wall_ms()
-        _journal(door, _lot(door.hub, message, payloads, seqs), now_ms, slot, answer)
+        now_ms = client.door.wall_ms()
+        _journal(client, _lot(client.door, message, payloads, seqs), now_ms, slot, answer)
     else:
         answer([])
 

@@ -24,17 +24,19 @@ Whatever else is sent on such a connection is ignored, and nothing but a ping is
 ends, what is in hand goes to others at once.
 """
 
+import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 from penstock.dispatch.dispatcher import Job
 from penstock.doors.queue.faults import storage_fault
-from penstock.doors.queue.terms import (
+from penstock.doors.queue.operation import PushChannel, QueueClient
+from penstock.doors.queue.replies import Slot
+from penstock.doors.queue.request_fields import (
     AUTO,
     delay_ms,
     items_of,
-    place_of,
     reason_of,
+    requested_group,
     visibility_ms,
 )
 from penstock.limits import LEASES_MAX
@@ -42,13 +44,6 @@ from penstock.net.stalls import SETTLE_S
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
-from penstock.wire.queue.events import QueueRequest
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from penstock.doors.queue.connection import QueueConnection
-
 
 PREFETCH_MAX = 1_024
 
@@ -90,14 +85,14 @@ class Push:
 
     takes_turns = False
 
-    def __init__(self, door: "QueueConnection", message: queue_pb2.Subscribe) -> None:
-        self._door = door
-        self._hub = door.hub
-        self.topic, self.group, self.start = place_of(message)
+    def __init__(self, client: QueueClient, message: queue_pb2.Subscribe) -> None:
+        self._client = client
+        self._door = client.door
+        self.topic, self.group, self.start = requested_group(message)
         self._prefetch = min(max(message.prefetch, 1), PREFETCH_MAX)
         self.visibility_ms = visibility_ms(message.visibility_timeout_ms)
         self.settles = message.ack_mode == AUTO
-        self.consumer = door.next_name()
+        self.consumer = client.next_name()
         self._by_offset: dict[int, _Pushed] = {}
         self._by_lease: dict[int, _Pushed] = {}
         self._in_hand = 0
@@ -109,19 +104,19 @@ class Push:
 
     def begin(self) -> None:
         """Stand in the circle; the group is there."""
-        self._hub.counters.workers_connected += 1
-        self._hub.counters.subscribed_total += 1
-        self._hub.dispatchers.join(self.topic, self.group, self)
+        self._door.counters.workers_connected += 1
+        self._door.counters.subscribed_total += 1
+        self._door.dispatchers.join(self.topic, self.group, self)
 
     def end(self) -> None:
         """The connection ended: what is in hand goes to others."""
-        self._hub.counters.workers_connected -= 1
-        self._hub.dispatchers.rest(self.topic, self.group, self.consumer)
+        self._door.counters.workers_connected -= 1
+        self._door.dispatchers.rest(self.topic, self.group, self.consumer)
         held = [held.leases[-1] for held in self._by_offset.values() if not held.is_lapsed]
         self._forget_all()
         if held:
             # They count as delivered: one of them may be what the client died of.
-            self._hub.dispatchers.return_leases(
+            self._door.dispatchers.return_leases(
                 self.topic, self.group, held, reason=b"connection ended", is_failure=False
             )
 
@@ -146,11 +141,11 @@ class Push:
 
     def room(self) -> int:
         """How many messages may be pushed now."""
-        return 0 if self._door.is_full() else self._prefetch - self._in_hand
+        return 0 if self._client.is_full() else self._prefetch - self._in_hand
 
     def ask(self) -> None:
         """There may be room again."""
-        self._hub.dispatchers.deal(self.topic, self.group)
+        self._door.dispatchers.deal(self.topic, self.group)
 
     def idle(self) -> None:
         """There is nothing: wait."""
@@ -158,33 +153,36 @@ class Push:
     def limited(self, _retry_ms: int) -> None:
         """There will be something in time; the dispatcher knows when."""
 
+    def send(self, frames: bytes) -> None:
+        self._client.send(frames)
+
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused: the client must know that nothing comes, and come back."""
+        """The disk refused: tell the client that nothing will come, so that it reconnects."""
         fault = storage_fault(reason, detail)
-        self._door.send(encode.error(fault.code, fault.text))
-        self._door.close(reason, detail)
+        self._client.send(encode.error(fault.code, fault.text))
+        self._client.close(reason, detail)
 
     def work(self, jobs: list[Job]) -> None:
         """Push messages, except those that are done."""
         if not self.settles:
             jobs = self._without_late(jobs) if self._late else jobs
             self._track(jobs)
-        self._hub.counters.messages_out_total[1] += len(jobs)
-        self._door.send(encode.pushed(items_of(jobs)))
+        self._door.counters.messages_out_total[1] += len(jobs)
+        self._client.send(encode.pushed(items_of(jobs)))
 
     def _without_late(self, jobs: list[Job]) -> list[Job]:
         """Settle those that were acknowledged already, when their lease was over."""
-        now_ms = self._hub.steady_ms()
+        now_ms = self._door.steady_ms()
         late = self._late
         while late and next(iter(late.values())) <= now_ms:
             del late[next(iter(late))]
         done = [job.lease for job in jobs if job.message.offset in late]
         if done:
-            self._hub.dispatchers.settle_leases(self.topic, self.group, done)
+            self._door.dispatchers.settle_leases(self.topic, self.group, done)
         return [job for job in jobs if job.message.offset not in late]
 
     def _track(self, jobs: list[Job]) -> None:
-        until_ms = self._hub.steady_ms() + self.visibility_ms
+        until_ms = self._door.steady_ms() + self.visibility_ms
         look_ms = until_ms - self.visibility_ms // 3
         by_offset, by_lease = self._by_offset, self._by_lease
         for job in jobs:
@@ -212,33 +210,17 @@ class Push:
 
     # ── from the client ───────────────────────────────────────────────────────────────────────
 
-    def read(self, call: QueueRequest) -> None:
-        """Take what a client may say on such a connection; anything else says nothing."""
-        message: Any = call.message
-        match call.kind:
-            case "ack_many":
-                self.acknowledge(message.lease_ids[:LEASES_MAX])
-            case "nack":
-                self.refuse([message.lease_id], delay_ms(message.delay_ms), reason_of(message))
-            case "nack_many":
-                leases, pause_ms = message.lease_ids[:LEASES_MAX], delay_ms(message.delay_ms)
-                self.refuse(leases, pause_ms, reason_of(message))
-            case "extend":
-                self.extend(message.lease_ids[:LEASES_MAX], message.visibility_timeout_ms)
-            case "ping":
-                self._door.outbox.send(encode.ok_run(1, [call.request_id]))
-
     def acknowledge(self, leases: Iterable[int]) -> None:
         """Messages are done with, whatever lease of theirs is named; others do no harm."""
         ended, others = self._ended(leases)
-        now_ms = self._hub.steady_ms()
+        now_ms = self._door.steady_ms()
         for pushed in ended:
             if pushed.is_lapsed or pushed.until_ms - now_ms < LATE_MS:
                 self._note_late(pushed.offset, now_ms)
         for offset in self._offsets(others):
             self._note_late(offset, now_ms)
         done = [pushed.leases[-1] for pushed in ended]
-        self._hub.dispatchers.settle_leases(self.topic, self.group, done + others)
+        self._door.dispatchers.settle_leases(self.topic, self.group, done + others)
         if ended:
             self.ask()
 
@@ -247,7 +229,7 @@ class Push:
 
         They may be on their way to us already: a lease may have ended while the broker was away.
         """
-        group = self._hub.broker.groups.get(self.topic, self.group) if leases else None
+        group = self._door.broker.groups.get(self.topic, self.group) if leases else None
         if group is None:
             return []
         found = (group.leases.get(lease, group.lapsed.find(lease)) for lease in leases)
@@ -259,11 +241,11 @@ class Push:
         if len(self._late) > LATE_MAX:
             del self._late[next(iter(self._late))]
 
-    def refuse(self, leases: Iterable[int], pause_ms: int = 0, reason: bytes = b"") -> None:
+    def return_leases(self, leases: Iterable[int], pause_ms: int = 0, reason: bytes = b"") -> None:
         """Messages are to be handed out again."""
         ended, others = self._ended(leases)
         back = [pushed.leases[-1] for pushed in ended] + others
-        dispatchers = self._hub.dispatchers
+        dispatchers = self._door.dispatchers
         dispatchers.return_leases(self.topic, self.group, back, delay_ms=pause_ms, reason=reason)
         if ended:
             self.ask()
@@ -300,18 +282,18 @@ class Push:
         if self._timer is None and self._by_offset:
             next_ms = min([pushed.look_ms for pushed in self._by_offset.values()])
             grain_ms = max(self.visibility_ms // LOOKS_PER_VISIBILITY, 1)
-            pause_ms = max(next_ms - self._hub.steady_ms(), grain_ms)
-            self._timer = self._hub.loop.call_later(pause_ms / 1000, self._look)
+            pause_ms = max(next_ms - self._door.steady_ms(), grain_ms)
+            self._timer = self._door.loop.call_later(pause_ms / 1000, self._look)
 
     def _look(self) -> None:
         """Time has passed: extend leases, let go of those that were extended often enough."""
         self._timer = None
         if (
-            self._hub.connections.stalls.is_catching_up
+            self._door.connections.stalls.is_catching_up
         ):  # what settles these may not have been read yet
-            self._timer = self._hub.loop.call_later(SETTLE_S, self._look)
+            self._timer = self._door.loop.call_later(SETTLE_S, self._look)
             return
-        now_ms, in_hand = self._hub.steady_ms(), self._in_hand
+        now_ms, in_hand = self._door.steady_ms(), self._in_hand
         due = [pushed for pushed in self._by_offset.values() if pushed.look_ms <= now_ms]
         stuck = [pushed for pushed in due if pushed.refreshes == REFRESHES_MAX]
         self._refresh([pushed for pushed in due if pushed.refreshes < REFRESHES_MAX])
@@ -323,7 +305,7 @@ class Push:
 
     def _refresh(self, pushed: list[_Pushed]) -> None:
         """Extend leases by as much again; those that are over were settled elsewhere."""
-        group = self._hub.broker.groups.get(self.topic, self.group)
+        group = self._door.broker.groups.get(self.topic, self.group)
         known = group.leases if group else {}
         for one in pushed:
             if one.leases[-1] in known:
@@ -336,8 +318,8 @@ class Push:
 
     def _extend(self, pushed: list[_Pushed], extent_ms: int) -> None:
         leases = [one.leases[-1] for one in pushed]
-        self._hub.dispatchers.extend_leases(self.topic, self.group, leases, extent_ms)
-        until_ms = self._hub.steady_ms() + extent_ms
+        self._door.dispatchers.extend_leases(self.topic, self.group, leases, extent_ms)
+        until_ms = self._door.steady_ms() + extent_ms
         for one in pushed:
             one.until_ms = until_ms
             is_last = one.refreshes == REFRESHES_MAX
@@ -351,3 +333,38 @@ class Push:
         pushed.is_lapsed = True
         self._in_hand -= 1
         pushed.look_ms = pushed.until_ms = now_ms + self.visibility_ms
+
+
+def subscribe(client: QueueClient, message: queue_pb2.Subscribe, slot: Slot) -> None:
+    """Turn the connection into a channel for messages, once the group exists."""
+    push = Push(client, message)
+    fault = client.door.group_fault(push.topic, push.group)
+    if fault is not None:
+        slot.fail(fault)
+        return
+    made = client.blocking(lambda _new: client.start_push(push, slot), slot.refused)
+    client.door.dispatchers.make_group(push.topic, push.group, push.start, made)
+
+
+# ── requests on a push connection ─────────────────────────────────────────────────────────────
+
+
+def ack_many(push: PushChannel, message: queue_pb2.AckMany, _request_id: int) -> None:
+    push.acknowledge(message.lease_ids[:LEASES_MAX])
+
+
+def nack(push: PushChannel, message: queue_pb2.Nack, _request_id: int) -> None:
+    push.return_leases([message.lease_id], delay_ms(message.delay_ms), reason_of(message))
+
+
+def nack_many(push: PushChannel, message: queue_pb2.NackMany, _request_id: int) -> None:
+    leases, pause_ms = message.lease_ids[:LEASES_MAX], delay_ms(message.delay_ms)
+    push.return_leases(leases, pause_ms, reason_of(message))
+
+
+def extend(push: PushChannel, message: queue_pb2.Extend, _request_id: int) -> None:
+    push.extend(message.lease_ids[:LEASES_MAX], message.visibility_timeout_ms)
+
+
+def ping(push: PushChannel, _message: queue_pb2.Ping, request_id: int) -> None:
+    push.send(encode.ok_run(1, [request_id]))

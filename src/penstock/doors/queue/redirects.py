@@ -19,23 +19,6 @@ from penstock.cluster.status import NodeState
 from penstock.doors.queue.faults import NO_QUORUM, NOT_LEADER, Fault
 from penstock.errors import NoQuorum, PenstockError
 
-READS: Final = frozenset(
-    {
-        "changes",
-        "fetch",
-        "list_groups",
-        "list_keys",
-        "list_sinks",
-        "list_topics",
-        "locate",
-        "stats",
-    }
-)
-"""Requests that change nothing."""
-
-AT_ANY_NODE: Final = frozenset({"bootstrap", "ping"})
-"""Requests that are no matter of leading."""
-
 ELECTION_MS: Final = 100
 QUORUM_MS: Final = 1_000
 """When to ask again: soon, while a leader is being elected; later, if nodes are down."""
@@ -43,14 +26,14 @@ QUORUM_MS: Final = 1_000
 _OLD_NEWS: Final = ", or set `stale` to read what this node has"
 
 
-def misplaced(consensus: Consensus, kind: str) -> Fault:
+def misplaced(consensus: Consensus, *, is_read: bool) -> Fault:
     """Say why a request may not be served by this node, which does not lead."""
     if consensus.leader not in {0, consensus.node_id}:
         text = f"node {consensus.leader} leads, this one follows"
         return Fault(NOT_LEADER, text, leader_addr=consensus.leader_addr)
     if consensus.leader or consensus.is_writable:
         return Fault(NOT_LEADER, "a leader is being elected: ask again", ELECTION_MS)
-    return _stuck(consensus.status().state, is_read=kind in READS)
+    return _stuck(consensus.status().state, is_read=is_read)
 
 
 def _stuck(state: NodeState, *, is_read: bool) -> Fault:

@@ -3,13 +3,13 @@
 Names and numbers are looked at here; what is done about them is that of ``staging/sinks``.
 """
 
-from typing import TYPE_CHECKING
-
 from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault, too_many
+from penstock.doors.queue.operation import QueueClient
 from penstock.doors.queue.replies import Slot
 from penstock.limits import KIB, SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
 from penstock.model.stages import Stage, part_fault, part_name_fault, sink_fault
 from penstock.obs.reasons import DisconnectReason
+from penstock.staging.sinks import Committed, SinkView
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import (
@@ -21,11 +21,6 @@ from penstock.wire.queue._generated.queue_pb2 import (
     StageCommitted,
 )
 
-if TYPE_CHECKING:
-    from penstock.doors.queue.connection import QueueConnection
-    from penstock.staging.sinks import Committed, SinkView
-
-
 PAGE_MAX = 500
 NOTES_BYTES_MAX = 256 * KIB
 """Sinks of one response, and their notes; the one that exceeds this is the last."""
@@ -34,9 +29,9 @@ _ANY_PART = b"part"
 """Stands for those that are named."""
 
 
-def stage(door: "QueueConnection", message: queue_pb2.Stage, slot: Slot) -> None:
+def stage(client: QueueClient, message: queue_pb2.Stage, slot: Slot) -> None:
     """Put a block of rows on disk."""
-    sinks = door.hub.sinks
+    sinks = client.door.sinks
     place = Stage(message.sink.encode(), message.epoch, message.part.encode())
     if _is_refused(slot, part_fault(place)):
         return
@@ -46,12 +41,12 @@ def stage(door: "QueueConnection", message: queue_pb2.Stage, slot: Slot) -> None
         sinks.stage(place, message.number, message.block, slot)
 
     if sinks.stages.is_full:
-        door.when_stored(begin)
+        client.when_stored(begin)
     else:
         begin()
 
 
-def commit_stage(door: "QueueConnection", message: CommitStage, slot: Slot) -> None:
+def commit_stage(client: QueueClient, message: CommitStage, slot: Slot) -> None:
     """Publish what was staged."""
     sink, epoch = message.sink.encode(), message.epoch
     fault = too_many(message.parts, STAGED_PARTS_MAX, "parts")
@@ -62,7 +57,7 @@ def commit_stage(door: "QueueConnection", message: CommitStage, slot: Slot) -> N
         return
     parts = [(part.part.encode(), part.blocks) for part in message.parts]
     if not _is_refused(slot, _names_fault(sink, epoch, [part for part, _ in parts])):
-        door.hub.sinks.commit(sink, epoch, parts, message.note, _Waiter(slot))
+        client.door.sinks.commit(sink, epoch, parts, message.note, _Waiter(slot))
 
 
 class _Waiter:
@@ -73,7 +68,7 @@ class _Waiter:
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
 
-    def committed(self, committed: "Committed") -> None:
+    def committed(self, committed: Committed) -> None:
         """It is done, or takes longer than a request may."""
         answer = StageCommitted(
             epoch=committed.epoch,
@@ -92,22 +87,22 @@ class _Waiter:
         self._slot.refused(reason, detail)
 
 
-def abort_stage(door: "QueueConnection", message: AbortStage, slot: Slot) -> None:
+def abort_stage(client: QueueClient, message: AbortStage, slot: Slot) -> None:
     """Let go of what was staged."""
     sink, parts = message.sink.encode(), [part.encode() for part in message.parts]
     fault = too_many(parts, STAGED_PARTS_MAX, "parts")
     if fault is not None:
         slot.fail(fault)
     elif not _is_refused(slot, _names_fault(sink, message.epoch, parts)):
-        door.hub.sinks.abort(sink, message.epoch, parts)
+        client.door.sinks.abort(sink, message.epoch, parts)
         slot.ok()
 
 
-def forget_sink(door: "QueueConnection", message: ForgetSink, slot: Slot) -> None:
+def forget_sink(client: QueueClient, message: ForgetSink, slot: Slot) -> None:
     """Let a sink be as if it had never been."""
     sink = message.name.encode()
     if not _is_refused(slot, sink_fault(sink)):
-        door.hub.sinks.forget(sink, slot)
+        client.door.sinks.forget(sink, slot)
 
 
 def _names_fault(sink: bytes, epoch: int, parts: list[bytes]) -> str:
@@ -124,9 +119,9 @@ def _is_refused(slot: Slot, fault: str) -> bool:
 # ── what there is ─────────────────────────────────────────────────────────────────────────────
 
 
-def list_sinks(door: "QueueConnection", message: ListSinks, slot: Slot) -> None:
+def list_sinks(client: QueueClient, message: ListSinks, slot: Slot) -> None:
     """Describe sinks, by name. There may be many, which a thread brings into order."""
-    sinks, count = door.hub.sinks, min(message.max, PAGE_MAX) or PAGE_MAX
+    sinks, count = client.door.sinks, min(message.max, PAGE_MAX) or PAGE_MAX
     names = {message.name.encode()} if message.name else sinks.names()
     after, request_id = message.after.encode(), slot.request_id
 
@@ -146,10 +141,10 @@ def list_sinks(door: "QueueConnection", message: ListSinks, slot: Slot) -> None:
         page.more = bool(page.sinks) and page.sinks[-1].name.encode() < found[-1]
         return encode.response(Response(sinks=page, request_id=request_id))
 
-    door.disk_reads.run(slot, job, frames)
+    client.disk_reads.run(slot, job, frames)
 
 
-def _described(view: "SinkView") -> queue_pb2.Sink:
+def _described(view: SinkView) -> queue_pb2.Sink:
     state = view.state
     return queue_pb2.Sink(
         name=view.name.decode(),

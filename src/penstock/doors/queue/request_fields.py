@@ -31,7 +31,7 @@ REASON_BYTES_MAX = 1_024
 _STARTS = {start.value for start in StartAt}
 
 
-class Place(NamedTuple):
+class RequestedGroup(NamedTuple):
     """Which messages somebody asks for, and where the group begins if it is new."""
 
     topic: bytes
@@ -39,11 +39,13 @@ class Place(NamedTuple):
     start: Start
 
 
-def place_of(message: queue_pb2.Poll | queue_pb2.Subscribe | queue_pb2.CreateGroup) -> Place:
+def requested_group(
+    message: queue_pb2.Poll | queue_pb2.Subscribe | queue_pb2.CreateGroup,
+) -> RequestedGroup:
     """Read the place from a request; a start that we do not know is the earliest."""
     known = message.start in _STARTS
     start = Start(StartAt(message.start), message.start_value) if known else Start()
-    return Place(message.topic.encode(), message.group.encode(), start)
+    return RequestedGroup(message.topic.encode(), message.group.encode(), start)
 
 
 def visibility_ms(asked: int) -> int:

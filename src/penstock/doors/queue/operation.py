@@ -1,0 +1,125 @@
+"""What an operation of the queue protocol is, and what it may ask of the connection it came by."""
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from penstock.commit.completion import Callback
+from penstock.doors.queue.disk_reads import DiskReads
+from penstock.doors.queue.parts import QueueParts
+from penstock.doors.queue.replies import Replies, Slot
+from penstock.doors.queue.topic_filters import TopicFilters
+from penstock.obs.reasons import DisconnectReason
+
+Refused = Callable[[DisconnectReason, str], None]
+"""What to do if a command is refused."""
+
+
+class WaitingRequest(Protocol):
+    """A request without an answer until messages or changes come: a Poll, a Changes."""
+
+    def ask(self) -> None:
+        """The client has read: there may be room for an answer again."""
+
+    def stop_waiting(self) -> None:
+        """Answer with what there is."""
+
+    def leadership_lost(self) -> None: ...
+
+    def leave(self) -> None:
+        """The connection ended."""
+
+
+class PushChannel(Protocol):
+    """A connection after Subscribe: messages one way, acknowledgements the other."""
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None:
+        """Return what the client has and did not acknowledge."""
+
+    def ask(self) -> None:
+        """There may be room for more messages."""
+
+    def send(self, frames: bytes) -> None: ...
+
+    def acknowledge(self, leases: Iterable[int]) -> None: ...
+
+    def return_leases(
+        self, leases: Iterable[int], pause_ms: int = 0, reason: bytes = b""
+    ) -> None: ...
+
+    def extend(self, leases: Iterable[int], asked_ms: int) -> None: ...
+
+    def topic_deleted(self, topic: bytes) -> None: ...
+
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None: ...
+
+
+class QueueClient(Protocol):
+    """A connection as the handlers of operations see it."""
+
+    @property
+    def door(self) -> QueueParts: ...
+
+    @property
+    def replies(self) -> Replies: ...
+
+    @property
+    def disk_reads(self) -> DiskReads: ...
+
+    @property
+    def polls(self) -> set[WaitingRequest]: ...
+
+    filters: TopicFilters | None  # of the last Changes
+
+    @property
+    def reason(self) -> DisconnectReason | None:
+        """Why the connection was closed; None while it is open."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the client will send nothing more."""
+
+    def is_full(self) -> bool:
+        """Whether the client has much to read; ``ask`` is called when that has changed."""
+
+    def next_name(self) -> bytes:
+        """A consumer name that is unique in the cluster."""
+
+    def when_stored(self, act: Callable[[], None]) -> None:
+        """Act when all messages of this client are on disk; until then nothing else begins."""
+
+    def blocking(self, act: Callable[[object], None], refused: Refused) -> Callback:
+        """A completion; until it is called nothing else of this client begins."""
+
+    def start_push(self, push: PushChannel, slot: Slot) -> None:
+        """Become a push connection when all earlier requests are answered."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
+
+
+class After(Enum):
+    """What a request without an id waits for, of the same client."""
+
+    NOTHING = 0
+    MESSAGES = 1  # messages produced before are on disk
+    REQUESTS = 2  # all earlier requests are applied
+
+
+class Operation(NamedTuple):
+    """The declaration of one operation: all that the door knows of it."""
+
+    handle: Callable[[QueueClient, Any, Slot], None]
+    """Gets the message of the request; answers the slot now, or has it answered later."""
+    after: After = After.NOTHING
+    is_read: bool = False
+    """Changes nothing. Any node answers it if the client accepts stale data."""
+    at_any_node: bool = False
+    """Concerns the node, not the data: answered whether or not the node leads."""
+    sees_topics: bool = False
+    """Must see acknowledged messages, even if they are not on disk (durability "interval")."""
+    on_push: Callable[[PushChannel, Any, int], None] | None = None
+    """What it does on a push connection, given the message and the request id; None: nothing."""

@@ -1,0 +1,272 @@
+"""All operations of the queue protocol, and the handlers of the short ones.
+
+An operation is declared once, in ``OPERATIONS``: its handler, and what the connection has to know
+before it calls it. Topics, groups and leases that do not exist are no error: what was to be done to
+them is done.
+"""
+
+from typing import Final
+
+from penstock.cluster.frames import Member
+from penstock.commit.completion import Callback
+from penstock.core.commands import GroupConfigured, TopicConfigured
+from penstock.core.rate import milli_rate
+from penstock.dispatch.dispatchers import Start
+from penstock.doors.queue import changes, fetch, listing, poll, producing, push, staging
+from penstock.doors.queue.faults import (
+    BAD_REQUEST,
+    BOOTSTRAP_FAILED,
+    Fault,
+    backoff_fault,
+    too_many,
+)
+from penstock.doors.queue.operation import After, Operation, QueueClient
+from penstock.doors.queue.replies import Slot
+from penstock.doors.queue.request_fields import delay_ms, reason_of, requested_group, visibility_ms
+from penstock.errors import PenstockError
+from penstock.limits import LEASES_MAX, MEMBERS_MAX, NODE_ID_MAX
+from penstock.wire.queue._generated import queue_pb2
+from penstock.wire.queue._generated.queue_pb2 import Redriven, Response
+
+NUMBER_MAX = (1 << 63) - 1  # larger settings mean "no limit", too
+
+NOT_A_READER = Fault(
+    BAD_REQUEST, "a group of that name works on the topic; choose another name for the reader"
+)
+
+
+def _capped(number: int) -> int:
+    return min(number, NUMBER_MAX)
+
+
+# ── leases ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _nack(client: QueueClient, message: queue_pb2.Nack, slot: Slot) -> None:
+    _return(client, message, [message.lease_id], slot)
+
+
+def _ack_many(client: QueueClient, message: queue_pb2.AckMany, slot: Slot) -> None:
+    if _is_refused(slot, _leases_fault(message)):
+        return
+    topic, group = message.topic.encode(), message.group.encode()
+    client.door.dispatchers.settle_leases(topic, group, list(message.lease_ids), slot)
+
+
+def _nack_many(client: QueueClient, message: queue_pb2.NackMany, slot: Slot) -> None:
+    if not _is_refused(slot, _leases_fault(message)):
+        _return(client, message, list(message.lease_ids), slot)
+
+
+def _return(
+    client: QueueClient,
+    message: queue_pb2.Nack | queue_pb2.NackMany,
+    leases: list[int],
+    slot: Slot,
+) -> None:
+    client.door.dispatchers.return_leases(
+        message.topic.encode(),
+        message.group.encode(),
+        leases,
+        slot,
+        delay_ms=delay_ms(message.delay_ms),
+        reason=reason_of(message),
+    )
+
+
+def _leases_fault(
+    message: queue_pb2.AckMany | queue_pb2.NackMany | queue_pb2.Extend,
+) -> Fault | None:
+    return too_many(message.lease_ids, LEASES_MAX, "leases")
+
+
+def _extend(client: QueueClient, message: queue_pb2.Extend, slot: Slot) -> None:
+    if _is_refused(slot, _leases_fault(message)):
+        return
+    topic, group, leases = message.topic.encode(), message.group.encode(), list(message.lease_ids)
+    extent_ms = visibility_ms(message.visibility_timeout_ms)
+    client.door.dispatchers.extend_leases(topic, group, leases, extent_ms, slot)
+
+
+def _commit(client: QueueClient, message: queue_pb2.Commit, slot: Slot) -> None:
+    topic, group = message.topic.encode(), message.group.encode()
+    if not _is_refused(slot, client.door.group_fault(topic, group)):
+        client.door.dispatchers.commit(topic, group, message.offset, slot)
+
+
+# ── topics ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _create_topic(client: QueueClient, message: queue_pb2.CreateTopic, slot: Slot) -> None:
+    topic = message.topic.encode()
+    if not _is_refused(slot, client.door.change_fault(topic)):
+        client.door.dispatchers.ensure_topic(topic, slot)
+
+
+def _delete_topic(client: QueueClient, message: queue_pb2.DeleteTopic, slot: Slot) -> None:
+    topic = message.topic.encode()
+
+    def delete() -> None:
+        client.door.dispatchers.delete_topic(topic, client.blocking(slot.done, slot.refused))
+
+    if not _is_refused(slot, client.door.change_fault(topic)):
+        client.when_stored(delete)  # messages of this client would outlive the topic
+
+
+def _set_rate_limit(client: QueueClient, message: queue_pb2.SetRateLimit, slot: Slot) -> None:
+    rate_milli = _capped(milli_rate(message.rate_per_sec))
+    command = TopicConfigured(message.topic.encode(), rate_milli=rate_milli, burst=message.burst)
+    _configure(client, command, slot)
+
+
+def _set_retention(client: QueueClient, message: queue_pb2.SetRetention, slot: Slot) -> None:
+    command = TopicConfigured(
+        message.topic.encode(),
+        max_messages=_capped(message.max_messages),
+        max_age_ms=_capped(message.max_age_ms),
+        max_bytes=_capped(message.max_bytes),
+    )
+    _configure(client, command, slot)
+
+
+def _configure_topic(client: QueueClient, message: queue_pb2.ConfigureTopic, slot: Slot) -> None:
+    settings: dict[str, int] = {
+        field: _capped(getattr(message, field))
+        for field in ("burst", "max_messages", "max_age_ms", "max_bytes")
+        if message.HasField(field)
+    }
+    if message.HasField("rate_per_sec"):
+        settings["rate_milli"] = _capped(milli_rate(message.rate_per_sec))
+    keep = message.keep if message.HasField("keep") else None
+    _configure(client, TopicConfigured(message.topic.encode(), keep=keep, **settings), slot)
+
+
+def _configure(client: QueueClient, command: TopicConfigured, slot: Slot) -> None:
+    if not _is_refused(slot, client.door.change_fault(command.topic)):
+        client.door.dispatchers.configure_topic(command, slot)
+
+
+# ── groups ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _create_group(client: QueueClient, message: queue_pb2.CreateGroup, slot: Slot) -> None:
+    door, (topic, group, start) = client.door, requested_group(message)
+    if _is_refused(slot, door.group_fault(topic, group)):
+        return
+    known = door.broker.groups.get(topic, group)
+    if message.reader and known is not None and not known.reader:
+        slot.fail(NOT_A_READER)
+    elif message.seek and known is not None:
+        door.dispatchers.seek(topic, group, start, slot)
+    else:
+        door.dispatchers.make_group(topic, group, start, slot, reader=message.reader)
+
+
+def _delete_group(client: QueueClient, message: queue_pb2.DeleteGroup, slot: Slot) -> None:
+    door, topic, group = client.door, message.topic.encode(), message.group.encode()
+    if door.broker.groups.get(topic, group) is None:
+        slot.ok()
+    elif not _is_refused(slot, door.group_fault(topic, group)):
+        door.pipeline.submit(door.dispatchers.group_gone(topic, group), slot, durable=True)
+
+
+def _configure_group(client: QueueClient, message: queue_pb2.ConfigureGroup, slot: Slot) -> None:
+    door, topic, group = client.door, message.topic.encode(), message.group.encode()
+    known = door.broker.groups.get(topic, group)
+    if _is_refused(slot, door.group_fault(topic, group) or backoff_fault(known, message)):
+        return
+
+    def configured(_value: object) -> None:
+        slot.ok()
+        door.dispatchers.dead_letters.bury(topic, group)  # there may be fewer tries than before
+
+    door.dispatchers.make_group(topic, group, Start(), Callback(lambda _new: None))
+    command = GroupConfigured(
+        topic,
+        group,
+        message.max_deliveries if message.HasField("max_deliveries") else None,
+        _capped(message.backoff_ms) if message.HasField("backoff_ms") else None,
+        _capped(message.backoff_max_ms) if message.HasField("backoff_max_ms") else None,
+    )
+    door.pipeline.submit(command, Callback(configured, slot.refused), durable=True)
+
+
+def _redrive(client: QueueClient, message: queue_pb2.Redrive, slot: Slot) -> None:
+    def redriven(count: object) -> None:
+        assert isinstance(count, int)
+        slot.respond(Response(redriven=Redriven(count=count)))
+
+    topic, group = message.topic.encode(), message.group.encode()
+    completion = Callback(redriven, slot.refused)
+    client.door.dispatchers.dead_letters.redrive(topic, group, message.max, completion)
+
+
+# ── the node ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _bootstrap(client: QueueClient, message: queue_pb2.Bootstrap, slot: Slot) -> None:
+    """Form a cluster. Idempotent; a node that stands alone has nothing to do."""
+
+    def begun(error: PenstockError | None) -> None:
+        if error is None:
+            slot.ok()
+        else:
+            slot.fail(Fault(BOOTSTRAP_FAILED, str(error)))
+
+    if not _is_refused(slot, _nodes_fault(message)):
+        members = [Member(node.id, node.peer_addr) for node in message.nodes]
+        client.door.cluster.bootstrap(members, begun)
+
+
+def _nodes_fault(message: queue_pb2.Bootstrap) -> Fault | None:
+    fault = too_many(message.nodes, MEMBERS_MAX, "nodes")
+    if fault is None and any(not 0 < node.id <= NODE_ID_MAX for node in message.nodes):
+        return Fault(BOOTSTRAP_FAILED, f"the id of a node is a number from 1 to {NODE_ID_MAX}")
+    return fault
+
+
+def _ping(_client: QueueClient, _message: queue_pb2.Ping, slot: Slot) -> None:
+    slot.ok()
+
+
+def _is_refused(slot: Slot, fault: Fault | None) -> bool:
+    if fault is not None:
+        slot.fail(fault)
+    return fault is not None
+
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "produce": Operation(producing.produce),
+    "produce_many": Operation(producing.produce_many),
+    "poll": Operation(poll.poll, After.MESSAGES, sees_topics=True),
+    "subscribe": Operation(push.subscribe),
+    "nack": Operation(_nack, on_push=push.nack),
+    "ack_many": Operation(_ack_many, on_push=push.ack_many),
+    "nack_many": Operation(_nack_many, on_push=push.nack_many),
+    "extend": Operation(_extend, on_push=push.extend),
+    "commit": Operation(_commit),
+    "create_topic": Operation(_create_topic, sees_topics=True),
+    "delete_topic": Operation(_delete_topic, sees_topics=True),
+    "set_rate_limit": Operation(_set_rate_limit),
+    "set_retention": Operation(_set_retention, sees_topics=True),
+    "configure_topic": Operation(_configure_topic, sees_topics=True),
+    "create_group": Operation(_create_group, sees_topics=True),
+    "delete_group": Operation(_delete_group),
+    "configure_group": Operation(_configure_group),
+    "redrive": Operation(_redrive, sees_topics=True),
+    "fetch": Operation(fetch.fetch, After.MESSAGES, is_read=True, sees_topics=True),
+    "locate": Operation(fetch.locate, After.MESSAGES, is_read=True, sees_topics=True),
+    "changes": Operation(changes.changes, After.MESSAGES, is_read=True, sees_topics=True),
+    "list_topics": Operation(listing.list_topics, After.REQUESTS, is_read=True, sees_topics=True),
+    "list_groups": Operation(listing.list_groups, After.REQUESTS, is_read=True, sees_topics=True),
+    "list_keys": Operation(listing.list_keys, After.REQUESTS, is_read=True, sees_topics=True),
+    "stats": Operation(listing.stats, After.REQUESTS, is_read=True, sees_topics=True),
+    "stage": Operation(staging.stage),
+    "commit_stage": Operation(staging.commit_stage),
+    "abort_stage": Operation(staging.abort_stage),
+    "list_sinks": Operation(staging.list_sinks, is_read=True),
+    "forget_sink": Operation(staging.forget_sink),
+    "bootstrap": Operation(_bootstrap, at_any_node=True),
+    "ping": Operation(_ping, at_any_node=True, on_push=push.ping),
+}
+"""By the name of the request's kind in ``queue.proto``. Ack is missing: it comes in runs."""

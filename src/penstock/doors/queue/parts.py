@@ -1,0 +1,106 @@
+"""What the connections of the queue protocol share: the parts of the broker that they use.
+
+The checks that need those parts are here too: what a client may do to which topic and group.
+``door.QueueDoor`` adds the way in. It is a class of its own, as it knows the connection, which
+knows this.
+"""
+
+import asyncio
+
+from penstock.access.admission import Admission, topic_refusal
+from penstock.clock import SteadyClock
+from penstock.cluster.consensus import Consensus
+from penstock.commit.pipeline import Pipeline
+from penstock.commit.produce import Producing
+from penstock.core.broker import Broker
+from penstock.dispatch.dispatchers import Dispatchers
+from penstock.doors.queue.faults import (
+    FORBIDDEN,
+    LIMIT,
+    Fault,
+    produce_fault,
+    refusal_fault,
+    reserved_fault,
+)
+from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
+from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
+from penstock.net.connections import Connections
+from penstock.obs.reasons import DisconnectReason
+from penstock.reading.changes import Changes
+from penstock.reading.readers import JournalReaders
+from penstock.staging.sinks import Sinks
+from penstock.store.store import Store
+
+
+class QueueParts:
+    """One for all connections of the queue protocol of a broker."""
+
+    def __init__(
+        self,
+        *,
+        connections: Connections,
+        loop: asyncio.AbstractEventLoop,
+        steady: SteadyClock,
+        admission: Admission,
+        broker: Broker,
+        store: Store,
+        pipeline: Pipeline,
+        readers: JournalReaders,
+        changes: Changes,
+        dispatchers: Dispatchers,
+        producing: Producing,
+        sinks: Sinks,
+        cluster: Consensus,
+    ) -> None:
+        self.connections = connections
+        self.limits = connections.limits
+        self.counters = connections.counters
+        self.monotonic = connections.monotonic
+        self.wall_ms = connections.wall_ms
+        self.steady_ms = steady.now_ms
+        self.loop = loop
+        self.admission = admission
+        self.broker = broker
+        self.store = store
+        self.pipeline = pipeline
+        self.readers = readers
+        self.changes = changes
+        self.dispatchers = dispatchers
+        self.producing = producing
+        self.sinks = sinks
+        self.cluster = cluster
+
+    def read_fault(self, topic: bytes) -> Fault | None:
+        """Why no client may read a topic. Dead letters are readable, though only we write them."""
+        refusal = topic_refusal(topic, self.limits)
+        is_reserved = refusal is not None and refusal.reason is DisconnectReason.TOPIC_RESERVED
+        if refusal is None or (is_reserved and topic.startswith(DEAD_PREFIX)):
+            return None
+        return refusal_fault(refusal)
+
+    def change_fault(self, topic: bytes) -> Fault | None:
+        """Why no client of this protocol may create, configure or delete a topic."""
+        if topic.startswith(b"$") and not topic.startswith(DEAD_PREFIX):
+            return reserved_fault(topic)
+        fault = self.read_fault(topic)
+        if fault is not None:
+            return fault
+        refusal = self.admission.gate.admit_removal(topic)
+        return Fault(FORBIDDEN, refusal.text) if refusal else None
+
+    def produce_fault(self, topic: bytes, count: int) -> Fault | None:
+        return produce_fault(self.admission, topic, count)
+
+    def group_fault(self, topic: bytes, group: bytes) -> Fault | None:
+        """Why a client may not use, or create, a group of a topic."""
+        if len(group) > GROUP_BYTES_MAX:
+            return Fault(LIMIT, f"the name of a group may have {GROUP_BYTES_MAX} bytes at most")
+        fault = self.read_fault(topic)
+        if fault is not None:
+            return fault
+        refusal = self.admission.gate.admit_group(topic, group)
+        if refusal is not None:
+            return Fault(FORBIDDEN, refusal.text)
+        if not self.dispatchers.may_have(topic, group):
+            return Fault(LIMIT, f"there are {GROUPS_MAX} groups: delete some that are not needed")
+        return None
