@@ -1,9 +1,9 @@
-"""The live campaign: real nodes under load, with faults, and a checker of what clients were told.
+"""The chaos campaign: real nodes under load, with faults, and a checker of the clients' answers.
 
 ==============  ==================================================================================
-``network``     the links between nodes: a relay in front of each, that cuts, delays and trickles
-``ground``      the nodes: processes, their directories and ports, what can be done to them
-``history``     what clients asked and were told, and when
+``network``     the links between nodes: a relay in front of each that cuts, delays and throttles
+``ground``      the nodes: processes, their directories and ports, operations on them
+``history``     requests and answers of clients, with times
 ``actors``      the clients of queues, streams and the binary protocol; ``mqtt`` has those of MQTT
 ``load``        all of them together, for one round
 ``faults``      what happens to the cluster in the middle of a round

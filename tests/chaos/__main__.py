@@ -26,7 +26,7 @@ def main() -> int:
 
 
 async def _run(campaign: Campaign, rounds: int) -> bool:
-    """Run it; told to end, it ends its nodes first."""
+    """Run it; on a signal, end the nodes first."""
     task = asyncio.ensure_future(campaign.run(rounds))
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, task.cancel)

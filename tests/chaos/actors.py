@@ -1,7 +1,7 @@
-"""Clients of queues, streams and the binary protocol. Each does its work until it is told to stop.
+"""Clients of queues, streams and the binary protocol. Each works until it is stopped.
 
-All of them come back, to whichever node, and go on as a good client would. What they ask and are
-told is in the history; what they hold when they stop is finished first.
+All of them reconnect to any node and continue as a correct client would. Their requests and answers
+are in the history; what they hold when they stop is finished first.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ __all__ = [
 LEASE_S = 1.5
 CALL_S = 10.0
 PAUSE_S = 0.015
-"""Longest rest between two requests of one client: the machine is to be busy, not drowned."""
+"""Longest pause between two requests of one client, so that the machine is busy, not overloaded."""
 
 Ports = Callable[[], Sequence[int]]
 
 
 class Actor:
-    """Somebody with a name who works until told to stop."""
+    """A named client that works until it is stopped."""
 
     def __init__(self, name: str, ports: Ports, dice: random.Random, history: History) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Actor:
         self._history = history
 
     async def run(self) -> None:
-        """Work, on as many connections as it takes."""
+        """Work, over as many connections as necessary."""
         while not self.is_stopping:
             try:
                 await self.work()
@@ -55,11 +55,11 @@ class Actor:
                 await asyncio.sleep(0.05)
 
     async def work(self) -> None:
-        """Work until it is time to stop, or something goes wrong."""
+        """Work until it is stopped or an error occurs."""
         raise NotImplementedError
 
     async def rest(self) -> None:
-        """Let others have a turn."""
+        """Yield to other clients."""
         await asyncio.sleep(PAUSE_S * self._dice.random())
 
     def anywhere(self) -> int:
@@ -126,8 +126,8 @@ class Producer(Actor):
 class EndReader(Actor):
     """Asks the leader where topics end.
 
-    Nodes answer that of what they have while nobody leads, which may be old; so only what is framed
-    by two answers of the leader of one term counts.
+    Without a leader, nodes answer from their own state, which may be old; so a read counts only
+    between two answers of the leader of one term.
     """
 
     def __init__(self, *arguments: object, topics: Sequence[str]) -> None:
@@ -160,7 +160,7 @@ class Poller(Actor):
         self._topic = topic
         self._group = group
         self.is_careful = False
-        """Whether it acknowledges all that it gets from now on."""
+        """Whether it acknowledges everything from now on."""
 
     async def work(self) -> None:
         async with AsyncQueueClient(self.everywhere(), timeout_s=CALL_S) as client:
@@ -202,7 +202,7 @@ class Poller(Actor):
 
 
 class Adder(Actor):
-    """Adds to a stream, each message once: what is not answered is not repeated."""
+    """Adds to a stream, each message once: unanswered requests are not repeated."""
 
     def __init__(self, *arguments: object, topic: str) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -222,13 +222,13 @@ class Adder(Actor):
             client.close()
 
     async def add(self, client: RespClient, payload: bytes) -> int:
-        """Say it, and return the offset that was told."""
+        """Send the command and return the offset in the answer."""
         told = await client.ask("XADD", self._topic, "*", "payload", payload)
         return int(told.partition(b"-")[2])
 
 
 class StreamWorker(Actor):
-    """Reads a stream as one of a group, and acknowledges; an entry is given to one of them, once."""
+    """Reads a stream as a consumer of a group, and acknowledges; each entry goes to one, once."""
 
     def __init__(self, *arguments: object, topic: str, group: str) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -284,14 +284,14 @@ class Pusher(Adder):
 
 
 class Puller(Actor):
-    """Pulls jobs at any node, and acknowledges most; what it holds when it leaves goes to others."""
+    """Pulls jobs at any node, and acknowledges most; the rest goes to others when it leaves."""
 
     def __init__(self, *arguments: object, topic: str, group: str) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._topic = topic
         self._group = group
         self.is_careful = False
-        """Whether it acknowledges all that it gets from now on."""
+        """Whether it acknowledges everything from now on."""
 
     async def work(self) -> None:
         client = await RespClient.open(self.anywhere())
@@ -324,7 +324,7 @@ class Puller(Actor):
 
 
 class WirePublisher(Actor):
-    """Publishes by the binary protocol, and repeats what was not confirmed."""
+    """Publishes by the binary protocol, and repeats unconfirmed messages."""
 
     def __init__(self, *arguments: object, topic: str) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -361,7 +361,7 @@ class WirePublisher(Actor):
 
 
 class Follower(Actor):
-    """Follows a topic by the binary protocol under one name, now at this node, now at that."""
+    """Follows a topic by the binary protocol under one name, at changing nodes."""
 
     def __init__(self, *arguments: object, topic: str) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]

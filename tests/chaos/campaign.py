@@ -1,7 +1,7 @@
 """Rounds: load, a fault in the middle, healing, check. Some rounds on one cluster, then a new one.
 
-The seed decides what is done, not what becomes of it: a round that failed does not fail again for
-sure. So what is left of it, logs and data, is kept.
+The seed decides what is done, not the outcome: a failed round may pass the next time. So its logs
+and data are kept.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ __all__ = ["Campaign"]
 
 ROUNDS_OF_A_CLUSTER = 20
 FEW_ENTRIES = 50
-"""RetryQueue for nodes that come back, on some clusters: whoever is away for seconds needs a copy."""
+"""Kept log entries on some clusters: a node that is away for seconds then needs a snapshot."""
 TROUBLE = (AssertionError, OSError, TimeoutError, ValueError, PenstockError)
-"""What a round may end with. The campaign goes on with a new cluster, and has failed."""
+"""Errors that may end a round. The campaign continues with a new cluster, and has failed."""
 SHOWN_MAX = 12
-"""Complaints of a round that are printed."""
+"""Maximum number of complaints printed per round."""
 
 
 class Campaign:
@@ -53,7 +53,7 @@ class Campaign:
         self._began = now()
 
     async def run(self, rounds: int) -> bool:
-        """Run so many rounds; whether all was well."""
+        """Run all rounds; return whether they passed."""
         done = 0
         while done < rounds:
             count = min(ROUNDS_OF_A_CLUSTER, rounds - done)
@@ -79,7 +79,7 @@ class Campaign:
     # ── One cluster ───────────────────────────────────────────────────────────────────────────
 
     async def _cluster(self, first: int, count: int) -> int:
-        """Some rounds on one cluster; how many. It ends with the first that fails."""
+        """Run some rounds on one cluster, up to the first that fails; return their number."""
         dice = random.Random(self._dice.random())
         size = dice.choice(self._sizes)
         settings: dict[str, object] = {"limits.queue_messages_max": 1_000_000}  # lose none of them
@@ -164,7 +164,7 @@ def _faults_in_logs(ground: Ground) -> list[str]:
 
 
 async def _compare_stores(ground: Ground) -> list[str]:
-    """Stop all nodes; their stores are sound, and the journal is the same, byte by byte."""
+    """Stop all nodes; check that their stores are sound and their journals identical."""
     for number in ground.nodes:
         await ground.terminate(number)
     found, logs = [], {}

@@ -1,7 +1,7 @@
-"""What must hold after a round, whatever happened in it. Pure: histories and journals in, words out.
+"""What must hold after a round. Pure: histories and journals in, complaints out.
 
-A journal is what one node has of one topic: offsets and payloads, in order. The last word on a
-request that was never answered is the journal's: it was done if its message is there.
+A journal is what one node has of one topic: offsets and payloads, in order. It decides the outcome
+of a request that was never answered: it was done if its message is there.
 """
 
 from collections import Counter, defaultdict
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 Journal: TypeAlias = Mapping[str, Sequence[tuple[int, bytes]]]
-"""What a node has: topic → offsets and payloads."""
+"""The journal of a node: topic → offsets and payloads."""
 
 EXACT = {"numbered", "qos2", "once"}
-"""What is in the journal once at most."""
+"""Kinds of messages that are in the journal at most once."""
 
 SLACK_S = 0.25
-"""How much clocks of nodes may differ when one takes over another's leases."""
+"""Tolerated clock difference when a node takes over another's leases."""
 
 
 def check_journals(journals: Mapping[int, Journal]) -> list[str]:
@@ -67,7 +67,7 @@ def _difference(
 
 
 def check_publishes(ops: Iterable[Op], journal: Journal) -> list[str]:
-    """What was acknowledged is there, once where that was promised, and where it was told."""
+    """What was acknowledged is stored, once where guaranteed, at the offset of the answer."""
     found, asked = [], defaultdict(set)
     places = {topic: _places(messages) for topic, messages in journal.items()}
     for op in ops:
@@ -95,7 +95,7 @@ def _places(messages: Sequence[tuple[int, bytes]]) -> dict[bytes, list[int]]:
 
 
 def check_order(ops: Iterable[Op], journal: Journal) -> list[str]:
-    """What one client published one after the other lies in that order (the first copy counts)."""
+    """Sequential publishes of one client are stored in that order (the first copy counts)."""
     found = []
     places = {topic: _places(messages) for topic, messages in journal.items()}
     lines: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
@@ -111,7 +111,7 @@ def check_order(ops: Iterable[Op], journal: Journal) -> list[str]:
 
 
 def check_grants(grants: Iterable[Grant]) -> list[str]:
-    """A message is in one worker's hands at a time, and in nobody's once it is done."""
+    """A message is with one worker at a time, and with none once it is done."""
     found = []
     held: dict[tuple[str, str, int], list[Grant]] = defaultdict(list)
     for grant in grants:
@@ -125,7 +125,7 @@ def check_grants(grants: Iterable[Grant]) -> list[str]:
 
 
 def _overlap(first: Grant, second: Grant) -> str:
-    """Say why a second grant should not have been; empty if it may have been."""
+    """Return why a second grant is a violation; empty if it is allowed."""
     pair = f"{second.worker} got it {second.got - first.got:.3f} s after {first.worker}"
     ends = first.asked + first.lease_s - SLACK_S
     if first.acked < min(second.got, ends):
@@ -138,7 +138,7 @@ def _overlap(first: Grant, second: Grant) -> str:
 def check_deliveries(
     subscriber: str, ops: Iterable[Op], deliveries: Iterable[Delivery], journal: Journal
 ) -> list[str]:
-    """A subscriber gets all that is in the journal: QoS 2 once, all else at least once."""
+    """A subscriber gets everything in the journal: QoS 2 once, all else at least once."""
     came = Counter((d.topic, d.payload) for d in deliveries)
     kinds = {(op.topic, op.payload): op.kind for op in ops}
     found = []
@@ -160,7 +160,7 @@ def check_deliveries(
 def check_delivery_order(
     subscriber: str, ops: Iterable[Op], deliveries: Iterable[Delivery]
 ) -> list[str]:
-    """The messages of one publisher come to a subscriber in their order; the first copy counts."""
+    """A subscriber gets the messages of one publisher in order; the first copy counts."""
     published = {(op.topic, op.payload): op for op in ops if op.kind != "end"}
     latest: dict[tuple[str, str], int] = {}
     came: set[tuple[str, bytes]] = set()
@@ -180,7 +180,7 @@ def check_delivery_order(
 
 
 def check_settled(deliveries: Iterable[Delivery]) -> list[str]:
-    """What a subscriber acknowledged, and heard to be noted, does not come again."""
+    """A message whose acknowledgement was confirmed is not delivered again."""
     settled: dict[tuple[str, int], float] = {}
     found = []
     for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
@@ -193,9 +193,9 @@ def check_settled(deliveries: Iterable[Delivery]) -> list[str]:
 
 
 def check_linearizable(ops: Iterable[Op], journal: Journal) -> list[str]:
-    """Topics that only numbered producers write to are one log, in real time.
+    """Topics that only numbered producers write to are linearizable logs.
 
-    Produces that were not answered count if their message is there, with no end in time.
+    Unanswered produces count if their message is stored, with an open end.
     """
     topics: dict[str, list[Op]] = defaultdict(list)
     for op in ops:

@@ -1,7 +1,7 @@
-"""What happens to a cluster in the middle of a round. Each fault heals what it does, but for links.
+"""Faults injected in the middle of a round. Each fault undoes its effect, except for links.
 
-A fault is a coroutine that takes the ground and dice, and returns what it did in words. Links are
-opened again by the round, all at once, so that held packets arrive late or never.
+A fault is a coroutine that takes the ground and a random generator, and returns a description. The
+round restores all links at once, so that held packets arrive late or never.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Fault: TypeAlias = Callable[[Ground, random.Random], Awaitable[Outcome]]
 
 
 async def _roles(ground: Ground, dice: random.Random) -> tuple[int, list[int]]:
-    """Who leads (anybody, if nobody does), and the others in any order."""
+    """Return the leader (any node, if there is none), and the others in random order."""
     leader = await ground.leader() or dice.choice(list(ground.nodes))
     others = [number for number in ground.nodes if number != leader]
     dice.shuffle(others)
@@ -68,7 +68,7 @@ async def kill_all(ground: Ground, dice: random.Random) -> Outcome:
 
 
 async def kill_most(ground: Ground, dice: random.Random) -> Outcome:
-    """The leader and as many others as it takes to lose the majority, one after the other."""
+    """Kill the leader and enough others to lose the majority, one after the other."""
     leader, others = await _roles(ground, dice)
     victims = [leader, *others[: len(ground.nodes) // 2]]
     dice.shuffle(victims)
@@ -82,7 +82,7 @@ async def kill_most(ground: Ground, dice: random.Random) -> Outcome:
 
 
 async def kill_twice(ground: Ground, dice: random.Random) -> Outcome:
-    """The leader, and soon after it whoever leads then."""
+    """Kill the leader, and soon after it the next one."""
     first, _ = await _roles(ground, dice)
     ground.kill(first)
     await _a_while(dice, 1.0, 3.0)
@@ -125,7 +125,7 @@ async def cut_follower(ground: Ground, dice: random.Random) -> Outcome:
 async def _cut(
     ground: Ground, dice: random.Random, number: int, others: list[int], name: str
 ) -> Outcome:
-    """Cut a node off: what it says, what it hears, or both; silently, or with closed doors."""
+    """Cut a node off: outgoing, incoming or both; dropping packets or closing connections."""
     how = dice.choice(["both", "both", "out", "in"])
     refuses = dice.random() < 0.3
     for other in others:
@@ -178,7 +178,7 @@ async def delay_links(ground: Ground, dice: random.Random) -> Outcome:
 
 
 async def transfer(ground: Ground, dice: random.Random) -> Outcome:
-    """The lead goes round: nobody is lost, and what is under way goes with it."""
+    """Leadership moves around: no node is lost, and requests in flight survive."""
     named = []
     for _ in range(dice.randint(2, 8)):
         _, [follower, *_] = await _roles(ground, dice)
@@ -237,4 +237,4 @@ FAULTS: dict[str, tuple[Fault, int]] = {
     "away_for_long": (away_for_long, 1),
     "replace": (replace, 1),
 }
-"""By name, with how often it is chosen."""
+"""Faults by name, with their weights."""

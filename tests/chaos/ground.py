@@ -1,8 +1,7 @@
-"""The nodes: real processes, each with its directory, ports and log; what can be done to them.
+"""The nodes: real processes, each with its directory, ports and log, and operations on them.
 
-Ports are taken below those that the system gives away by itself: a node that is down must find its
-port free when it comes back. Nothing here waits for a fixed time; what is waited for is asked of
-the nodes by HTTP.
+Ports are below the range that the system assigns: a node must find its port free when it restarts.
+Nothing here waits for a fixed time; conditions are polled by HTTP.
 """
 
 import asyncio
@@ -28,17 +27,17 @@ ASK_S = 3.0
 """How long a node may take to answer a question about itself."""
 START_S = 60.0
 HEALTHY_S = 60.0
-"""How long starts and elections may take on a machine that is busy; a verdict waits for them."""
+"""Time-out of starts and elections on a busy machine."""
 PORTS = range(20_000, 32_000)
 _given: set[int] = set()
 
 
 class StuckError(AssertionError):
-    """What should have happened by itself did not, in a long time."""
+    """An expected condition did not occur within a long time."""
 
 
 class Node:
-    """One node's place: what stays when the process is gone."""
+    """One node: what remains when the process is gone."""
 
     def __init__(self, number: int, directory: Path, ports: list[int], advertised: int) -> None:
         self.number = number
@@ -51,12 +50,12 @@ class Node:
 
     @property
     def is_up(self) -> bool:
-        """Whether its process runs, and is not stopped."""
+        """Whether its process runs and is not paused."""
         return self.child is not None and self.child.poll() is None and not self.is_paused
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """Return its client address."""
         return f"{HOST}:{self.port}"
 
 
@@ -78,7 +77,7 @@ class Ground:
     # ── Processes ─────────────────────────────────────────────────────────────────────────────
 
     async def add(self, number: int) -> Node:
-        """Start a new node, which waits to be part of something."""
+        """Start a new node, which waits for a cluster."""
         ports = _free_ports(3)
         node = Node(number, self.directory, ports, await self.network.add(number, ports[2]))
         self.nodes[number] = node
@@ -107,7 +106,7 @@ class Ground:
             node.is_paused = name is signal.SIGSTOP
 
     def kill(self, *numbers: int) -> None:
-        """Kill nodes as the system would, with no chance to say anything."""
+        """Kill nodes with SIGKILL."""
         for number in numbers:
             self.signal(number, signal.SIGKILL)
         for number in numbers:
@@ -116,7 +115,7 @@ class Ground:
                 child.wait()
 
     async def terminate(self, number: int) -> int:
-        """Stop a node in order; return its exit status."""
+        """Stop a node cleanly; return its exit status."""
         self.signal(number, signal.SIGTERM)
         child = self.nodes[number].child
         assert child is not None
@@ -124,12 +123,12 @@ class Ground:
         return child.returncode
 
     async def close(self) -> None:
-        """End all that is left of it; the directory stays."""
+        """Kill the remaining processes; the directory stays."""
         self.kill(*self.nodes)
         await self.network.close()
 
     def count_in_logs(self, text: str) -> int:
-        """How often something is in what nodes have logged."""
+        """Count occurrences of a text in the logs of the nodes."""
         nodes = (*self.nodes.values(), *self.gone)
         logs = [node.log_path.read_text() for node in nodes if node.log_path.exists()]
         return sum(log.count(text) for log in logs)
@@ -155,7 +154,7 @@ class Ground:
         await self.until_healthy()
 
     async def join(self, number: int) -> None:
-        """Start a new node, and have it join."""
+        """Start a new node and join it."""
         node = await self.add(number)
         await self.until(lambda: self._answers(number), f"node {number} starts", START_S)
 
@@ -168,7 +167,7 @@ class Ground:
         await self.until(joined, f"node {number} joins", HEALTHY_S)
 
     async def remove(self, number: int) -> None:
-        """Have a node take part no longer; its process is killed."""
+        """Remove a node and kill its process."""
 
         async def removed() -> bool:
             leader = await self.leader()
@@ -187,23 +186,23 @@ class Ground:
         return {"id": node.number, "peer_addr": peer, "client_addr": node.address}
 
     async def transfer(self, to: int) -> None:
-        """Ask the leader to hand over; it may be refused, or not answered in time."""
+        """Ask the leader to transfer leadership; this may be refused or time out."""
         leader = await self.leader()
         if leader:
             await self._asked(leader, "POST", "/cluster/transfer", {"to": to})
 
     async def leader(self) -> int:
-        """Who leads, as most of those who answer say; 0 if nobody."""
+        """Return the leader according to the majority of answers; 0 if none."""
         told = [s for s in await self.statuses() if s is not None]
         leading = [status for status in told if status["is_leader"]]
         return max(leading, key=lambda status: status["term"])["node_id"] if leading else 0
 
     async def statuses(self) -> list[dict[str, Any] | None]:
-        """How all nodes see the cluster."""
+        """Return the cluster as all nodes see it."""
         return await asyncio.gather(*(self.status(number) for number in self.nodes))
 
     async def status(self, number: int) -> dict[str, Any] | None:
-        """How a node sees the cluster; None if it does not answer."""
+        """Return the cluster as a node sees it; None if it does not answer."""
         if not self.nodes[number].is_up:
             return None
         try:
@@ -218,11 +217,11 @@ class Ground:
         return await self.status(number) is not None
 
     async def until_healthy(self) -> None:
-        """Wait until all nodes are there, agree on a leader, and have applied the same."""
+        """Wait until all nodes are up, agree on a leader, and have applied the same entries."""
         await self.until(self.is_healthy, "the cluster is healthy", HEALTHY_S)
 
     async def is_healthy(self) -> bool:
-        """Whether all is as it should be."""
+        """Return whether the cluster has settled."""
         for node in self.nodes.values():
             if node.child is not None and node.child.poll() is not None:
                 raise StuckError(f"node {node.number} ended with status {node.child.returncode}")
@@ -240,7 +239,7 @@ class Ground:
     async def ask(
         self, number: int, method: str, path: str, body: object | None = None
     ) -> dict[str, Any]:
-        """Ask a node by HTTP; what it answers, refusals included."""
+        """Send an HTTP request to a node; return the answer, including refusals."""
         data = b"" if body is None else json.dumps(body).encode()
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n"
@@ -257,14 +256,14 @@ class Ground:
         return told
 
     async def _asked(self, number: int, method: str, path: str, body: object | None = None) -> bool:
-        """Ask a node for a change; whether it says that it is done."""
+        """Request a change from a node; return whether it confirms."""
         try:
             return "error" not in await self.ask(number, method, path, body)
         except (OSError, TimeoutError, ValueError):
             return False
 
     async def until(self, is_so: Callable[[], Awaitable[bool]], what: str, seconds: float) -> None:
-        """Look until something is so."""
+        """Poll until a condition is true."""
         deadline = now() + seconds
         while not await is_so():
             if now() > deadline:
@@ -277,9 +276,9 @@ async def _done(value: bool) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Some that nobody has; not by the seed, for another campaign may run beside this one.
+    """Return free ports; not derived from the seed, because another campaign may run in parallel.
 
-    Nor any that were given before: the node that is to have them may not have come so far.
+    Ports are not handed out twice: the node that gets them may not have bound them yet.
     """
     ports: set[int] = set()
     while len(ports) < count:

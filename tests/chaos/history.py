@@ -1,7 +1,7 @@
-"""What clients asked, what they were told, and when: the material of the checker.
+"""What clients requested, what they were answered, and when: the input of the checker.
 
 Times are those of one monotonic clock. A request that was never answered has ``returned`` infinity:
-it may have been done, or be done later, or never.
+its outcome is unknown.
 """
 
 import time
@@ -15,11 +15,11 @@ now = time.monotonic
 
 
 class Op(msgspec.Struct):
-    """Something that one client asked for."""
+    """A request of one client."""
 
     kind: str
-    """``numbered`` (a producer with an id), ``qos1``, ``qos2``, ``once`` (asked once, whatever came
-    of it), ``again`` (repeated until it was confirmed); ``end``: read where the topic ends."""
+    """``numbered`` (a producer with an id), ``qos1``, ``qos2``, ``once`` (sent once, whatever the
+    outcome), ``again`` (repeated until confirmed); ``end``: read where the topic ends."""
     topic: str
     who: str
     number: int
@@ -27,7 +27,7 @@ class Op(msgspec.Struct):
     invoked: float = 0.0
     returned: float = inf
     value: int = -1
-    """The offset that was told, or where the topic ends; -1: none was told."""
+    """The offset in the answer, or the end of the topic; -1: none."""
 
     @property
     def is_ok(self) -> bool:
@@ -35,32 +35,32 @@ class Op(msgspec.Struct):
         return self.returned < inf
 
     def done(self, value: int = -1) -> None:
-        """It was acknowledged, now."""
+        """Record that it was acknowledged now."""
         self.returned = now()
         self.value = value
 
 
 class Grant(msgspec.Struct):
-    """A message in the hands of one worker of a group."""
+    """A message in flight to one worker of a group."""
 
     topic: str
     group: str
     worker: str
     offset: int | str
-    """Or what the message says, where the worker is not told the offset."""
+    """Or the payload, where the worker does not get the offset."""
     asked: float
-    """When the request was made that was answered with it: the lease began after that."""
+    """When the request was sent that returned it: the lease began after that."""
     got: float
     lease_s: float
-    """inf: it is given to nobody else, ever, unless it is given back."""
+    """inf: it goes to no other worker unless it is given back."""
     returned: float = inf
     """When the worker began to give it back."""
     acked: float = inf
-    """When the worker heard that its acknowledgement is noted."""
+    """When the worker's acknowledgement was confirmed."""
 
 
 class Delivery(msgspec.Struct):
-    """A message that a subscriber was sent, and took."""
+    """A message that a subscriber received."""
 
     subscriber: str
     topic: str
@@ -68,9 +68,9 @@ class Delivery(msgspec.Struct):
     at: float
     qos: int = 0
     sequence: int = 0
-    """The broker's number for it, where it tells that: two copies of a message have two."""
+    """The broker's sequence, where available: two copies of a message have two."""
     settled: float = inf
-    """When the subscriber heard that its acknowledgement is noted."""
+    """When the subscriber's acknowledgement was confirmed."""
 
 
 class History:
@@ -80,10 +80,10 @@ class History:
         self.ops: list[Op] = []
         self.grants: list[Grant] = []
         self.complaints: list[str] = []
-        """What a client saw that must not be, at once."""
+        """Violations that a client observed directly."""
 
     def begin(self, kind: str, topic: str, who: str, number: int = 0, payload: bytes = b"") -> Op:
-        """Note that something is asked, now."""
+        """Record a request, sent now."""
         op = Op(kind, topic, who, number, payload, now())
         self.ops.append(op)
         return op

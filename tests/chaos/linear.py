@@ -1,9 +1,9 @@
-"""Is a history linearizable? A search by Wing and Gong, with a memory of what was tried (Lowe).
+"""Linearizability check: the search by Wing and Gong, with memoisation (Lowe).
 
 Every operation seems to happen at one moment between its invocation and its return. The search
 builds such an order from the front: of the operations that may come next (those invoked before the
-first return of all that are left) one is tried, if the model allows its result, and what was tried
-in vain (a set of operations done and the state that they led to) is not tried again.
+first return of the remaining ones) one is tried, if the model allows its result. Failed attempts (a
+set of operations done and the resulting state) are not repeated.
 
 A model is a function ``step(state, operation) -> state``, None where the result is not possible.
 """
@@ -21,7 +21,7 @@ State = TypeVar("State", bound=Hashable)
 def is_linearizable(
     ops: Sequence[Op], step: Callable[[State, Op], State | None], state: State
 ) -> bool:
-    """Whether some order of the operations explains all results, and keeps to real time."""
+    """Return whether some order of the operations explains all results and respects real time."""
     return _Search(ops, step, state).run()
 
 
@@ -52,7 +52,7 @@ class _Search(Generic[State]):
         return True
 
     def _advance(self, choices: list[int]) -> bool:
-        """Take the first choice left that leads to where we have not been."""
+        """Take the first remaining choice that leads to an unvisited state."""
         while choices:
             place = choices.pop(0)
             state = self._step(self._state, self._ops[place])
@@ -66,7 +66,7 @@ class _Search(Generic[State]):
         return False
 
     def _candidates(self) -> list[int]:
-        """Those that may come next: nobody who is left had returned before they were invoked."""
+        """Return the operations that may come next: invoked before any remaining one returned."""
         ops = self._ops
         left = [place for place in range(len(ops)) if not self._done >> place & 1]
         first_return = min((ops[place].returned for place in left), default=0.0)
@@ -74,17 +74,17 @@ class _Search(Generic[State]):
 
 
 def end_of_log(end: int, op: Op) -> int | None:
-    """A log that is appended to; what appends is told the place, what reads where it ends."""
+    """A log: an append returns its offset, a read returns the end."""
     if op.value != end:
         return None
     return end if op.kind == "end" else end + 1
 
 
 def log_fault(ops: Sequence[Op]) -> str:
-    """Say why operations on one topic are not those of one log; empty if they are.
+    """Return why operations on one topic are not those of one log; empty if they are.
 
-    Long histories are cut where all was quiet, for the search is quick on short ones: whatever
-    happened before a moment when nothing was under way comes before all that happened after it.
+    Long histories are split at quiet moments, because the search is fast on short ones: everything
+    before a moment without pending operations comes before everything after it.
     """
     start = 0
     for part in _parts(sorted(ops, key=lambda op: op.invoked)):

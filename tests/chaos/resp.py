@@ -1,4 +1,4 @@
-"""As little of a Redis client as the campaign needs: one request, one answer, and no second try."""
+"""A minimal Redis client for the campaign: one request, one answer, no retries."""
 
 import asyncio
 from typing import Any, Self
@@ -15,7 +15,7 @@ class RespError(Exception):
 
 
 class RespClient:
-    """One connection. After any OSError or TimeoutError nothing is known of the last request."""
+    """One connection. After an OSError or TimeoutError the outcome of the last request is unknown."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -29,7 +29,7 @@ class RespClient:
             return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def ask(self, *words: bytes | str | int) -> Any:
-        """Ask; raises RespError, OSError, TimeoutError."""
+        """Send a request; raises RespError, OSError, TimeoutError."""
         parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
         head = b"*%d\r\n" % len(parts)
         self._writer.write(head + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
@@ -44,5 +44,5 @@ class RespClient:
         return reply
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.transport.abort()

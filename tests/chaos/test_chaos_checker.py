@@ -1,4 +1,4 @@
-"""The checker of the campaign notices what it is there for, and complains of nothing else."""
+"""The checker of the campaign detects each violation, and reports nothing else."""
 
 from math import inf
 
@@ -206,12 +206,12 @@ LINEARIZABLE = [
 ]
 
 NOT_LINEARIZABLE = [
-    [put(1, 0, 1), put(0, 2, 3)],  # the later one has the earlier place
+    [put(1, 0, 1), put(0, 2, 3)],  # the later one has the lower offset
     [put(0, 0, 1), end(0, 2, 3)],  # a read that is behind
-    [put(0, 0, 9), end(1, 1, 2), end(0, 3, 4)],  # a read that goes back
+    [put(0, 0, 9), end(1, 1, 2), end(0, 3, 4)],  # a read that moves back
     [end(1, 0, 1), put(0, 2, 3)],  # a read of the future
-    [put(0, 0, 1), put(0, 2, 3)],  # one place for two
-    [put(0, 0, 1), put(2, 2, 3)],  # a place that nobody has filled
+    [put(0, 0, 1), put(0, 2, 3)],  # one offset for two
+    [put(0, 0, 1), put(2, 2, 3)],  # an offset without a message
 ]
 
 
@@ -226,7 +226,7 @@ def test_a_history_that_is_not_of_one_log_is_found(ops):
 
 
 def test_the_search_takes_steps_back():
-    """The first choice (the read) fits at first, and leads nowhere; the second explains all."""
+    """The first choice (the read) fits at first, but fails; the second explains everything."""
     ops = [end(0, 0, 9), end(1, 0, 9), put(0, 0, 9), put(1, 0, 9), end(2, 0, 9)]
     assert log_fault(ops) == ""
 

@@ -1,4 +1,4 @@
-"""The relays between nodes do what the campaign asks of them, and know who dials."""
+"""The relays between nodes follow the campaign's commands, and identify who connects."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ ANSWER_S = 10.0
 
 
 class Echo:
-    """A node that answers all that it is told, behind a relay."""
+    """A node that echoes everything, behind a relay."""
 
     async def __aenter__(self):
         self.network = Network(random.Random(1))
@@ -34,7 +34,7 @@ class Echo:
         await asyncio.sleep(0.01)
 
     async def dial(self, node):
-        """Connect as a node does: its first frame says who it is, and comes back."""
+        """Connect as a node does: its first frame identifies it and is echoed."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         hello = Dialer(Identity(node, 7), 2, Purpose.CONTROL, b"", bytes(32)).hello
         frame = b"".join(PeerFrameWriter().frame(hello))
@@ -50,7 +50,7 @@ async def opened(echo, node):
 
 
 async def is_silent(reader):
-    """Whether nothing comes for a moment."""
+    """Return whether nothing arrives for a moment."""
     try:
         async with asyncio.timeout(0.2):
             await reader.readexactly(1)

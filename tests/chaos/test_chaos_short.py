@@ -1,4 +1,4 @@
-"""Three nodes, all kinds of clients, some faults: what was acknowledged is there, once, in order.
+"""Three nodes, all kinds of clients, some faults: what was acknowledged is stored, once, in order.
 
 ``make chaos ROUNDS=200`` does the same for longer, with all faults.
 """

@@ -1,8 +1,8 @@
 """Which broker is tested, and how a test gets its clients.
 
-By default each test file gets a broker of its own, in this process. With
-``PENSTOCK_TEST_TARGET=host:port`` the same claims are put to any broker that listens there; tests
-that must reach into the broker (its clock, its restart, its limits, its metrics) are skipped then.
+By default each test file gets its own broker, in this process. With
+``PENSTOCK_TEST_TARGET=host:port`` the same claims are tested against any broker that listens there;
+tests that need its internals (clock, restart, limits, metrics) are then skipped.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ TARGET = os.environ.get("PENSTOCK_TEST_TARGET", "")
 
 
 class Target(NamedTuple):
-    """A broker that is merely there: the suite did not start it and cannot touch it."""
+    """An external broker: the suite did not start it and cannot control it."""
 
     host: str
     port: int
@@ -88,5 +88,5 @@ def connect(dial: Callable[..., WireClient]) -> Callable[..., WireClient]:
 
 @pytest.fixture
 def unique() -> str:
-    """A name nobody else uses: the root of this test's topics and client ids."""
+    """A unique name: the root of this test's topics and client ids."""
     return f"u{uuid.uuid4().hex[:12]}"

@@ -1,7 +1,7 @@
 """The ten root causes behind nearly all public reports against MQTT brokers, a section each.
 
-The claim is always the same: the sender loses its connection, or is served within bounds; everyone
-else notices nothing. ``unharmed`` is that everyone else.
+The claim is always the same: the sender loses its connection, or is served within bounds; other
+clients are not affected. ``unharmed`` is such a client.
 """
 
 import socket
@@ -28,7 +28,7 @@ from tests.conformance.wire_client import (
 
 @pytest.fixture
 def unharmed(connect, unique):
-    """A bystander who subscribes and publishes, and checks at the end that both still work."""
+    """A bystander that subscribes and publishes, and checks at the end that both still work."""
     bystander = connect(f"{unique}-bystander")
     bystander.subscribe((f"{unique}/bystander", 1))
     yield bystander
@@ -125,7 +125,7 @@ def test_packets_in_the_wrong_direction_or_time_close(connect, dial, unharmed, k
     client.expect_close()
 
 
-# ── 4. An exception while writing to somebody else ────────────────────────────────────────────
+# ── 4. An exception while writing to another client ────────────────────────────────────────────
 
 
 @pytest.mark.proves("MQTT-1.5.3-1", "MQTT-3.3.2-2", "MQTT-4.8.0-1")

@@ -1,4 +1,4 @@
-"""CONNECT and CONNACK: who gets in, who is told why not, and who is not worth an answer."""
+"""CONNECT and CONNACK: what is accepted, refused with a code, or closed without an answer."""
 
 import string as letters
 
@@ -265,7 +265,7 @@ def test_what_follows_a_malformed_connect_is_not_processed(connect, dial, unique
 @pytest.mark.proves("MQTT-3.1.4-2", "MQTT-3.1.4-4")
 @pytest.mark.parametrize("clean", [True, False])
 def test_clients_that_fight_for_an_id_each_get_their_connack_first(own_broker, dial, clean):
-    """They come one behind the other, and none waits for an answer before the next is there."""
+    """They arrive one after the other without waiting for answers."""
     broker = own_broker()
     rivals = [dial(at=broker) for _ in range(12)]
     for rival in rivals:

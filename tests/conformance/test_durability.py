@@ -1,4 +1,4 @@
-"""What a broker promised survives kill -9: all that is in memory is gone, the disk is as it was.
+"""What a broker acknowledged survives kill -9: memory is lost, the disk is unchanged.
 
 ``restart(kill=True)`` abandons the broker without a flush and starts it again on the same data and
 port. What was acknowledged before must be there; what was not may be, so nothing is claimed of it.
@@ -19,7 +19,7 @@ from tests.conformance.wire_client import (
 
 @pytest.fixture(params=["kill", "stop"])
 def restart(request):
-    """Restart as after kill -9, and as after an orderly stop: both keep the same promises."""
+    """Restart after kill -9 and after a clean stop: both give the same guarantees."""
     return lambda broker: broker.restart(kill=request.param == "kill")
 
 

@@ -1,7 +1,7 @@
-"""Violations: each ends the connection it came by, silently, and touches no other.
+"""Violations: each closes its own connection, silently, and affects no other.
 
-A 3.1.1 server has no word for "you broke the rules": ``expect_close`` therefore also fails if
-anything at all is sent before the end.
+A 3.1.1 server cannot report a violation: ``expect_close`` therefore also fails if anything is sent
+before the close.
 """
 
 import pytest
@@ -199,7 +199,7 @@ def test_a_violation_ends_no_connection_but_its_own(connect):
 
 @pytest.mark.proves("MQTT-4.8.0-2")
 def test_a_packet_that_is_too_large_for_the_broker_closes(own_broker, connect, unique):
-    """Nothing is wrong with such a packet; the broker is not able to take it."""
+    """Such a packet is valid; the broker cannot accept it."""
     broker = own_broker(limits={"packet_bytes_max": 2_000})
     client = connect(at=broker)
     room = 2_000 - len(publish(unique, b"x" * 500)) + 500  # the limit is on the whole packet

@@ -11,11 +11,11 @@ from tests.conformance.wire_client import PINGREQ, PINGRESP, publish
 
 
 def let_pass(broker, seconds, observer):
-    """Move the broker's clock, if it has one to be moved; the real one needs patience."""
+    """Advance the broker's clock if it is virtual; otherwise wait."""
     if hasattr(broker, "clock"):
         broker.clock.advance(seconds)
     else:
-        observer.socket.settimeout(15)  # some brokers look only every few seconds
+        observer.socket.settimeout(15)  # some brokers check only every few seconds
 
 
 @pytest.mark.proves("MQTT-3.12.4-1")

@@ -1,6 +1,6 @@
 """Limits on clients and windows: one below passes, one above does not, and the reason is counted.
 
-The limits on topics, packets, queues, subscriptions and sessions are proven beside the statements
+The limits on topics, packets, queues, subscriptions and sessions are tested with the statements
 they belong to (``test_topics``, ``test_errors``, ``test_bad_input``, ``test_subscribe``,
 ``test_session``).
 """

@@ -1,4 +1,4 @@
-"""What one client sends must not cost another more than a moment, nor mix with what is another's."""
+"""One client's input must not delay others for more than a moment, nor mix with theirs."""
 
 import threading
 from itertools import count

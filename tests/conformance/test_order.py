@@ -1,4 +1,4 @@
-"""Order: what one client publishes arrives as it was sent, live, queued or repeated."""
+"""Order: messages of one client arrive in the order sent, live, queued or repeated."""
 
 import pytest
 
@@ -169,7 +169,7 @@ def test_a_small_window_keeps_the_order(own_broker, connect, unique):
 
 @pytest.mark.proves("MQTT-4.6.0-6", "MQTT-3.1.2-5")
 def test_what_is_published_during_a_reconnect_does_not_overtake_what_waited(connect, dial, unique):
-    """The queue is read from disk while new messages are at hand: the tempting short cut."""
+    """The queue is read from disk while new messages are in memory and could overtake it."""
     publisher = connect()
     subscriber = connect(unique, clean=False)
     subscriber.subscribe((f"{unique}/t", 1))

@@ -1,4 +1,4 @@
-"""What waits to be sent to all clients together is bounded, and those who read do not suffer."""
+"""What waits to be sent to all clients together is bounded, without slowing clients that read."""
 
 from tests.conformance.wire_client import puback, publish
 
@@ -8,7 +8,7 @@ SESSIONS, MESSAGES, PAYLOAD = 10, 100, bytes(100_000)
 
 
 def test_sessions_that_come_back_and_do_not_read_stay_within_the_budget(own_broker, connect):
-    """Ten times ten megabytes are due to them. A bystander is served; who reads at last gets all."""
+    """Ten clients are each due ten megabytes. A bystander is served; a client that reads gets all."""
     broker = own_broker(limits={"outgoing_bytes_max": "4MiB"})
     names = [f"session-{number}" for number in range(SESSIONS)]
     for name in names:

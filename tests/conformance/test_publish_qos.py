@@ -245,7 +245,7 @@ def test_overlapping_subscriptions_deliver_at_the_highest_qos_among_them(connect
 
 @pytest.mark.proves("MQTT-3.3.5-2")
 def test_a_publish_that_is_not_allowed_is_acknowledged_or_closes(connect, unique):
-    """Topics under $SYS are the broker's own: nobody else's message reaches a subscriber."""
+    """Topics under $SYS belong to the broker: no client's message reaches a subscriber."""
     topic = f"$SYS/{unique}"
     subscriber, publisher = connect(), connect()
     subscriber.subscribe((topic, 0))

@@ -1,4 +1,4 @@
-"""Retained messages: the last word on a topic, for whoever asks later."""
+"""Retained messages: the last message of a topic, for later subscribers."""
 
 import pytest
 
@@ -183,7 +183,7 @@ def retain_many(client, count: int = RETAINED, qos: int = 1) -> list[str]:
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("clean", [True, False])
 def test_all_retained_messages_are_sent_however_many_there_are(own_broker, connect, clean, qos):
-    """None is dropped for want of room in the window or the queue; all come as they are read."""
+    """None is dropped for lack of room in the window or the queue; all arrive as the client reads."""
     broker = own_broker(limits={"inflight_max": 50, "queue_messages_max": 10})
     topics = retain_many(connect(at=broker))
     subscriber = connect("reader", at=broker, clean=clean)

@@ -1,4 +1,4 @@
-"""Sessions: what outlives a connection, for how long, and whose it is."""
+"""Sessions: what outlives a connection, and for how long."""
 
 import pytest
 

@@ -41,7 +41,7 @@ def publish_all(publisher, topic, payloads):
 
 
 def shares(broker, topic, group="g"):
-    """How many members a group has."""
+    """Return the number of members of a group."""
     return broker.call(broker.server.hub.dispatchers.workers, topic.encode(), group.encode())
 
 

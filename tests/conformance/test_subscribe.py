@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE: one answer each, replaced and not repeated, exact to the character."""
+"""SUBSCRIBE and UNSUBSCRIBE: one answer each, replacement, exact filters."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_filters_above_the_limit_get_the_failure_code_in_their_places(own_broker
     client.send(subscribe(7, (f"{unique}/a", 1), (f"{unique}/b", 2), (f"{unique}/c", 0)))
     client.expect(suback(7, 1, 2, 0x80))
     client.send(subscribe(8, (f"{unique}/a", 0)))
-    client.expect(suback(8, 0))  # replacing one is no addition
+    client.expect(suback(8, 0))  # replacing one adds none
 
 
 @pytest.mark.proves("MQTT-3.8.4-4", "MQTT-3.8.4-3")

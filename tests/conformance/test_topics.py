@@ -1,4 +1,4 @@
-"""Topic names and filters: what matches what, and what may not be written at all."""
+"""Topic names and filters: what matches what, and what is invalid."""
 
 import pytest
 

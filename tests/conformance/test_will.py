@@ -1,4 +1,4 @@
-"""Wills: published for whoever leaves without a goodbye, and for nobody else."""
+"""Wills: published for clients that leave without DISCONNECT, and only for those."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A client that says exactly what a test tells it to, and nothing of its own accord.
+"""A client that sends exactly what a test tells it to, and nothing else.
 
 This is the oracle of the suite. It has its own few lines of encoding, written from the standard and
 independent of the broker's codec, so that a misreading cannot hide by being made on both sides.
@@ -7,11 +7,11 @@ Expectations are byte-exact: ``expect`` compares one whole packet.
 **How silence is proven.** Nothing here sleeps. "The broker sends nothing" is shown by making it
 send something *else*, later in the same order, and seeing that arrive first:
 
-* ``expect_nothing`` pings: whatever the broker had to say to this client on account of what this
-  client sent before comes before the PINGRESP.
-* ``expect_nothing_from`` has another client publish a marker: whatever that client caused before
-  comes before the marker. The marker travels at QoS 1 so that it takes the slowest way through the
-  broker, and cannot overtake.
+* ``expect_nothing`` pings: everything that this client's earlier packets cause the broker to send
+  comes before the PINGRESP.
+* ``expect_nothing_from`` lets another client publish a marker: everything that this client caused
+  before comes before the marker. The marker uses QoS 1 so that it takes the slowest path through
+  the broker, and cannot overtake.
 """
 
 import itertools
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 TIMEOUT_S = 30.0
-"""How long a broker may take to do what it must; only a failing test waits this long."""
+"""Time-out for the broker; only a failing test waits this long."""
 
 _marker_numbers = itertools.count()
 
@@ -158,7 +158,7 @@ DISCONNECT = packet(0xE0)
 
 
 class WireClient:
-    """One TCP connection to the broker, blocking. Says nothing by itself, not even CONNECT."""
+    """One blocking TCP connection to the broker. Sends nothing by itself, not even CONNECT."""
 
     def __init__(self, host: str, port: int) -> None:
         self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
@@ -180,7 +180,7 @@ class WireClient:
         self.socket.close()
 
     def disconnect(self) -> None:
-        """Say goodbye properly, and see the broker close."""
+        """Send DISCONNECT, and see the broker close."""
         self.send(DISCONNECT)
         self.expect_close()
 
@@ -217,7 +217,7 @@ class WireClient:
         return received
 
     def expect_in_any_order(self, *packets: bytes) -> None:
-        """The next packets are these, in whichever order."""
+        """The next packets are these, in any order."""
         received = sorted(self.receive() for _ in packets)
         assert received == sorted(packets)
 
@@ -237,11 +237,11 @@ class WireClient:
         self.expect(PINGRESP)
 
     def expect_nothing(self) -> None:
-        """The broker has nothing to say on account of what this client sent so far."""
+        """What this client sent so far causes no further packets."""
         self.ping()
 
     def expect_nothing_from(self, publisher: "WireClient") -> None:
-        """Nothing is on its way to this client on account of what ``publisher`` sent so far."""
+        """What ``publisher`` sent so far causes no further packets to this client."""
         topic = f"marker/{next(_marker_numbers)}/{id(self)}"
         self.send(subscribe(0xFFFF, (topic, 0)))
         self.expect(suback(0xFFFF, 0))
@@ -252,7 +252,7 @@ class WireClient:
 
     # ── Whole exchanges ───────────────────────────────────────────────────────────────────────
     def subscribe(self, *requests: tuple[str | bytes, int], packet_id: int = 1) -> None:
-        """Subscribe, and be granted what was asked for."""
+        """Subscribe, and be granted the requested QoS."""
         self.send(subscribe(packet_id, *requests))
         self.expect(suback(packet_id, *(qos for _, qos in requests)))
 
@@ -265,7 +265,7 @@ class WireClient:
         packet_id: int = 1,
         retain: bool = False,
     ) -> None:
-        """Publish, and see the exchange of its QoS through to the end (QoS 0: a ping)."""
+        """Publish, and complete the exchange of its QoS (QoS 0: a ping)."""
         identifier = packet_id if qos else None
         self.send(publish(topic, payload, qos=qos, packet_id=identifier, retain=retain))
         if qos == 0:
@@ -327,7 +327,7 @@ def shown(raw: bytes) -> str:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for what the broker does in its own time and tells nobody about."""
+    """Wait for an effect that the broker does not announce."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"

@@ -50,5 +50,5 @@ def dial(request: pytest.FixtureRequest) -> Iterator[Callable[..., BinaryClient]
 
 @pytest.fixture
 def unique() -> bytes:
-    """A name nobody else uses: the root of this test's topics and client ids."""
+    """A unique name: the root of this test's topics and client ids."""
     return f"u{uuid.uuid4().hex[:12]}".encode()

@@ -215,7 +215,7 @@ def test_a_frame_of_one_byte_more_gets_an_error_and_a_close(own_broker, dial):
     broker = own_broker()
     client = dial(at=broker)
     header = publish(b"t", b"")[:12] + (FRAME_BYTES_MAX - 16).to_bytes(4, "big")
-    client.send(header)  # the announcement is enough: nobody waits for 16 MiB to refuse them
+    client.send(header)  # the announced size is enough to refuse it
     client.expect(error(TOO_LARGE))
     client.expect_close()
     assert disconnects(broker, "packet_too_large") == 1

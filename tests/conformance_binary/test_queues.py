@@ -1,4 +1,4 @@
-"""Queues: each job to one worker, in turn, held while there is none, again if its worker died."""
+"""Queues: each job to one worker, round-robin; kept while there is none; redelivered on death."""
 
 import pytest
 
@@ -169,7 +169,7 @@ def test_a_worker_that_is_taken_over_leaves_its_jobs_to_the_newer_one(own_broker
 
 
 def test_a_worker_that_comes_back_at_once_after_a_crash_gets_what_it_had(start, dial):
-    """Its SUBSCRIBE may be there before the broker has taken the jobs back."""
+    """Its SUBSCRIBE may arrive before the broker has reclaimed the jobs."""
     broker = start()
     (worker,) = joined(dial, broker, 1, names=[b"w"])
     dial(at=broker).publish(b"q:jobs", *numbered(30))

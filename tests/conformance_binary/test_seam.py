@@ -1,4 +1,4 @@
-"""The seam between history and live: no gap, no repetition, whatever the timing; the slow wait."""
+"""The switch from history to live: no gap, no repetition, whatever the timing."""
 
 import threading
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def numbers(frames):
 
 
 class Flood:
-    """A publisher that goes on and on, some messages in flight, until it is told to end."""
+    """A publisher that keeps some messages in flight until it is stopped."""
 
     def __init__(self, broker, topic, payload_bytes, in_flight=50):
         self._client = BinaryClient(broker.host, broker.port)
@@ -73,7 +73,7 @@ def flooding(broker, topic, payload_bytes=100) -> Iterator[Flood]:
 
 
 def read_up_to(client, last):
-    """Frames until the message of that number has come."""
+    """Return frames until the message of that number arrives."""
     frames = []
     while not frames or frames[-1].command != MESSAGE or numbers(frames[-1:])[0] < last:
         received = client.receive()
@@ -106,7 +106,7 @@ def test_a_named_client_that_comes_and_goes_under_load_gets_each_message_once(br
             last = messages[-1].sequence
             while received := client.receive():
                 if received.command == MESSAGE:
-                    last = max(last, received.sequence)  # seen, not acknowledged: comes again
+                    last = max(last, received.sequence)  # seen, not acknowledged: delivered again
                 elif received.sequence == 0:
                     break
             client.close()

@@ -117,7 +117,7 @@ def test_a_message_that_several_filters_match_comes_once(dial, unique):
         subscriber.subscribe(topic_filter)
     publisher.publish(unique + b"/t", b"1", b"2")
     assert subscriber.receive_payloads(2) == [b"1", b"2"]
-    subscriber.send(unsubscribe(b"#", 9))  # else the marker comes twice: once for each
+    subscriber.send(unsubscribe(b"#", 9))  # otherwise the marker arrives twice: once for each
     subscriber.expect(ack(9))
     subscriber.expect_nothing_before(publisher)
 
@@ -192,5 +192,5 @@ def test_a_publishers_connection_gets_nothing_but_its_replies(own_broker, dial):
     publisher.publish(b"t", b"1")
     other.subscribe(b"#")
     other.publish(b"t")
-    broker.clock.advance(200)  # nobody pings a client
+    broker.clock.advance(200)  # the broker does not ping clients
     publisher.expect_nothing()

@@ -176,12 +176,12 @@ class BinaryClient:
         assert all(word in received.text for word in words), received.text
 
     def expect_nothing(self) -> None:
-        """The broker has nothing to say on account of what this client sent so far."""
+        """What this client sent so far causes no further packets."""
         self.send(ping())
         self.expect(pong())
 
     def expect_nothing_before(self, publisher: "BinaryClient") -> None:
-        """Nothing is on its way to this client on account of what ``publisher`` sent so far."""
+        """What ``publisher`` sent so far causes no further packets to this client."""
         topic = b"marker/%d" % next(_markers)
         self.send(subscribe(topic, sequence=77))
         self.expect(ack(77))

@@ -112,7 +112,7 @@ class QueueClient:
         assert not received, f"expected the end of the connection, received {shown(received)}"
 
     def expect_nothing(self) -> None:
-        """The broker has nothing to say on account of what this client sent so far."""
+        """What this client sent so far causes no further packets."""
         assert self.ask(stats={}).HasField("stats")
 
     # ── Whole exchanges ───────────────────────────────────────────────────────────────────────

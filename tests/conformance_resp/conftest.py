@@ -1,4 +1,4 @@
-"""A broker, the real Redis beside it, and a way to put the same words to both."""
+"""A broker and a real Redis, and a way to send the same commands to both."""
 
 import re
 import shutil
@@ -18,7 +18,7 @@ Ask = Callable[..., bytes]
 
 @pytest.fixture(scope="session")
 def redis_port() -> Iterator[int]:
-    """The port of a redis-server that keeps nothing; skips where there is none."""
+    """The port of a redis-server without persistence; skips if not installed."""
     if REDIS is None:
         pytest.skip("redis-server is not installed")
     with socket.socket() as probe:
@@ -44,13 +44,13 @@ def strict_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def ask_redis(redis_port: int) -> Ask:
-    """Put commands to Redis, on a connection of their own."""
+    """Send commands to Redis, on a separate connection."""
     return lambda *commands: _plain(ask(redis_port, *commands))
 
 
 @pytest.fixture
 def ask_penstock(strict_broker: Broker) -> Ask:
-    """Put commands to Penstock, on a connection of their own."""
+    """Send commands to Penstock, on a separate connection."""
     return lambda *commands: _plain(ask(strict_broker.port, *commands))
 
 

@@ -1,4 +1,4 @@
-"""Clients as others see and steer them: CLIENT, MONITOR, INFO, and shard channels between them."""
+"""Observing and controlling clients: CLIENT, MONITOR, INFO, and shard channels."""
 
 import socket
 from contextlib import closing
@@ -28,7 +28,7 @@ def client(broker):
 
 
 def until_blocked(client):
-    """Wait until a client waits for something; its number."""
+    """Wait until a client blocks; return its id."""
     while True:
         blocked = [one for one in client.client_list() if "b" in one["flags"]]
         if blocked:

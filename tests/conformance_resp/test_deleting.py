@@ -1,4 +1,4 @@
-"""XDEL takes the entry whose whole id was given, and no other."""
+"""XDEL removes only the entry whose whole id was given."""
 
 import redis
 

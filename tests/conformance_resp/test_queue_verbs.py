@@ -1,4 +1,4 @@
-"""PUSH, PULL and ACK: each job to one worker, whichever door it comes by."""
+"""PUSH, PULL and ACK: each job to one worker, by whichever protocol it was published."""
 
 import contextlib
 import threading
@@ -42,11 +42,11 @@ def dial(request):
 
 @contextlib.contextmanager
 def slow_commits(broker: Broker):
-    """Whoever is answered before the commit is answered long before it; gives those that ended."""
+    """Return the requests that were answered before the commit."""
     store, commit, ended = broker.server.store.whole, broker.server.store.whole.commit, []
 
     def slowly(batch: object) -> object:
-        for _ in range(10):  # turns of the loop, each of which would send what is answered
+        for _ in range(10):  # loop turns, each of which would send pending answers
             broker.call(int)
         ended.append(commit(batch))
         return ended[-1]
@@ -123,7 +123,7 @@ def test_blocked_pulls_are_served_in_the_order_in_which_they_came(dial):
 
 
 def test_an_ack_of_a_deleted_queues_job_does_not_finish_one_of_the_next(dial):
-    """Their offsets are the same, and it is somebody else who has the new one."""
+    """Their offsets are the same, but another client has the new one."""
     late, worker = dial(), dial()
     push(late, "old")
     ((sequence, _),) = late.execute_command("PULL", "jobs", "WITHACK")
@@ -170,7 +170,7 @@ def test_what_was_not_acknowledged_comes_back_after_a_kill_of_the_broker(dial):
     client.close()
     dial.broker.restart(kill=True)
     again, got = dial(), []
-    while len(got) < 2:  # what comes back may come a commit later than what was waiting
+    while len(got) < 2:  # a redelivery may come one commit later than waiting jobs
         got += again.execute_command("PULL", "jobs", "COUNT", 9, "BLOCK", 5_000)
     assert sorted(got) == [b"b", b"c"]
 

@@ -29,7 +29,7 @@ def topic(request):
 
 
 def entries(answer):
-    """Ids and fields out of what XREAD and its kin give, which redis-py shapes by protocol."""
+    """Extract ids and fields from XREAD-like answers, whose shape depends on the protocol."""
     if isinstance(answer, dict):
         return [entry for lots in answer.values() for entry in _flat(lots)]
     return [entry for _, lots in answer for entry in _flat(lots)]
@@ -40,7 +40,7 @@ def _flat(lots):
 
 
 def test_a_group_works_through_a_stream(client, topic):
-    """What every tutorial does: make a group, read, acknowledge, claim what was left."""
+    """The usual tutorial: create a group, read, acknowledge, claim the rest."""
     client.xgroup_create(topic, "workers", id="0", mkstream=True)
     added = [client.xadd(topic, {"job": number, "kind": "x"}) for number in range(4)]
     assert client.xlen(topic) == 4
@@ -111,7 +111,7 @@ async def test_the_asynchronous_client_waits_for_what_comes(broker, topic):
         await writer.xadd(topic, {"n": "before"})
         waiting = asyncio.create_task(reader.xread({topic: "$"}, block=0))
         seen = None
-        while not waiting.done():  # until the reader has come to wait, what is added is too early
+        while not waiting.done():  # entries added before the reader waits would be too early
             seen = await writer.xadd(topic, {"n": "after"})
             await asyncio.wait([waiting], timeout=0.02)
         assert entries(await waiting)[0][1] == {"n": "after"}

@@ -1,7 +1,7 @@
-"""Streams and PULL on topics that clients of the queue protocol use: one group, whoever asks.
+"""Streams and PULL on topics that clients of the queue protocol use: one shared group.
 
-What one door has taken no other hands out; what one gives back, another may get. Delays, ends and
-priorities hold for all.
+What one protocol has taken no other hands out; what one gives back, another may get. Delays, TTLs
+and priorities apply to all.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Streams and groups outlive the broker: stopped in order, or killed."""
+"""Streams and groups survive a clean stop and a kill of the broker."""
 
 import threading
 from contextlib import suppress
@@ -23,7 +23,7 @@ def connected(broker):
 
 
 def state(client):
-    """All that a client can see of the stream and its group, but for how long things are idle."""
+    """Everything visible of the stream and its group, except for idle times."""
     pending = [
         {name: value for name, value in found.items() if name != "time_since_delivered"}
         for found in client.xpending_range("s", "g", *EVERYTHING)

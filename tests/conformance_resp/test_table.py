@@ -221,7 +221,7 @@ def test_a_command_on_keys_is_told_what_penstock_is_and_what_to_use(command, ask
     name = command.split()[0].encode()
     assert answer.startswith(b"-ERR unknown command '%b': Penstock is" % name)
     assert KEY_COMMANDS[command] in answer
-    assert answer.endswith(b"+PONG\r\n+OK\r\n")  # the connection goes on
+    assert answer.endswith(b"+PONG\r\n+OK\r\n")  # the connection stays open
 
 
 DIFFERENT: list[tuple[str, tuple[str | bytes, ...], bytes]] = [

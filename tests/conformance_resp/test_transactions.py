@@ -52,7 +52,7 @@ def client(broker, request):
 
 def test_a_pipeline_in_a_transaction_is_carried_out(client, request):
     name = request.node.name
-    pipeline = client.pipeline()  # a transaction unless told otherwise
+    pipeline = client.pipeline()  # a transaction by default
     pipeline.xadd(name, {"a": "1"})
     pipeline.xadd(name, {"a": "2"})
     pipeline.xlen(name)
@@ -122,7 +122,7 @@ def test_a_transaction_is_bounded(broker, monkeypatch):
 
 
 def test_all_transactions_together_are_bounded():
-    """Else ten thousand clients could each leave one behind that is as large as it may be."""
+    """Otherwise ten thousand clients could each leave a transaction of the maximum size."""
     with Broker(limits={"incomplete_bytes_max": 4 << 20, "frame_bytes_max": 1 << 20}) as broker:
         peers = [Peer(broker.port) for _ in range(8)]
         queued = array(b"PUBLISH", b"c", b"x" * 900_000)

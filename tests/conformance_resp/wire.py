@@ -8,7 +8,7 @@ ANSWER_S_MAX = 10
 
 
 def packed(command: str | bytes) -> bytes:
-    """Turn a command as one would type it into an array; bytes go as they are."""
+    """Turn a typed command into an array; bytes stay as they are."""
     if isinstance(command, bytes):
         return command
     arguments = [argument.encode() for argument in shlex.split(command)]
@@ -22,7 +22,7 @@ def array(*arguments: bytes) -> bytes:
 
 
 def ask(port: int, *commands: str | bytes) -> bytes:
-    """Send all commands in one piece, then QUIT; return all that comes until the end."""
+    """Send all commands at once, then QUIT; return everything received."""
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S_MAX) as connection:
         connection.sendall(b"".join(map(packed, commands)) + array(b"QUIT"))
         answer = b""

@@ -1,7 +1,7 @@
-"""Every way into the broker and every way out, behind one shape each.
+"""Every way into the broker and every way out, behind one interface each.
 
-A way in is a function that publishes one payload. A way out is a class that begins to listen when
-it is made and then returns what came: payload, headers and signature, each where it can be carried.
+A way in is a function that publishes one payload. A way out is a class that subscribes when it is
+created and then returns what it received: payload, headers and signature, where supported.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ KEY_ID = 7
 
 
 class Got(NamedTuple):
-    """What came out. ``headers`` and ``signature`` are None where a door cannot carry them."""
+    """A received message. ``headers`` and ``signature`` are None where a protocol has none."""
 
     topic: bytes
     payload: bytes
@@ -39,7 +39,7 @@ class Got(NamedTuple):
 
 
 def register_key(broker: Broker) -> None:
-    """Let the broker know the key that signs here."""
+    """Register the signing key with the broker."""
     key = Key(KEY_ID, key_pair(SEED).public_key, "tester", "", created_ms=1)
     server = broker.server
     broker.call(lambda: server.broker.keys.put(key))
@@ -147,7 +147,7 @@ HEADERS = {b"unit": b"C", b"site": b"north"}
 
 
 class WayOut:
-    """Listens from the moment it is made until it is closed."""
+    """Subscribed from its creation until it is closed."""
 
     carries_headers = False
     carries_signature_1 = False
@@ -161,7 +161,7 @@ class WayOut:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Listen no more."""
+        """Close the subscription."""
 
 
 class _Mqtt(WayOut):

@@ -1,4 +1,4 @@
-"""Rows that are staged: no door shows them, retention leaves them, and then every door has them."""
+"""Staged rows: no protocol shows them, retention keeps them; once committed, every protocol does."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def client_of(broker):
 
 
 def pass_time_until(broker, condition):
-    """A thread does what is waited for, and a busy machine may keep it waiting, too."""
+    """A thread does the work, and a busy machine may delay it."""
 
     def has_come():
         broker.clock.advance(1.1)

@@ -1,4 +1,4 @@
-"""A queue keeps a job until a group that was entitled to it has done it, whichever door made whom.
+"""A queue keeps a job until an entitled group has finished it, whatever protocol created them.
 
 A group that starts later leaves what waits alone. When a group is deleted, what it did stays done,
 and what it did not do waits for the next group that starts at the beginning.
@@ -35,7 +35,7 @@ def _client(broker: Broker) -> QueueClient:
 
 
 def reclaim(broker: Broker) -> None:
-    """Let retention do all that it may."""
+    """Run retention to completion."""
     for _ in range(4):
         broker.clock.advance(2)
 
@@ -50,7 +50,7 @@ def take_all(client: QueueClient, group: str, topic: str = "jobs/x") -> list[byt
 
 
 def bury(broker: Broker, client: QueueClient, payload: bytes, topic: str = "jobs/x") -> None:
-    """Have a job become a dead letter; without a payload the one that is there."""
+    """Dead-letter a job; without a payload, the waiting one."""
     if payload:
         client.produce(topic, payload)
     client.configure_group(topic, "g", max_deliveries=1)

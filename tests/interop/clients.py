@@ -1,7 +1,7 @@
-"""Three client libraries behind one face, so that each claim is put to all of them.
+"""Three client libraries behind one interface, so that each claim is tested with all of them.
 
-The face is asynchronous and says only what every MQTT client can do: connect, publish until
-acknowledged, subscribe, leave in order, vanish. What a library received waits in ``received``.
+The interface is asynchronous and has what every MQTT client can do: connect, publish until
+acknowledged, subscribe, disconnect, vanish. Received messages wait in ``received``.
 None of them reconnects by itself here: a connection that ends when it should not is a failure.
 """
 
@@ -50,7 +50,7 @@ class Client(ABC):
 
     @abstractmethod
     async def connect(self) -> None:
-        """Connect; raises what the library raises when it is refused."""
+        """Connect; raises the library's error when refused."""
 
     @abstractmethod
     async def publish_all(self, messages: list[Message]) -> None:
@@ -66,7 +66,7 @@ class Client(ABC):
 
     @abstractmethod
     async def disconnect(self) -> None:
-        """Say goodbye."""
+        """Send DISCONNECT."""
 
     @abstractmethod
     async def vanish(self) -> None:
@@ -109,7 +109,7 @@ class PahoClient(Client):
             protocol=protocol,
             reconnect_on_failure=False,
         )
-        client.max_inflight_messages_set(0)  # no bound: a burst is to be a burst
+        client.max_inflight_messages_set(0)  # no limit, so that a burst is sent at once
         if self.will is not None:
             client.will_set(*self.will)
         client.on_connect = lambda _c, _u, _flags, code, _p: self._later(self._on_connect, code)
@@ -204,7 +204,7 @@ class AiomqttClient(Client):
         self._pump = asyncio.create_task(self._receive())
 
     async def _receive(self) -> None:
-        with contextlib.suppress(aiomqtt.MqttError):  # how it says that the connection is gone
+        with contextlib.suppress(aiomqtt.MqttError):  # how it reports a lost connection
             async for message in self._client.messages:
                 assert isinstance(message.payload, bytes)
                 topic = str(message.topic)
@@ -237,7 +237,7 @@ class AiomqttClient(Client):
 
 
 class _Acknowledgements(PersistentStorage):
-    """Where gmqtt keeps what is unacknowledged; it says nothing else of acknowledgements."""
+    """Where gmqtt keeps unacknowledged messages; it exposes nothing else."""
 
     def __init__(self, acknowledged: list[int]) -> None:
         super().__init__()
@@ -306,7 +306,7 @@ class GmqttClient(Client):
         await self._client.disconnect()
 
     async def vanish(self) -> None:
-        self._client._is_active = False  # or it would come back
+        self._client._is_active = False  # or it would reconnect
         self._client._connection._transport.abort()
         await asyncio.wait_for(self._ended.wait(), TIMEOUT_S)
 

@@ -20,7 +20,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def unique() -> str:
-    """A name nobody else uses: the root of this test's topics and client ids."""
+    """A unique name: the root of this test's topics and client ids."""
     return f"u{uuid.uuid4().hex[:12]}"
 
 
@@ -45,12 +45,12 @@ class Connector:
         return client
 
     async def leave(self, client: Client) -> None:
-        """Let a client say goodbye before its test is over."""
+        """Let a client disconnect before its test ends."""
         self._open.remove(client)
         await client.disconnect()
 
     async def vanish(self, client: Client) -> None:
-        """Let a client end without a word."""
+        """Let a client vanish."""
         self._open.remove(client)
         await client.vanish()
 

@@ -1,4 +1,4 @@
-"""Every client library can do with the broker what clients do with brokers."""
+"""Every client library works with the broker."""
 
 import itertools
 
@@ -58,7 +58,7 @@ async def test_a_client_that_says_goodbye_leaves_no_will(connect, library, uniqu
     await watcher.subscribe(unique, 1)
     polite = await connect(library, "polite", will=Message(unique, b"it is gone", 1))
     await connect.leave(polite)
-    again = await connect(library, "polite")  # its turn comes after whatever the end caused
+    again = await connect(library, "polite")  # processed after the effects of the disconnect
     await again.publish(unique, b"still here", 1)
     assert await watcher.next() == Message(unique, b"still here", 1)
 

@@ -1,4 +1,4 @@
-"""A client that asks for MQTT 5 is told so in a way that its library can report."""
+"""A client that asks for MQTT 5 gets an answer that its library can report."""
 
 import aiomqtt
 import gmqtt
@@ -23,7 +23,7 @@ async def test_aiomqtt_reports_an_unsupported_protocol_version(broker, unique):
 
 
 async def test_gmqtt_falls_back_to_3_1_1_by_itself(broker, unique):
-    """It takes CONNACK 1 for what it is, and tries the older version: no user notices."""
+    """It understands CONNACK 1 and falls back to the older version."""
     client = GmqttClient(broker.port, unique)
     await client.connect(gmqtt.constants.MQTTv50)
     await client.subscribe(unique, 1)

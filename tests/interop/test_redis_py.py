@@ -21,7 +21,7 @@ def protocol(request):
 
 @pytest.fixture(params=["hiredis", "python"])
 def client(broker, protocol, request):
-    """A client; the parser in plain Python is the one of those who do not have hiredis."""
+    """A client; the pure Python parser is used where hiredis is not installed."""
     connection = redis.Redis(port=broker.port, protocol=protocol, client_name="py")
     if request.param == "python":
         parser = _RESP3Parser if protocol == 3 else _RESP2Parser

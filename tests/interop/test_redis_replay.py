@@ -1,4 +1,4 @@
-"""A Redis subscriber gets what comes; with ``--redis-replay`` it gets what was first."""
+"""A Redis subscriber gets new messages; with ``--redis-replay`` stored ones first."""
 
 from contextlib import closing
 

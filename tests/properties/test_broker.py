@@ -110,7 +110,7 @@ def needed(session: Session) -> list[int]:
 
 
 class Connection:
-    """What stands for a client's connection: an outlet that remembers what it was told."""
+    """Stands for a client's connection: records its completions."""
 
     def __init__(self, opened: SessionOpened) -> None:
         self.opened = opened
@@ -122,14 +122,14 @@ Step = tuple[Any, Connection | None, bool]
 
 
 class World(RuleBasedStateMachine):
-    """The broker with its line to the disk, in slow motion."""
+    """The broker with its pipeline, step by step."""
 
     drops_oldest = True
 
     def __init__(self) -> None:
         super().__init__()
         self._rows_max = checkpoint.ROWS_PER_COMMIT_MAX
-        checkpoint.ROWS_PER_COMMIT_MAX = 1  # rounds that last are those in which things happen
+        checkpoint.ROWS_PER_COMMIT_MAX = 1  # long rounds are those in which things happen
         self.store, self.plain_store = MemoryStore(), MemoryStore()
         self.now_ms = 1_000
         self.connections: dict[bytes, Connection] = {}
@@ -236,7 +236,7 @@ class World(RuleBasedStateMachine):
             self.submit(page, connection, durable=session.durable)
 
     def present(self, client_id: bytes) -> tuple[Connection, Session]:
-        """The client's connection; whoever is to do something connects first if need be."""
+        """Return the client's connection, connecting first if necessary."""
         connection = self.connections.get(client_id)
         if connection is None or connection.is_closed or connection.session is None:
             self.connect(client_id, clean=False, will=None)
@@ -249,7 +249,7 @@ class World(RuleBasedStateMachine):
         habits=st.tuples(*[st.tuples(st.booleans(), wills, st.none() | requests)] * len(CLIENTS))
     )
     def begin_with_everybody_connected(self, habits):
-        """From an empty world it takes too many lucky steps until something can go wrong."""
+        """From an empty state, too many steps are needed until something can go wrong."""
         for client_id, (clean, will, _) in zip(CLIENTS, habits, strict=True):
             self.connect(client_id, clean, will)
         self.settle()
@@ -368,7 +368,7 @@ class World(RuleBasedStateMachine):
 
     @rule(client_id=clients, count=st.integers(1, 2))
     def lose(self, client_id, count):
-        """The journal has some of what is to be sent no more."""
+        """Retention has removed some of the messages to be sent."""
         connection = self.connections.get(client_id)
         session = connection.session if connection else None
         if session is not None:
@@ -391,7 +391,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.landing is None)
     @rule()
     def commit(self):
-        """Hand the batch to the disk; its commands have yet to land."""
+        """Hand the batch to the disk; its commands are not applied yet."""
         self.now_ms += 400
         self.checkpointer.fill(self.batch, self.now_ms / 1000)
         batch, steps = self.batch, self.steps
@@ -406,7 +406,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def settle(self):
-        """Let all that is in the line land, and what follows from it."""
+        """Apply everything in the pipeline, and what follows from it."""
         self.try_again()
         while self.landing is not None or self.steps or not self.batch.is_empty:
             (self.commit if self.landing is None else self.land)()
@@ -414,7 +414,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.landing is None)
     @rule()
     def fail_to_commit(self):
-        """As the pipeline: refuse who waits, keep what nobody can repeat."""
+        """Like the pipeline: refuse waiting clients, keep commands that no client can repeat."""
         self.checkpointer.fill(self.batch, self.now_ms / 1000)
         batch, steps = self.batch, self.steps
         self.batch, self.steps = Batch(), []
@@ -449,7 +449,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def crash(self):
-        """Everything in memory is gone; the next life begins with burying the orphans."""
+        """Everything in memory is gone; the next start ends orphaned sessions first."""
         for connection in self.connections.values():
             connection.is_closed, connection.session = True, None
         self._live_again(self.recovered(self.store))
@@ -523,9 +523,9 @@ class TestARestartGivesTheSameStateIfFullQueuesDropTheNewest(WorldThatDropsTheNe
     settings = EFFORT
 
 
-# ── long lives ────────────────────────────────────────────────────────────────────────────────
+# ── long runs ─────────────────────────────────────────────────────────────────────────────────
 # Hypothesis finds short histories and makes them shorter; its rules are all equally likely. Here
-# busy clients do what busy clients do, for long. A failure names its seed.
+# busy clients work for a long time. A failure names its seed.
 
 WEIGHTS = {
     "publish": 30, "acknowledge": 25, "commit": 30, "land": 30, "subscribe": 6, "unsubscribe": 2,
@@ -535,7 +535,7 @@ WEIGHTS = {
 
 
 def act(world: World, name: str, random: Random) -> None:
-    """One step of a long life, with arguments that make sense."""
+    """One step of a long run, with plausible arguments."""
     client_id, a_bool = random.choice(CLIENTS), random.random() < 0.5
     wanted = [(random.choice(FILTERS), random.choice([0, 1, 1, 2, 2]))]
     will = WillMessage(random.choice(TOPICS), b"will", random.choice([1, 2]), a_bool)

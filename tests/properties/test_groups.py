@@ -28,7 +28,7 @@ offsets = st.integers(0, 24)
 
 
 class Model:
-    """A group without any cleverness: who has which message, since when, how often."""
+    """A naive group: who has which message, since when, how often."""
 
     def __init__(self, start: int) -> None:
         self.next = start
@@ -101,7 +101,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.make(start)
 
     def do(self, command):
-        """Journal a command, apply it, return what it says."""
+        """Journal a command, apply it, return its result."""
         self.index += 1
         self.entries.append((self.index, to_event(command)))
         return self.groups.apply(command, self.index, recovering=False)
@@ -218,7 +218,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule()
     def die(self):
-        """Rows and entries give the state again."""
+        """Rows and entries restore the state."""
         before = state_of(self.groups.get(T, G))
         self.groups = self.disk.load()
         for index, event in deepcopy(self.entries):

@@ -1,7 +1,7 @@
-"""Leases that overlap with other things: what the machine of ``test_queue_model`` found, by itself.
+"""Leases interleaved with other commands: cases found by the machine of ``test_queue_model``.
 
-Between choosing messages and handing them out a disk is written. Whatever happens to the group in
-that time, nobody may get what another has, and no message may be passed for good.
+Between choosing messages and handing them out there is a commit. Whatever happens to the group in
+that time, no worker may get what another has, and no message may be skipped forever.
 """
 
 from hypothesis import given
@@ -44,7 +44,7 @@ class Clerk:
         return group
 
     def lease(self, start: int, end: int, *, version: int | None = None, until_ms: int = 100):
-        """Hand out a stretch to whoever has the lease."""
+        """Hand out a range under a lease."""
         if version is None:
             version = self.group.version
         shares = [(b"", until_ms, [(0, start, end)])]
@@ -54,7 +54,7 @@ class Clerk:
 
 @given(st.lists(st.integers(0, 9), unique=True, max_size=6), st.integers(1, 10))
 def test_the_leases_that_a_share_names_are_those_of_its_messages(held, end):
-    """Messages that somebody has are left out, and use up no number."""
+    """Messages in flight are skipped, and use no lease id."""
     clerk = Clerk()
     for offset in held:
         clerk.lease(offset, offset + 1)

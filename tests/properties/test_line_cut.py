@@ -1,4 +1,4 @@
-"""A group that is cut in two: each part is what it would be if only its own steps had come."""
+"""A batch that is cut in two: each part is as if only its own steps had been taken."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Unacked against a dict from sequence to place; ranges against the numbers they were made of."""
+"""Unacked messages against a dict from sequence to position; ranges against plain numbers."""
 
 from itertools import pairwise
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.dispatch.unacked import Unacked, ranges_of
 
 stretches = st.tuples(st.integers(0, 40), st.integers(1, 8))
-"""First sequence and count. A message's place follows from its sequence, as in the journal."""
+"""First sequence and count. The position of a message follows from its sequence."""
 acknowledgements = st.tuples(st.integers(0, 50), st.integers(1, 20))
 steps = st.lists(
     st.one_of(st.tuples(st.just("send"), stretches), st.tuples(st.just("settle"), acknowledgements))

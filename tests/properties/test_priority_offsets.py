@@ -1,4 +1,4 @@
-"""Lanes against a plain dictionary of offsets."""
+"""Priority offsets against a plain dictionary."""
 
 from itertools import pairwise
 

@@ -165,7 +165,7 @@ def perform(broker: Broker, model: Model, step: tuple) -> None:
 
 @given(st.sampled_from((1, 5, 12)), st.lists(notes, max_size=40))
 def test_what_is_noted_again_stays_as_a_dictionary_and_a_queue_have_it(window, chosen):
-    """The door notes only what is not known; should it not, the first offset and its age stand."""
+    """The door records only unknown numbers; if it did not, the first offset and its age would win."""
     state, model, ends = Producers(window), Model(window), {}
     for _, topic, producer, seq, gap, count in chosen:
         offset = ends.get(topic, 0) + gap
@@ -187,7 +187,7 @@ def test_whatever_happens_it_knows_what_a_dictionary_and_a_queue_know(window, ch
 
 @given(st.sampled_from((1, 5, 12)), steps)
 def test_when_all_is_written_the_rows_alone_are_the_state(window, chosen):
-    """And no row is left over: each is of a chunk that is there."""
+    """And no row is left over: each belongs to an existing chunk."""
     broker, model = Broker(window), Model(window)
     for step in chosen:
         perform(broker, model, step)

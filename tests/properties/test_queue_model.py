@@ -1,4 +1,4 @@
-"""Work queues against a model that was written from the specification and knows no cleverness.
+"""Work queues against a naive model written from the specification.
 
 The model keeps a record for every message that was handed out, sorts all candidates for every poll,
 and looks at every message when time passes. The broker's state, which does none of this, is driven
@@ -6,9 +6,9 @@ with the same commands, in the way in which a dispatcher does it: messages are *
 happen, and then what was chosen is *handed out*. Now and then a checkpoint is taken, or the broker
 dies and comes back from rows and entries.
 
-After each step both must agree on every message: new, with somebody, to be handed out again, not
-before some time, too often, or done. At the end time passes until nothing is held back, and every
-message that is not done must come, the oldest of all at least every fourth time.
+After each step both must agree on every message: new, in flight, to be redelivered, delayed, failed
+too often, or done. At the end time passes until nothing is held back, and every unfinished message
+must be delivered, the oldest at least every fourth time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -55,13 +55,13 @@ T = b"t"
 names = st.sampled_from([b"g", b"h"])
 workers = st.sampled_from([b"", b"", b"ann", b"bob"])
 places = st.lists(st.integers(0, 9), min_size=1, max_size=5)
-"""Which of the leases that there are; some are over, and must not matter."""
+"""Index into all leases; some have expired, and must not matter."""
 polls = st.lists(st.tuples(st.integers(1, 9), workers), min_size=1, max_size=3)
 producers = st.tuples(st.sampled_from([b"", b"p", b"q"]), st.integers(0, 5))
 
 
 Row = tuple[str, bytes, bytes | None]
-"""Table, key, and what is there; None: nothing."""
+"""Table, key, and row; None: no row."""
 
 Rows = dict[tuple[str, bytes], bytes | None]
 
@@ -105,7 +105,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.produce(6, 0, 0, 0, (b"", 0))
 
     def do(self, command: Any) -> Any:
-        """Journal a command, apply it, return what it says."""
+        """Journal a command, apply it, return its result."""
         self.index += 1
         self._journal(to_event(command))
         effects = Effects()
@@ -167,7 +167,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(keep=st.integers(3, 20))
     def retain(self, keep) -> None:
-        """Retention leaves so many messages."""
+        """Retention leaves this many messages."""
         self.topic.first = max(self.topic.first, self.topic.end - keep)
 
     @rule(ms=st.integers(1, 200))
@@ -181,7 +181,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def delete_topic(self) -> None:
-        """Whoever waits for its messages waits for those of the next by this name."""
+        """Clients that wait for its messages then wait for those of the next topic of this name."""
         self.do(TopicGone(T))
         assert self.broker.topics.get(T) is None
         assert not self.broker.groups.count
@@ -193,7 +193,7 @@ class QueueMachine(RuleBasedStateMachine):
     # ── groups ────────────────────────────────────────────────────────────────────────────────
 
     def _make(self, name: bytes, *, is_first: bool = True) -> None:
-        """Make a group, at the beginning or at the end."""
+        """Create a group, at the beginning or at the end."""
         topic, groups = self.topic, self.broker.groups
         start = max(topic.first, groups.floor(T, topic.first)) if is_first else topic.end
         is_rest = is_first and start >= groups.retired.low(T)
@@ -205,7 +205,7 @@ class QueueMachine(RuleBasedStateMachine):
             self._inherit(self.group(name), model)
 
     def _inherit(self, group: Group, model: ModelGroup) -> None:
-        """It gets what nobody has done, counts deliveries anew, and answers for it from now on."""
+        """It gets unfinished messages, counts deliveries from 0, and is responsible for them."""
         model.done |= self.topic.done
         self.topic.done = {*range(self.broker.groups.retired.low(T))}
         for offset in range(self.topic.first, self.topic.end):
@@ -215,7 +215,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=names, is_first=st.booleans())
     def delete(self, name, is_first) -> None:
-        """What it has done stays done, and what it has not waits for the next."""
+        """What it finished stays finished, and the rest waits for the next group."""
         self._remember(name)
         assert self.do(GroupGone(T, name, self._done())) is True
         assert self.do(Swept(T, name, self.now_ms)) is None
@@ -268,7 +268,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=names, asked=polls)
     def choose(self, name, asked) -> None:
-        """What a dispatcher does when somebody wants messages."""
+        """What a dispatcher does when a worker wants messages."""
         if name in self.deals:
             return
         group, model = self.group(name), self.groups[name]
@@ -294,7 +294,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=names, asked=polls, visibility_ms=st.sampled_from([40, 400]))
     def poll(self, name, asked, visibility_ms) -> None:
-        """Nothing happens in between: so it is most often."""
+        """The usual case: nothing happens in between."""
         self.choose(name, asked)
         self.hand_out(name, visibility_ms)
 
@@ -307,7 +307,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=names, back=st.integers(1, 9))
     def poll_again(self, name, back) -> None:
-        """Messages are asked for that somebody has, or that wait for their time."""
+        """Request messages that are in flight or delayed."""
         self.hand_out(name, 400)
         self.seek(name, max(self.group(name).next - back, self.topic.first))
         self.poll(name, [(back, b"")], 400)
@@ -328,7 +328,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=names, visibility_ms=st.sampled_from([40, 400]))
     def hand_out(self, name, visibility_ms) -> None:
-        """What was chosen is noted; meanwhile anything may have happened."""
+        """Commit what was chosen; anything may have happened meanwhile."""
         deal = self.deals.pop(name, None)
         if deal is None:
             return
@@ -377,7 +377,7 @@ class QueueMachine(RuleBasedStateMachine):
         deal.group.polls += len(shares)
 
     def _pass_over(self, deal: Deal) -> None:
-        """What was not due waits; what was over is gone."""
+        """Delayed messages wait; expired ones are gone."""
         for offset, due_ms, _ in deal.picker.delayed:
             deal.group.pass_over(offset, due_ms)
         for offset in deal.picker.expired:
@@ -388,7 +388,7 @@ class QueueMachine(RuleBasedStateMachine):
     def _some(
         self, name: bytes, places: list[int], held: dict[int, int] | None = None
     ) -> tuple[list[tuple[int, int]], list[int]]:
-        """Some leases of a group as stretches, and the offsets of those that are not over."""
+        """Some leases of a group as ranges, and the offsets of those that have not expired."""
         held = self.groups[name].leased() if held is None else held
         leases = dict(enumerate(sorted(held)))
         chosen = {leases.get(place, self.broker.groups.next_lease - place) for place in places}
@@ -397,7 +397,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=names, places=places)
     def ack(self, name, places) -> None:
-        """Also late, if nobody else was given the message since."""
+        """Also late, if no other worker was given the message since."""
         stretches, held = self._some(name, places, self.groups[name].acknowledgeable())
         assert self.do(LeasesSettled(T, name, stretches)) == len(held)
         self.groups[name].settle(held)
@@ -433,7 +433,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def resume(self) -> None:
-        """The broker was away, and leases are given more time."""
+        """After downtime, leases are extended."""
         self.do(Resumed(self.now_ms))
         for model in self.groups.values():
             for record in model.records.values():
@@ -490,9 +490,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(rests=st.booleans())
     def die(self, rests) -> None:
-        """Rows and entries give the state again; what was chosen is forgotten.
+        """Rows and entries restore the state; what was chosen is forgotten.
 
-        A broker that rests long enough before has written all that changed.
+        A broker that was idle long enough before has written all changes.
         """
         if rests:
             self.checkpoint(marks=True)
@@ -505,7 +505,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=names, places=places, back=st.integers(0, 9), verb=st.integers(0, 4))
     def change_one_thing_between_two_lives(self, name, places, back, verb) -> None:
-        """All is on disk, one thing changes, all is on disk: it was noticed that it changed."""
+        """Checkpoint, one change, checkpoint: the change must have been noticed."""
         self.die(rests=True)
         if verb == 0:
             self.ack(name, places)
@@ -545,7 +545,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert (group.polls, group.dead_letters) == (model.polls, model.dead_letters)
 
     def _check_messages(self, group: Group, model: ModelGroup) -> None:
-        """Each message is where it should be, and none is nowhere."""
+        """Each message is in the expected state, and none is lost."""
         returned, topic = {*group.returned.offsets()}, self.topic
         for offset in range(topic.first, topic.end):
             record, pending = model.records.get(offset), group.pending.get(offset)
@@ -571,13 +571,13 @@ class QueueMachine(RuleBasedStateMachine):
             self._small_chunks.close()
 
     def _ack_held(self, name: bytes) -> None:
-        """Acknowledge what is with somebody, and nothing late."""
+        """Acknowledge what is in flight, and nothing late."""
         held = self.groups[name].leased()
         assert self.do(LeasesSettled(T, name, [(n, n + 1) for n in sorted(held)])) == len(held)
         self.groups[name].settle(held.values())
 
     def _drain(self, name: bytes) -> None:
-        """Everything that is not done comes, and the oldest that waits is never passed often."""
+        """Every unfinished message is delivered, and the oldest is never passed over often."""
         model = self.groups[name]
         self.deals.clear()
         for worker in (b"ann", b"bob"):
@@ -606,7 +606,7 @@ def _offsets(runs: Iterable[tuple[int, int, int]]) -> list[int]:
 
 
 def _recovered(rows: Rows, entries: list[tuple[int, Any]]) -> Broker:
-    """What a start makes of rows and entries."""
+    """Return the state that a start builds from rows and entries."""
     broker = Broker(Counters())
     loaders = {
         "groups": broker.groups.load,
@@ -630,7 +630,7 @@ def _recovered(rows: Rows, entries: list[tuple[int, Any]]) -> Broker:
 
 
 def state(broker: Broker) -> tuple[Any, ...]:
-    """All that a start must give again, as it is written."""
+    """Return everything that a start must restore."""
     retired = broker.groups.retired.by_topic.values()
     groups = [*sorted(broker.groups, key=lambda group: group.name), *retired]
     chunks = [{offset >> group_module.CHUNK_BITS for offset in g.pending} for g in groups]

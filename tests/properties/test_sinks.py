@@ -24,7 +24,7 @@ commands = st.one_of(
 )
 histories = st.lists(commands, max_size=40)
 late = [SinkBegan(b"a", 0, [], b""), SinkEnded(b"a", 0, 1, 2)]
-"""An epoch that comes after a greater one, from a driver that had been thought dead."""
+"""An epoch that arrives after a greater one, from a driver that was presumed dead."""
 
 
 def folded(history):
@@ -35,7 +35,7 @@ def folded(history):
 
 
 def shown(sinks):
-    """All that is known, save which entries rows contain."""
+    """Return the state, except for which entries the rows contain."""
     rows = {}
     for sink in sinks:
         sinks.row(sink.name, 0)

@@ -1,4 +1,4 @@
-"""Blocks cut into pieces: nothing is lost, doubled or moved, wherever a life ends and another goes on."""
+"""Blocks cut into pieces: nothing is lost, duplicated or reordered, wherever a restart happens."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -65,7 +65,7 @@ limits = st.builds(
 
 
 def append(batch, run, now_ms=0):
-    """Append one of ``runs``, and note who numbered it."""
+    """Append one of ``runs``, and record its producer."""
     topic, messages, delta, flags, numbered = run
     payloads, found = zip(*messages, strict=True)
     place = len(batch.groups[topic].payloads) if topic in batch.groups else 0

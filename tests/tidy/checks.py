@@ -2,7 +2,7 @@
 
 Each returns a list of complaints, empty when all is well, so that one run shows everything that is
 wrong and the checkers can be tested on a few lines (``test_checks``). What ruff and mypy can check
-is left to them.
+is not checked here.
 """
 
 import ast
@@ -15,11 +15,11 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 
 CHANGELOG_HEADINGS = ("Safety and durability", "Incompatible", "Features", "Fixes", "Internals")
-"""The headings of a release, in this order; those with nothing to say are left out."""
+"""The headings of a release, in this order; empty ones are omitted."""
 
 CLAUSE = re.compile(r"\bMQTT-\d+\.\d+\.\d+-\d+\b")
 
-# Written in pieces, for these lines must pass the check that they are for.
+# Written in pieces, because these lines must pass their own check.
 MACHINE_PATHS = [
     re.compile(rf"(?<![\w.~-])/{top}/\w")
     for top in ("ho" + "me", "ro" + "ot", "Us" + "ers", "wo" + "rk")
@@ -62,10 +62,10 @@ def _lines(function: Function) -> int:
 
 
 def sleeps(source: str) -> list[str]:
-    """Complain about pauses of a fixed time, for a busy machine may need longer.
+    """Complain about sleeps of a fixed time, because a busy machine may need longer.
 
-    In a ``while`` loop they are between two looks at what is waited for, and pass. So does a pause
-    of zero, which lets others have a turn.
+    In a ``while`` loop they separate two polls of a condition, and pass. So does a sleep of zero,
+    which yields to other tasks.
     """
     tree = ast.parse(source)
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
@@ -115,7 +115,7 @@ def unused_members(enum: str, members: Iterable[str], sources: Iterable[str]) ->
 
 
 def private_names(text: str) -> list[str]:
-    """Complain about paths of somebody's machine and hosts of package registries."""
+    """Complain about paths of a developer's machine and hosts of package registries."""
     patterns = MACHINE_PATHS + REGISTRY_HOSTS
     return [match.group() for pattern in patterns for match in pattern.finditer(text)]
 
@@ -128,7 +128,7 @@ def foreign_installs(text: str) -> list[str]:
 
 
 def broken_links(page: Path, text: str) -> list[str]:
-    """Complain about relative links whose file or heading is not there."""
+    """Complain about relative links whose file or heading does not exist."""
     return [target for target in _targets(text) if not _resolves(page, text, target)]
 
 
@@ -159,7 +159,7 @@ def _without_code(text: str, *, inline: bool = True) -> str:
 
 
 def changelog_faults(text: str) -> list[str]:
-    """Complain about headings of a release that are unknown, twice there or out of order."""
+    """Complain about headings of a release that are unknown, duplicate or out of order."""
     releases = re.split(r"^## +", text, flags=re.MULTILINE)[1:]
     if not releases:
         return ["no release"]

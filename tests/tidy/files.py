@@ -29,5 +29,5 @@ def read(file: Path) -> str:
 
 
 def complaints(files: Iterable[Path], check: Callable[[str], list[str]]) -> str:
-    """Return what a checker has to say about these files, one line each."""
+    """Return the complaints of a checker about these files, one line each."""
     return report({str(file.relative_to(ROOT)): check(read(file)) for file in files})

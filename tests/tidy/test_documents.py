@@ -1,4 +1,4 @@
-"""Documents lead somewhere, and nothing tells on the machine it was written on."""
+"""Links in documents resolve, and no file names the machine it was written on."""
 
 from tests.tidy import checks
 from tests.tidy.files import ROOT, complaints, read, tracked_files

@@ -1,4 +1,4 @@
-"""Dependencies point down, and nobody pays for what they do not use."""
+"""Dependencies point down, and unused parts are not imported."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ LAYERS = "from importlinter.cli import lint_imports_command; lint_imports_comman
 
 
 def run(code, *arguments):
-    """Run a program in a fresh interpreter; return its exit code and what it said."""
+    """Run a program in a fresh interpreter; return its exit code and output."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=ROOT,
@@ -52,7 +52,7 @@ def test_nobody_loads_spark_who_has_not_asked_for_it(module):
 
 
 def test_a_broker_that_serves_has_not_loaded_spark():
-    """Started and stopped as users do it, for an import may hide in a function."""
+    """Started and stopped as users do it, because an import may be inside a function."""
     program = f"""
 import sys
 from penstock.testing import Broker
@@ -65,7 +65,7 @@ print({HEAVY} & set(sys.modules))
 
 
 def test_the_module_that_spark_looks_up_is_light():
-    """Spark imports it in a process of its own for every use of a format."""
+    """Spark imports it in a new process for every use of a format."""
     heavy = {
         "uvloop",
         "lmdb",

@@ -16,7 +16,7 @@ MAY_SLEEP = {
     "spark/kill_campaign.py": "kills at moments of chance",
     "spark/kill_driver.py": "dies a moment after a commit has begun",
 }
-"""Files, or folders, in which a pause is not a wait for something, and what it is."""
+"""Files or folders in which a sleep is not a wait for an event, and why."""
 
 
 def test_functions_are_short():
@@ -38,7 +38,7 @@ def _may_sleep(file):
 
 
 def test_each_event_of_the_journal_has_a_tag_of_its_own():
-    """Two branches may each take the next one that is free; then no journal can be read."""
+    """Two branches may each take the next free tag; then no journal could be read."""
     closed = Closed(b"c", 1, 2)
     assert from_event(to_event(closed)) == closed
 
@@ -60,7 +60,7 @@ def test_every_clause_that_the_source_cites_is_tested():
 
 @pytest.mark.parametrize("enum", [DisconnectReason, DropReason, PeerReason])
 def test_every_reason_occurs(enum):
-    """A reason that nothing gives is a promise to the operator that is not kept."""
+    """A documented reason that never occurs would mislead operators."""
     files = [file for file in python_files(SOURCE) if file != SOURCE / "obs" / "reasons.py"]
     members = [member.name for member in enum]
     assert not checks.unused_members(enum.__name__, members, map(read, files))
