@@ -165,19 +165,7 @@ class BrokerFailedError(QueueRefusedError):
     guidance = "its log says why"
 
 
-_BY_CODE = {
-    kind.code: kind
-    for kind in (
-        BadRequestError,
-        NotLeaderError,
-        NoQuorumError,
-        RateLimitedError,
-        PayloadTooLargeError,
-        BootstrapFailedError,
-        BrokerFailedError,
-    )
-}
-
+_BY_CODE = {kind.code: kind for kind in QueueRefusedError.__subclasses__()}
 
 UNKNOWN_KIND: Final = "no known kind"  # in the broker's text about a request that it does not know
 

@@ -12,7 +12,6 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 import msgspec
@@ -147,12 +146,7 @@ class AsyncBroker:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         try:
             if self.is_running:
                 await self.stop()
@@ -247,12 +241,7 @@ class Broker:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         try:
             if self._inner.is_running:
                 self.stop()

@@ -25,10 +25,9 @@ application notices a pause. Only errors that a retry cannot cure are raised.
 ``asynchronous``   the asyncio clients; ``async_link``: their streams
 ``session``        protocol state over any number of connections; no socket, no clock
 ``ack_tracker``    which messages are in hand, handled, acknowledged, confirmed
-``inbox``          verifying, withholding and handing out
+``inbox``          verifying, withholding and handing out; failed jobs
 ``timing``         when to ping, when to give up, when to retry; time is a parameter
 ``manager``        session, inbox and timing from connection to connection, for both links
-``jobs``           jobs that failed
 ``signing``        key files, signing, local verification
 ``settings``       the keywords of all clients
 =================  =============================================================================

@@ -9,8 +9,7 @@ from math import inf
 from typing import Unpack
 
 from penstock.client.binary.async_link import AsyncBinaryLink
-from penstock.client.binary.inbox import QUEUE_PREFIX, Message
-from penstock.client.binary.jobs import FailedJobs
+from penstock.client.binary.inbox import QUEUE_PREFIX, FailedJobs, Message
 from penstock.client.binary.operations import PublishOperations, SubscribeOperations
 from penstock.client.binary.settings import (
     PublisherKeywords,

@@ -6,11 +6,9 @@ are those of ``settings``.
 
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
-from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-from penstock.client.binary.inbox import QUEUE_PREFIX, Message
-from penstock.client.binary.jobs import FailedJobs
+from penstock.client.binary.inbox import QUEUE_PREFIX, FailedJobs, Message
 from penstock.client.binary.link import BlockingBinaryLink
 from penstock.client.binary.operations import (
     BinaryOperations,
@@ -44,13 +42,8 @@ class _BlockingClient(BlockingFacade[O_co]):
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        run(self._operations.__aexit__(kind, error, trace))
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        run(self._operations.__aexit__(None, error, None))
 
 
 class Publisher(_BlockingClient[PublishOperations]):

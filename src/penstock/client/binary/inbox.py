@@ -16,9 +16,12 @@ from typing import Final
 from penstock.client.binary.ack_tracker import AckTracker
 from penstock.client.binary.session import Lost, SessionEvent
 from penstock.client.binary.signing import PublicKey, is_verified, public_keys
+from penstock.client.errors import FailedJobsError
+from penstock.client.handlers import HandlerMismatchError
 from penstock.wire.binary.events import ReceivedMessage
 
 ARRIVED_MAX: Final = 1_024  # messages that wait to be handed out before reading stops
+FAILED_MAX: Final = 32  # half of the jobs that the broker gives a worker ahead
 QUEUE_PREFIX: Final = "q:"  # of the topics of queues
 
 log: Final = logging.getLogger("penstock.client")
@@ -121,3 +124,38 @@ class MessageInbox:
             else:
                 kept.append(message)
         self.arrived = kept
+
+
+class FailedJobs:
+    """The failed jobs of one worker.
+
+    The protocol has no way to reject a job. A failed one stays unacknowledged with its worker, and
+    counts as one of those that the broker gives it ahead. Before all of these have failed the
+    worker leaves, with an error, and the broker delivers its jobs again.
+    """
+
+    def __init__(self, inbox: MessageInbox) -> None:
+        self.count = 0
+        self._inbox = inbox
+
+    def add(
+        self,
+        job: Message,
+        error: BaseException,
+        report: Callable[[Message, Exception], None] | None = None,
+    ) -> bool:
+        """Keep a failed job unacknowledged, and report it; false if the error is not about it."""
+        self._inbox.leave()
+        if not isinstance(error, Exception) or isinstance(error, HandlerMismatchError):
+            return False
+        self.count += 1
+        if report is None:
+            log.error("job failed, and is left unacknowledged: %r", job, exc_info=error)
+        else:
+            report(job, error)
+        if self.count >= FAILED_MAX:
+            raise FailedJobsError(
+                f"{self.count} jobs failed and are kept from other workers",
+                "close the worker, so that the broker delivers them again; each error was reported",
+            ) from error
+        return True

@@ -6,7 +6,6 @@ of suspending (``sync``).
 
 from collections.abc import Callable, Iterable
 from math import inf
-from types import TracebackType
 from typing import Protocol, Self
 
 from penstock.client.binary.inbox import Message, log
@@ -68,13 +67,8 @@ class BinaryOperations:
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
             self._inbox.settle()
         await self.close()
 

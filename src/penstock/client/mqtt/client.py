@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import ceil, inf
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from penstock.client.dial import dial
@@ -156,16 +155,11 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
             self._acknowledge_given()
             self.close()
-        elif issubclass(kind, _GONE):
+        elif isinstance(error, _GONE):
             self.abandon()
         else:
             with suppress(ClientError):

@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
-from types import TracebackType
 from typing import Self
 
 from penstock.client.binary.manager import READ_BYTES
@@ -63,12 +62,7 @@ class AsyncSubscription(PushLoop):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         await self._exit(error)
 
     # ── Reading ───────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,6 @@ nothing back: a message that it was producing may or may not be stored.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
 from typing import Self, Unpack
 
 from penstock.client.handlers import check_async_handler, check_callback
@@ -61,12 +60,7 @@ class AsyncQueueClient(QueueOperations):
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     def subscribe(

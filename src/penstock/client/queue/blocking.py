@@ -5,7 +5,6 @@ other. A call that waits also waits through lost connections, for ``timeout_s`` 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 from penstock.client.errors import ClientError
@@ -74,12 +73,7 @@ class QueueClient(BlockingFacade[QueueOperations]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     produce = blocking(QueueOperations.produce)

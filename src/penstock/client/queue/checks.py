@@ -91,10 +91,6 @@ def check_items(items: object) -> None:
         raise wrong_type("items", "a list, or the like, of bytes and Items", items)
 
 
-def check_timeout(timeout_s: float) -> None:
-    span_milliseconds("timeout_s", timeout_s)
-
-
 def wrong_type(argument: str, expected: str, value: object) -> TypeError:
     return TypeError(f"{argument} must be {expected}, not {type(value).__name__}")
 

@@ -41,7 +41,7 @@ from penstock.client.errors import (
     ReplyTimeoutError,
     queue_refused,
 )
-from penstock.client.queue.checks import check_timeout
+from penstock.client.queue.checks import span_milliseconds
 from penstock.client.queue.heartbeat import CALL_PACE, Heartbeat, ping
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
@@ -101,7 +101,7 @@ class QueueSession:
     """See the module."""
 
     def __init__(self, timeout_s: float, *, stale_reads: bool = False) -> None:
-        check_timeout(timeout_s)
+        span_milliseconds("timeout_s", timeout_s)
         self.timeout_s = timeout_s
         self._stale_reads = stale_reads
         self._patience_s = timeout_s / 2

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Queue
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 from penstock.client.binary.manager import READ_BYTES
@@ -77,12 +76,7 @@ class Subscription(PushLoop):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         run(self._exit(error))
 
     # ── The reading thread ────────────────────────────────────────────────────────────────────
