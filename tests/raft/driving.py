@@ -1,6 +1,8 @@
 """Participants driven by hand: a log in memory, and batches carried out when a test says so."""
 
-from penstock.raft.raw_node import RaftConfig, RawNode, Ready
+from penstock.raft.config import RaftConfig
+from penstock.raft.raw_node import RawNode
+from penstock.raft.ready import Ready
 from penstock.raft.types import (
     ConfState,
     HardState,

@@ -67,8 +67,10 @@ FAULTS = (
         (
             in_core(
                 "log",
-                ("            if not self.matches(entry.index, entry.term):\n                if"),
-                ("            if entry.index > self.last_index:\n                if"),
+                (
+                    "            if not self.matches(entry.index, entry.term):\n                self.trace("
+                ),
+                ("            if entry.index > self.last_index:\n                self.trace("),
             ),
         ),
         (

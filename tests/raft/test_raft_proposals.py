@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.raft.conf_entries import change_entry
-from penstock.raft.raw_node import ProposalDropped, ProposalDropReason, decode_change
+from penstock.raft.conf_entries import change_entry, decode_change
+from penstock.raft.errors import ProposalDropped, ProposalDropReason
 from penstock.raft.types import (
     ConfChange,
     ConfChangeKind,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.raft.raw_node import LogDamaged, RaftConfig
+from penstock.raft.config import RaftConfig
+from penstock.raft.errors import LogDamaged
 from penstock.raft.types import (
     ConfState,
     HardState,

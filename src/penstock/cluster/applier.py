@@ -14,7 +14,7 @@ from penstock.cluster.proposals import Proposals
 from penstock.cluster.reads import ReadBarriers
 from penstock.errors import StorageBroken, StorageError, StorageFull
 from penstock.obs.log import get_logger
-from penstock.raft.raw_node import SoftState
+from penstock.raft.ready import SoftState
 from penstock.raft.types import RaftEntry, ReadState, Role
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry

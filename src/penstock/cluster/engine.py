@@ -21,7 +21,10 @@ from penstock.cluster.log_view import RECENT_ENTRIES_MAX, StoreLog
 from penstock.cluster.record import RaftRecord, encode_record, term_of, terms_with
 from penstock.errors import StorageError
 from penstock.obs.log import get_logger
-from penstock.raft.raw_node import LogDamaged, RaftConfig, RawNode, Ready, SoftState
+from penstock.raft.config import RaftConfig
+from penstock.raft.errors import LogDamaged
+from penstock.raft.raw_node import RawNode
+from penstock.raft.ready import Ready, SoftState
 from penstock.raft.types import EntryKind, NodeId, RaftEntry, RaftMessage, ReadState, Role
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry, decode

@@ -36,15 +36,13 @@ from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
 VERSION = 1  # of the handshake and of all frames after it
-HANDSHAKE_BYTES_MAX = 1024
-"""Largest frame before authentication."""
+HANDSHAKE_BYTES_MAX = 1024  # largest frame before authentication
 SETTINGS_BYTES_MAX = 256
 NONCE_BYTES = 32
 CLUSTER_ID_BYTES = 16
 NO_CLUSTER = bytes(CLUSTER_ID_BYTES)  # the id of a node that is in none yet
 
-REFUSAL_CHARACTERS_MAX = 256
-"""How much is shown of another node's refusal."""
+REFUSAL_CHARACTERS_MAX = 256  # how much is shown of another node's refusal
 
 Nonce = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 ClusterId = Annotated[bytes, Meta(min_length=CLUSTER_ID_BYTES, max_length=CLUSTER_ID_BYTES)]

@@ -15,8 +15,7 @@ SPARED_TIMES: Final = 4
 """For nodes that are up but behind this many times the usual amount is kept: a snapshot would cost
 both sides more."""
 
-RANGES: Final = 64
-"""Into how many ranges the usual amount is divided."""
+RANGES: Final = 64  # into how many ranges the usual amount is divided
 
 
 class KeptLog:

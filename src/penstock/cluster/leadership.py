@@ -4,7 +4,7 @@ from penstock.cluster.consensus import Leadership, LeadershipListener
 from penstock.cluster.local_node import LocalNode, removed_error
 from penstock.errors import NoQuorum, PenstockError
 from penstock.obs.log import get_logger
-from penstock.raft.raw_node import SoftState
+from penstock.raft.ready import SoftState
 from penstock.raft.types import NO_NODE, Role
 
 _log = get_logger("cluster")

@@ -20,8 +20,7 @@ from penstock.raft.types import (
 from penstock.store.store import LogStore
 
 RECENT_BYTES_MAX = 16 << 20
-RECENT_ENTRIES_MAX = 1_024
-"""Entries that are kept in memory; at least the last one."""
+RECENT_ENTRIES_MAX = 1_024  # entries that are kept in memory; at least the last one
 
 
 class StoreLog:

@@ -33,12 +33,13 @@ from penstock.cluster.membership_rules import (
 )
 from penstock.errors import NoQuorum, PenstockError, Refused
 from penstock.obs.log import get_logger
+from penstock.raft.conf_entries import decode_change
 from penstock.raft.confchange import ConfChangeError
-from penstock.raft.raw_node import ProposalDropped, RawNode, decode_change
+from penstock.raft.errors import ProposalDropped
+from penstock.raft.raw_node import RawNode
 from penstock.raft.types import NO_NODE, ConfChangeKind, NodeId, RaftEntry, Role
 
-CHANGE_TIMEOUT_S = 20.0
-"""After this long a change is answered with "outcome unknown"."""
+CHANGE_TIMEOUT_S = 20.0  # after this long a change is answered with "outcome unknown"
 
 _log = get_logger("cluster")
 

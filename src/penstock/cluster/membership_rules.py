@@ -31,12 +31,10 @@ CAUGHT_UP_ENTRIES = 8
 """A learner that lacks no more than this, for an election timeout, becomes a voter. The leader
 writes one entry after another, so a node that keeps up lacks one or two."""
 
-PAIR = 2
-"""Two voters: neither is a majority without the other."""
+PAIR = 2  # two voters: neither is a majority without the other
 
 PROMOTE = "promote"
-ARRIVED = "arrived"
-"""Changes that only a leader requests, of itself."""
+ARRIVED = "arrived"  # changes that only a leader requests, of itself
 
 _STEPS = {
     ChangeKind.ADD: ConfChangeKind.ADD_LEARNER,

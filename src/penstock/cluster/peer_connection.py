@@ -17,15 +17,13 @@ from penstock.cluster.security import Certificate
 from penstock.limits import KIB, MIB
 from penstock.obs.reasons import PeerReason
 
-HANDSHAKE_S = 5.0
-"""How long the other side may take to authenticate."""
+HANDSHAKE_S = 5.0  # how long the other side may take to authenticate
 
 FRAME_BYTES_MAX_BY_PURPOSE = {
     Purpose.CONTROL: 256 * KIB,
     Purpose.BULK: FRAME_BYTES_MAX,
     Purpose.SNAPSHOT: MIB + 4 * KIB,
 }
-"""Control frames are small; a snapshot comes in chunks of up to 1 MiB."""
 
 SOCKET_BUFFER_BYTES_MAX = 256 * KIB
 """What the socket gets beyond what the kernel takes; the rest waits in the link's own queue."""

@@ -26,14 +26,12 @@ from penstock.raft.types import NodeId
 
 QUEUE_BYTES_MAX = {Purpose.CONTROL: 4 * MIB, Purpose.BULK: 64 * MIB}
 """What may wait for one node. A larger frame may wait alone."""
-WRITE_BYTES = MIB
-"""What the socket gets at once, before it is asked whether it takes more."""
+WRITE_BYTES = MIB  # what the socket gets at once, before it is asked whether it takes more
 
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 2.0
 """Fast at first, since most losses are restarts; then at the pace of a person who watches."""
-STEADY_S = 1.0
-"""After a connection that lasted this long, backoff starts over."""
+STEADY_S = 1.0  # after a connection that lasted this long, backoff starts over
 
 
 def backoff_s(attempt: int, roll: Callable[[int], int]) -> float:

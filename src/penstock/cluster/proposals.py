@@ -16,7 +16,7 @@ from penstock.cluster.frames import Forward, ForwardRefused, Frame, RefusalReaso
 from penstock.cluster.leadership import LeadershipTracker
 from penstock.cluster.local_node import LocalNode
 from penstock.errors import ClusterError, LeadershipLost, NoQuorum, PenstockError
-from penstock.raft.raw_node import ProposalDropped
+from penstock.raft.errors import ProposalDropped
 from penstock.raft.types import NO_NODE, NodeId, Role
 from penstock.store.batch import Batch, NodeSegment
 from penstock.store.store import EncodedBatch

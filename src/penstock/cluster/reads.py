@@ -11,8 +11,7 @@ from penstock.cluster.consensus import DoneCallback
 from penstock.errors import NoQuorum, PenstockError
 from penstock.raft.types import ReadState
 
-_Waiting = tuple[DoneCallback, int]
-"""A caller, and the tick of its request."""
+_Waiting = tuple[DoneCallback, int]  # a caller, and the tick of its request
 
 
 class ReadBarriers:

@@ -23,11 +23,9 @@ VERSION = 1
 CLUSTER_ID_BYTES = 16
 NO_CLUSTER = bytes(CLUSTER_ID_BYTES)  # the id of a node that is in none yet
 
-REMOVED_MAX = 1_000
-"""How many removed nodes are remembered; the oldest are forgotten."""
+REMOVED_MAX = 1_000  # how many removed nodes are remembered; the oldest are forgotten
 
-TermStart = tuple[int, int]
-"""First index, term: the term of all entries up to the next such pair."""
+TermStart = tuple[int, int]  # first index, term: the term of all entries up to the next such pair
 
 
 class RaftRecord(msgspec.Struct, array_like=True):

@@ -40,13 +40,12 @@ from penstock.cluster.start import load_record
 from penstock.cluster.status import ClusterCounts, ClusterStatus
 from penstock.cluster.status_report import status_of
 from penstock.cluster.ticker import Ticker
-from penstock.raft.raw_node import RaftConfig
+from penstock.raft.config import RaftConfig
 from penstock.raft.types import NodeId, Role
 from penstock.store.batch import Batch
 from penstock.store.store import LOG_UNBOUND, LogStore
 
-INFLIGHT_BYTES_MAX = 64 << 20
-"""Entries in flight to one follower."""
+INFLIGHT_BYTES_MAX = 64 << 20  # entries in flight to one follower
 
 
 class Replica:

@@ -22,8 +22,7 @@ from penstock.errors import ConfigError
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
-SECRET_BYTES_MIN = 16
-"""A shorter secret could be brute-forced."""
+SECRET_BYTES_MIN = 16  # a shorter secret could be brute-forced
 
 
 class Certificate(TypedDict, total=False):

@@ -31,12 +31,9 @@ from penstock.obs.log import get_logger
 from penstock.raft.types import NodeId, RaftMessage
 from penstock.store.directory import DATA_NAME, fresh_snapshot, sync_directory
 
-WAITING_BYTES_MAX = 4 * MIB
-"""What may wait for the disk before reading from the socket pauses."""
-SPARED_BYTES = 256 * MIB
-"""Disk space that a snapshot leaves to the store that is in use."""
-STALL_S = 30.0
-"""A sender that sends nothing for this long has given up."""
+WAITING_BYTES_MAX = 4 * MIB  # what may wait for the disk before reading from the socket pauses
+SPARED_BYTES = 256 * MIB  # disk space that a snapshot leaves to the store that is in use
+STALL_S = 30.0  # a sender that sends nothing for this long has given up
 
 
 class SnapshotReceiver:

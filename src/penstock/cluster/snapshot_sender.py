@@ -36,10 +36,8 @@ from penstock.obs.log import get_logger
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId, RaftMessage
 
-TIME_LIMIT_S = 1800.0
-"""For one copy: 100 GiB at the default rate."""
-STALL_S = 30.0
-"""Longest wait for the other node to take more, or to answer at the end."""
+TIME_LIMIT_S = 1800.0  # for one copy: 100 GiB at the default rate
+STALL_S = 30.0  # longest wait for the other node to take more, or to answer at the end
 
 
 class SnapshotSender:

@@ -19,8 +19,7 @@ from penstock.errors import Refused, StorageForeign
 from penstock.limits import MEMBERS_MAX, NODE_ID_MAX
 from penstock.store.store import LogStore
 
-LONE_NODE_ID = 1
-"""The id of a broker without ``cluster.node_id``."""
+LONE_NODE_ID = 1  # the id of a broker without ``cluster.node_id``
 
 
 def identity_of(settings: Cluster, client_addr: str) -> Member:

@@ -35,10 +35,8 @@ from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import MessageKind, NodeId, RaftMessage
 
-NON_MEMBERS_MAX = 16
-"""Nodes that are heard although this node does not know them as members."""
-LINGER_S = 10.0
-"""How long connections to a removed node stay open: it has to hear of its removal."""
+NON_MEMBERS_MAX = 16  # nodes that are heard although this node does not know them as members
+LINGER_S = 10.0  # how long connections to a removed node stay open: it has to hear of its removal
 
 _LINKS = (Purpose.CONTROL, Purpose.BULK)
 _QUIET_ENDS = {PeerReason.NODE_STOPPED, PeerReason.REPLACED}  # not logged

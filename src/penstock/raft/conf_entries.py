@@ -1,7 +1,7 @@
-"""Changes of the configuration as entries of the log: MessagePack, without names.
+"""Configuration changes as log entries: MessagePack, without names.
 
-The change that leaves a joint configuration is the empty one. It is written as no bytes at all, so
-that no bound on uncommitted bytes can keep a leader from getting out of a joint configuration.
+The change that leaves a joint configuration is empty and is encoded as no bytes at all, so that no
+bound on uncommitted bytes can keep a leader in a joint configuration.
 """
 
 import msgspec
@@ -14,28 +14,26 @@ _decode = msgspec.msgpack.Decoder(ConfChange).decode
 
 
 def change_entry(change: ConfChange) -> RaftEntry:
-    """The entry that proposes a change; its place in the log is given to it later."""
+    """The entry that proposes a change, without index and term."""
     kind = EntryKind.CONF_CHANGE if change.is_single else EntryKind.CONF_CHANGE_V2
     return RaftEntry(0, 0, b"" if change == _EMPTY else _encode(change), kind)
 
 
 def decode_change(entry: RaftEntry) -> ConfChange:
-    """What an entry changes. Raises msgspec.DecodeError if that cannot be read."""
+    """Raises msgspec.DecodeError."""
     return _decode(entry.data) if entry.data else _EMPTY
 
 
 def is_conf_change(entry: RaftEntry) -> bool:
-    """Whether an entry changes the configuration."""
     return entry.kind is not EntryKind.NORMAL
 
 
 def leaves_joint(change: ConfChange) -> bool:
-    """Whether a change is the one that leaves a joint configuration: whatever has no steps."""
     return not change.steps
 
 
 def joint_auto_leave(change: ConfChange) -> bool | None:
-    """Whether the joint configuration that a change enters is left by itself; None: enters none."""
+    """Whether a joint configuration is left automatically; None if the change enters none."""
     if change.transition is ConfChangeTransition.AUTO and len(change.steps) <= 1:
         return None
     return change.transition is not ConfChangeTransition.JOINT_EXPLICIT

@@ -1,11 +1,11 @@
 """How a configuration becomes the next one.
 
-Two majorities of configurations that differ by one voter always share somebody, so such a change is
+Any two majorities of configurations that differ by one voter overlap, so such a change is
 **simple**: it takes effect at once. Any other change goes through a **joint** configuration, in
 which both the old and the new majority must agree, and which a second change leaves.
 
-A change is tried on a draft. What comes back is a new configuration with the progress of all who
-are in it; the tracker is not touched, and a change that is refused leaves no trace.
+A change is made on a draft and returns a new configuration with the progress of all its members.
+The tracker is not touched, so a refused change leaves no trace.
 """
 
 from collections.abc import Iterable
@@ -22,14 +22,14 @@ Changed = tuple[TrackerConfig, ProgressMap]
 
 
 class ConfChangeError(Exception):
-    """The configuration cannot be changed like this."""
+    """The change is not possible."""
 
 
 class Changer:
-    """Makes the next configuration of ``tracker``'s.
+    """Makes the next configuration of a tracker.
 
-    ``last_index`` is the last of the log: whoever is new is probed from there. It will reject and
-    tell where it stands, which costs one round and no reading of the log.
+    New members are probed from ``last_index``. They reject and tell where they are, which costs one
+    round and reads nothing of the log.
     """
 
     def __init__(self, tracker: Tracker, last_index: int) -> None:
@@ -37,7 +37,7 @@ class Changer:
         self._last_index = last_index
 
     def enter_joint(self, auto_leave: bool, steps: Steps) -> Changed:
-        """Make the steps in a joint configuration: today's majority has a say until it is left."""
+        """Make the steps; the current majority must agree until the joint configuration is left."""
         draft = _Draft(self._tracker, self._last_index)
         if draft.outgoing:
             raise ConfChangeError("config is already joint")
@@ -50,7 +50,7 @@ class Changer:
         return draft.finish()
 
     def leave_joint(self) -> Changed:
-        """Drop the outgoing half, and whoever was only in it."""
+        """Drop the outgoing half, and nodes that were only in it."""
         draft = _Draft(self._tracker, self._last_index)
         if not draft.outgoing:
             raise ConfChangeError("can't leave a non-joint config")
@@ -58,7 +58,7 @@ class Changer:
         return draft.finish()
 
     def simple(self, steps: Steps) -> Changed:
-        """Make steps that change one voter at most; learners may change as they like."""
+        """Make steps that change at most one voter, and any number of learners."""
         draft = _Draft(self._tracker, self._last_index)
         if draft.outgoing:
             raise ConfChangeError("can't apply simple config change in joint config")
@@ -69,10 +69,10 @@ class Changer:
 
 
 def restore(changer: Changer, conf_state: ConfState) -> Changed:
-    """Make a written configuration, beginning from an empty one, whatever the tracker holds.
+    """Make a stored configuration, starting from an empty one.
 
-    It is made by the same steps by which it came about. One that says something twice, or that no
-    steps lead to, would become another one by that, and is refused.
+    It is made by the steps that would lead to it. One that has duplicates, or that no steps lead
+    to, is refused.
     """
     made = _made(changer, conf_state)
     if made[0].conf_state() != _in_order(conf_state):
@@ -110,7 +110,7 @@ def _one_by_one(changer: Changer, steps: Steps) -> Changed:
 
 
 def _upon(changer: Changer, made: Changed) -> Changer:
-    """A changer of what was made so far, with the limits of the other one."""
+    """A changer for what was made so far, with the same limits."""
     limits = changer._tracker  # noqa: SLF001 - of this module
     tracker = Tracker(limits.inflight_messages_max, limits.inflight_bytes_max)
     tracker.config, tracker.progress = made
@@ -118,7 +118,7 @@ def _upon(changer: Changer, made: Changed) -> Changer:
 
 
 class _Draft:
-    """A configuration in the making, with copies of everybody's progress."""
+    """A configuration in the making, with copies of all progress."""
 
     def __init__(self, tracker: Tracker, last_index: int) -> None:
         config = tracker.config
@@ -133,7 +133,7 @@ class _Draft:
         self._check()
 
     def apply(self, steps: Steps) -> None:
-        """Make the steps in order. Node 0 stands for a step that whoever applies it struck out."""
+        """Make the steps in order. Node 0 marks a step that was struck out."""
         for kind, node_id in steps:
             if node_id != NO_NODE:
                 self._step(kind, node_id)
@@ -154,7 +154,6 @@ class _Draft:
                 assert_never(kind)
 
     def leave(self) -> None:
-        """Leave the joint configuration."""
         for node_id in self.learners_next:
             self.progress[node_id].is_learner = True
         self.learners |= self.learners_next
@@ -165,7 +164,6 @@ class _Draft:
         self.auto_leave = False
 
     def finish(self) -> Changed:
-        """The configuration, checked once more."""
         self._check()
         voters = JointConfig(MajorityConfig(self.incoming), MajorityConfig(self.outgoing))
         learners, learners_next = frozenset(self.learners), frozenset(self.learners_next)
@@ -196,9 +194,9 @@ class _Draft:
             self.progress.pop(node_id, None)
 
     def _known(self, node_id: NodeId) -> PeerProgress:
-        """What is known of a node. Of a new one: nothing, but it counts as heard of.
+        """The progress of a node. A new one counts as recently active.
 
-        Otherwise the check of the quorum that comes next could end a leader for having added it.
+        Otherwise the next quorum check could depose a leader for having added it.
         """
         if node_id not in self.progress:
             start = max(self._last_index, 1)
@@ -210,7 +208,7 @@ class _Draft:
     # ── What must hold, before and after
 
     def _check(self) -> None:
-        """Refuse to go on from or to a configuration that contradicts itself: that is a fault."""
+        """Refuse a configuration that contradicts itself."""
         voters = self.incoming | self.outgoing
         members = voters | self.learners | self.learners_next
         flagged = {node_id for node_id, pr in self.progress.items() if pr.is_learner}

@@ -1,11 +1,11 @@
-"""Who leads: campaigns, votes, and what candidates do.
+"""Elections: campaigns, votes, and what candidates do.
 
 Beside votes, participants tell each other what they know to be committed (``tells_commits``), which
-etcd's do not. A node votes for nobody whose log is shorter. If it has the longest log, but may not
-lead itself since it was removed, or does not know yet that it was promoted, then nobody leads: for
-good, if it is needed for a majority. What ends this is that the others learn of the change that it
-knows of, or it of the change that they know of. Who has the same entry (index and term) has the
-same log up to it, so what is committed for one is committed for the other.
+etcd's do not. A node votes for no candidate with a shorter log. If the node with the longest log
+may not lead itself, because it was removed or does not know yet that it was promoted, nobody can
+win: for good, if it is needed for a majority. That ends when the others learn of the change that it
+knows of, or it of theirs. Nodes that have the same entry (index and term) have the same log up to
+it, so what is committed for one is committed for the other.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,10 @@ from penstock.raft import following, replication
 from penstock.raft.errors import ProposalDropped, ProposalDropReason
 from penstock.raft.participant import Participant
 from penstock.raft.quorum import VoteResult
-from penstock.raft.spelling import kind_name
+from penstock.raft.trace_names import kind_name
 from penstock.raft.types import NO_NODE, MessageKind, NodeId, RaftMessage, Role
 
-BY_TRANSFER = b"CampaignTransfer"
-"""The context of vote requests of one whom the leader asked to take over: leases do not count."""
+BY_TRANSFER = b"CampaignTransfer"  # context of votes after a transfer: leases do not count
 
 _RESPONSES = {
     MessageKind.VOTE: MessageKind.VOTE_RESPONSE,
@@ -30,30 +29,25 @@ _RESPONSES = {
 
 
 def on_hup(node: Participant, _message: RaftMessage) -> None:
-    """Nothing was heard of a leader for too long, or the operator asks for an election."""
     hup(node, asks_first=node.config.pre_vote)
 
 
 def hup(node: Participant, *, asks_first: bool, context: bytes = b"") -> None:
-    """Begin an election, if that makes sense. ``asks_first``: by a pre-vote."""
+    """Begin an election if that makes sense; ``asks_first``: with a pre-vote."""
     if node.role is Role.LEADER:
-        if node.trace:
-            node.trace("DEBUG", f"{node.id:x} ignoring MsgHup because already leader")
+        node.trace("DEBUG", f"{node.id:x} ignoring MsgHup because already leader")
         return
     if not node.is_promotable():
-        if node.trace:
-            node.trace("WARN", f"{node.id:x} is unpromotable and can not campaign")
+        node.trace("WARN", f"{node.id:x} is unpromotable and can not campaign")
         return
     if _has_unapplied_change(node):
-        if node.trace:
-            node.trace(
-                "WARN",
-                f"{node.id:x} cannot campaign at term {node.term} since there are still "
-                "pending configuration changes to apply",
-            )
+        node.trace(
+            "WARN",
+            f"{node.id:x} cannot campaign at term {node.term} since there are still "
+            "pending configuration changes to apply",
+        )
         return
-    if node.trace:
-        node.trace("INFO", f"{node.id:x} is starting a new election at term {node.term}")
+    node.trace("INFO", f"{node.id:x} is starting a new election at term {node.term}")
     if asks_first:
         node.become_pre_candidate()
         _ask_all(node, MessageKind.PRE_VOTE, node.term + 1, b"")
@@ -62,7 +56,7 @@ def hup(node: Participant, *, asks_first: bool, context: bytes = b"") -> None:
 
 
 def _has_unapplied_change(node: Participant) -> bool:
-    """Whether others may be in another configuration already, by whose quorum one would lead."""
+    """Whether others may already use another configuration, with another quorum."""
     log = node.log
     return log.applied < log.committed and log.has_conf_change(
         log.applied + 1, log.committed, node.config.committed_bytes_per_ready_max
@@ -75,18 +69,17 @@ def _run(node: Participant, context: bytes) -> None:
 
 
 def _ask_all(node: Participant, kind: MessageKind, term: int, context: bytes) -> None:
-    """Ask all voters. The own vote is one like others: it counts when it is on the disk."""
+    """Ask all voters. Our own vote counts like any other: when it is durable."""
     index, log_term = node.log.last_index, node.log.last_term
     for voter in node.tracker.voter_nodes():
         if voter == node.id:
             node.after_persist.append(RaftMessage(_RESPONSES[kind], voter, node.id, term))
             continue
-        if node.trace:
-            node.trace(
-                "INFO",
-                f"{node.id:x} [logterm: {log_term}, index: {index}] sent {kind_name(kind)} "
-                f"request to {voter:x} at term {node.term}",
-            )
+        node.trace(
+            "INFO",
+            f"{node.id:x} [logterm: {log_term}, index: {index}] sent {kind_name(kind)} "
+            f"request to {voter:x} at term {node.term}",
+        )
         node.messages.append(
             RaftMessage(kind, voter, node.id, term, log_term, index, context=context)
         )
@@ -97,7 +90,6 @@ def _ask_all(node: Participant, kind: MessageKind, term: int, context: bytes) ->
 
 
 def on_vote(node: Participant, message: RaftMessage) -> None:
-    """Somebody asks for a vote, or whether there would be one."""
     is_real = message.kind is MessageKind.VOTE
     may_vote = (
         node.vote == message.sender  # a repetition
@@ -107,8 +99,7 @@ def on_vote(node: Participant, message: RaftMessage) -> None:
     if not (may_vote and node.log.is_up_to_date(message.index, message.log_term)):
         reject_vote(node, message)
         return
-    if node.trace:
-        node.trace("INFO", _about(node, message, f"cast {kind_name(message.kind)} for"))
+    node.trace("INFO", _about(node, message, f"cast {kind_name(message.kind)} for"))
     # The term of the request, not ours: that of a pre-vote is one ahead, and this is how its sender
     # knows the answer to be for it.
     kind = _RESPONSES[message.kind]
@@ -119,9 +110,8 @@ def on_vote(node: Participant, message: RaftMessage) -> None:
 
 
 def reject_vote(node: Participant, message: RaftMessage) -> None:
-    """Refuse a vote, with our term, so that one who is behind learns of it."""
-    if node.trace:
-        node.trace("INFO", _about(node, message, f"rejected {kind_name(message.kind)} from"))
+    """Refuse a vote, with our term, so that a node that is behind learns it."""
+    node.trace("INFO", _about(node, message, f"rejected {kind_name(message.kind)} from"))
     kind = _RESPONSES[message.kind]
     node.after_persist.append(RaftMessage(kind, message.sender, node.id, node.term, reject=True))
     _tell_commit(node, message.sender)
@@ -137,19 +127,17 @@ def _tell_commit(node: Participant, to: NodeId) -> None:
 
 
 def _on_committed(node: Participant, message: RaftMessage) -> None:
-    """Somebody knows more than we do. What is not in our log is of no use to us."""
-    if message.log_term and node.log.maybe_commit(message.index, message.log_term) and node.trace:
+    """Learn what is committed. What is not in our log is ignored."""
+    if message.log_term and node.log.maybe_commit(message.index, message.log_term):
         node.trace(
             "INFO", f"{node.id:x} knows of {message.sender:x} that {message.index} is committed"
         )
 
 
 def trace_lease(node: Participant, message: RaftMessage) -> None:
-    """Say that a request was ignored since we hear of a leader."""
-    if node.trace:
-        left = node.config.election_ticks - node.election_elapsed
-        text = _about(node, message, f"ignored {kind_name(message.kind)} from")
-        node.trace("INFO", f"{text}: lease is not expired (remaining ticks: {left})")
+    left = node.config.election_ticks - node.election_elapsed
+    text = _about(node, message, f"ignored {kind_name(message.kind)} from")
+    node.trace("INFO", f"{text}: lease is not expired (remaining ticks: {left})")
 
 
 def _about(node: Participant, message: RaftMessage, deed: str) -> str:
@@ -164,7 +152,6 @@ def _about(node: Participant, message: RaftMessage, deed: str) -> str:
 
 
 def _on_vote_response(node: Participant, message: RaftMessage) -> None:
-    """Somebody has answered. Win, lose, or wait for more."""
     result = _poll(node, message.kind, message.sender, granted=not message.reject)
     if result is VoteResult.WON:
         if node.role is Role.PRE_CANDIDATE:
@@ -178,23 +165,21 @@ def _on_vote_response(node: Participant, message: RaftMessage) -> None:
 def _poll(node: Participant, kind: MessageKind, sender: NodeId, *, granted: bool) -> VoteResult:
     node.tracker.record_vote(sender, granted)
     tally = node.tracker.tally_votes()
-    if node.trace:
-        what = kind_name(kind) if granted else f"{kind_name(kind)} rejection"
-        node.trace("INFO", f"{node.id:x} received {what} from {sender:x} at term {node.term}")
-        node.trace(
-            "INFO",
-            f"{node.id:x} has received {tally.granted} {kind_name(kind)} votes "
-            f"and {tally.rejected} vote rejections",
-        )
+    what = kind_name(kind) if granted else f"{kind_name(kind)} rejection"
+    node.trace("INFO", f"{node.id:x} received {what} from {sender:x} at term {node.term}")
+    node.trace(
+        "INFO",
+        f"{node.id:x} has received {tally.granted} {kind_name(kind)} votes "
+        f"and {tally.rejected} vote rejections",
+    )
     return tally.result
 
 
 def _lead(node: Participant) -> None:
-    """Lead, with an empty entry: with its commit, all that is before it is committed."""
+    """Lead, with an empty entry: its commit also commits everything before it."""
     node.become_leader()
     replication.append_empty(node)
-    if node.trace:
-        node.trace("INFO", f"{node.id:x} became leader at term {node.term}")
+    node.trace("INFO", f"{node.id:x} became leader at term {node.term}")
     replication.broadcast_append(node)
 
 
@@ -202,15 +187,14 @@ def _lead(node: Participant) -> None:
 
 
 def _on_proposal(node: Participant, _message: RaftMessage) -> None:
-    if node.trace:
-        node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping proposal")
+    node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping proposal")
     raise ProposalDropped(ProposalDropReason.NO_LEADER)
 
 
 def _follow_first(
     handle: Callable[[Participant, RaftMessage], None],
 ) -> Callable[[Participant, RaftMessage], None]:
-    """Somebody was elected in this term: follow, then do what followers do."""
+    """Another node was elected in this term: follow it, then handle its message."""
 
     def handle_as_follower(node: Participant, message: RaftMessage) -> None:
         node.become_follower(message.term, message.sender)
@@ -220,23 +204,21 @@ def _follow_first(
 
 
 def _on_timeout_now(node: Participant, message: RaftMessage) -> None:
-    if node.trace:
-        state = "StatePreCandidate" if node.role is Role.PRE_CANDIDATE else "StateCandidate"
-        node.trace(
-            "DEBUG",
-            f"{node.id:x} [term {node.term} state {state}] ignored MsgTimeoutNow "
-            f"from {message.sender:x}",
-        )
+    state = "StatePreCandidate" if node.role is Role.PRE_CANDIDATE else "StateCandidate"
+    node.trace(
+        "DEBUG",
+        f"{node.id:x} [term {node.term} state {state}] ignored MsgTimeoutNow "
+        f"from {message.sender:x}",
+    )
 
 
 def _on_asked_to_lead(node: Participant, message: RaftMessage) -> None:
-    """The leader hands over. It has made sure that we have all entries: no need to ask first."""
-    if node.trace:
-        node.trace(
-            "INFO",
-            f"{node.id:x} [term {node.term}] received MsgTimeoutNow from {message.sender:x} "
-            "and starts an election to get leadership.",
-        )
+    """The leader transfers to us. We have all entries, so no pre-vote is needed."""
+    node.trace(
+        "INFO",
+        f"{node.id:x} [term {node.term}] received MsgTimeoutNow from {message.sender:x} "
+        "and starts an election to get leadership.",
+    )
     hup(node, asks_first=False, context=BY_TRANSFER)
 
 

@@ -1,4 +1,6 @@
-"""What a follower does: take entries, snapshots, heartbeats; send on what is for the leader."""
+"""What a follower does: take entries, snapshots and heartbeats; forward requests to the leader."""
+
+from collections.abc import Callable
 
 from penstock.raft import membership
 from penstock.raft.errors import ProposalDropped, ProposalDropReason
@@ -16,18 +18,8 @@ from penstock.raft.types import (
 # ── Entries
 
 
-def _on_append(node: Participant, message: RaftMessage) -> None:
-    _heard_of(node, message)
-    handle_append(node, message)
-
-
-def _heard_of(node: Participant, message: RaftMessage) -> None:
-    node.election_elapsed = 0
-    node.lead = message.sender
-
-
 def handle_append(node: Participant, message: RaftMessage) -> None:
-    """Take a leader's entries, or say where the logs may part."""
+    """Append a leader's entries, or reject them with a hint."""
     log = node.log
     if message.index < log.committed:
         # What is committed is the same everywhere: tell the leader to go on from there.
@@ -44,19 +36,18 @@ def handle_append(node: Participant, message: RaftMessage) -> None:
 
 
 def _reject_append(node: Participant, message: RaftMessage) -> None:
-    """Refuse entries that follow on one which is not here.
+    """Reject entries whose predecessor we lack.
 
-    The hint is the last entry of ours that the leader's log may share. With it the leader passes
-    over whole terms instead of going back one by one.
+    The hint is our last entry that the leader's log may share. With it the leader skips whole terms
+    instead of going back one by one.
     """
     log = node.log
-    if node.trace:
-        node.trace(
-            "DEBUG",
-            f"{node.id:x} [logterm: {log.term_or_zero(message.index)}, index: {message.index}] "
-            f"rejected MsgApp [logterm: {message.log_term}, index: {message.index}] "
-            f"from {message.sender:x}",
-        )
+    node.trace(
+        "DEBUG",
+        f"{node.id:x} [logterm: {log.term_or_zero(message.index)}, index: {message.index}] "
+        f"rejected MsgApp [logterm: {message.log_term}, index: {message.index}] "
+        f"from {message.sender:x}",
+    )
     hint = min(message.index, log.last_index)
     hint, hint_term = log.find_conflict_by_term(hint, message.log_term)
     node.after_persist.append(
@@ -73,13 +64,8 @@ def _reject_append(node: Participant, message: RaftMessage) -> None:
     )
 
 
-def _on_heartbeat(node: Participant, message: RaftMessage) -> None:
-    _heard_of(node, message)
-    handle_heartbeat(node, message)
-
-
 def handle_heartbeat(node: Participant, message: RaftMessage) -> None:
-    """The leader is alive. It says no more to be committed than we have acknowledged."""
+    """Answer a heartbeat. Its commit index never exceeds what we have acknowledged."""
     node.log.commit_to(message.commit)
     node.send(MessageKind.HEARTBEAT_RESPONSE, message.sender, context=message.context)
 
@@ -87,18 +73,11 @@ def handle_heartbeat(node: Participant, message: RaftMessage) -> None:
 # ── Snapshots
 
 
-def _on_snapshot(node: Participant, message: RaftMessage) -> None:
-    _heard_of(node, message)
-    handle_snapshot(node, message)
-
-
 def handle_snapshot(node: Participant, message: RaftMessage) -> None:
-    """Begin anew from a snapshot, unless all of it is here."""
     snapshot = message.snapshot or SnapshotMeta()
     is_taken = _restore(node, snapshot)
-    if node.trace:
-        deed = "restored" if is_taken else "ignored"
-        node.trace("INFO", f"{node.id:x} [commit: {node.log.committed}] {deed} {_text(snapshot)}")
+    deed = "restored" if is_taken else "ignored"
+    node.trace("INFO", f"{node.id:x} [commit: {node.log.committed}] {deed} {_text(snapshot)}")
     node.acknowledge(message.sender, node.log.last_index if is_taken else node.log.committed)
 
 
@@ -107,28 +86,25 @@ def _text(snapshot: SnapshotMeta) -> str:
 
 
 def _restore(node: Participant, snapshot: SnapshotMeta) -> bool:
-    """Take a snapshot; False if it brings nothing, or is not for us."""
+    """Restore from a snapshot; False if it has nothing new, or is not for us."""
     log = node.log
     if snapshot.index <= log.committed:
         return False
     if not _has_member(snapshot.conf_state, node.id):
-        if node.trace:
-            node.trace(
-                "WARN",
-                f"{node.id:x} attempted to restore snapshot but it is not in the ConfState "
-                f"{snapshot.conf_state}; should never happen",
-            )
+        node.trace(
+            "WARN",
+            f"{node.id:x} attempted to restore snapshot but it is not in the ConfState "
+            f"{snapshot.conf_state}; should never happen",
+        )
         return False
     if log.matches(snapshot.index, snapshot.term):
         # All of it is here. Only that it is committed was not known.
-        if node.trace:
-            node.trace("INFO", f"{_where(node)} fast-forwarded commit to {_text(snapshot)}")
+        node.trace("INFO", f"{_where(node)} fast-forwarded commit to {_text(snapshot)}")
         log.commit_to(snapshot.index)
         return False
     log.restore(snapshot)
     membership.restore(node, snapshot.conf_state)
-    if node.trace:
-        node.trace("INFO", f"{_where(node)} restored {_text(snapshot)}")
+    node.trace("INFO", f"{_where(node)} restored {_text(snapshot)}")
     return True
 
 
@@ -150,16 +126,14 @@ def _has_member(state: ConfState, node_id: int) -> bool:
 
 def _on_proposal(node: Participant, message: RaftMessage) -> None:
     if node.lead == NO_NODE:
-        if node.trace:
-            node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping proposal")
+        node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping proposal")
         raise ProposalDropped(ProposalDropReason.NO_LEADER)
     if not node.config.forwards_proposals:
-        if node.trace:
-            node.trace(
-                "INFO",
-                f"{node.id:x} not forwarding to leader {node.lead:x} at term {node.term}; "
-                "dropping proposal",
-            )
+        node.trace(
+            "INFO",
+            f"{node.id:x} not forwarding to leader {node.lead:x} at term {node.term}; "
+            "dropping proposal",
+        )
         raise ProposalDropped(ProposalDropReason.NOT_LEADER)
     sender = message.sender or node.id
     sent = RaftMessage(MessageKind.PROPOSE, node.lead, sender, entries=message.entries)
@@ -167,7 +141,7 @@ def _on_proposal(node: Participant, message: RaftMessage) -> None:
 
 
 def _on_transfer(node: Participant, message: RaftMessage) -> None:
-    """Ask the leader to hand over. The sender of such a message is who is to lead."""
+    """Forward a transfer to the leader. Its sender is the node that is to lead."""
     if node.lead == NO_NODE:
         _trace_dropped(node, "leader transfer msg")
         return
@@ -185,8 +159,7 @@ def _on_read_index(node: Participant, message: RaftMessage) -> None:
 
 
 def _trace_dropped(node: Participant, what: str) -> None:
-    if node.trace:
-        node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping {what}")
+    node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping {what}")
 
 
 def _on_read_index_response(node: Participant, message: RaftMessage) -> None:
@@ -194,21 +167,32 @@ def _on_read_index_response(node: Participant, message: RaftMessage) -> None:
 
 
 def _on_forget_leader(node: Participant, _message: RaftMessage) -> None:
-    """Vote for others although a leader was heard of lately: the caller knows it to be gone."""
+    """Forget the leader, which the caller knows to be gone, so as to vote for others."""
     if node.config.read_only_lease:
         # Its lease rests on nobody voting meanwhile.
-        if node.trace:
-            node.trace("ERROR", "ignoring MsgForgetLeader due to ReadOnlyLeaseBased")
+        node.trace("ERROR", "ignoring MsgForgetLeader due to ReadOnlyLeaseBased")
     elif node.lead != NO_NODE:
-        if node.trace:
-            node.trace("INFO", f"{node.id:x} forgetting leader {node.lead:x} at term {node.term}")
+        node.trace("INFO", f"{node.id:x} forgetting leader {node.lead:x} at term {node.term}")
         node.lead = NO_NODE
 
 
+def _from_leader(
+    handle: Callable[[Participant, RaftMessage], None],
+) -> Callable[[Participant, RaftMessage], None]:
+    """Note the leader, then handle its message."""
+
+    def handle_from_leader(node: Participant, message: RaftMessage) -> None:
+        node.election_elapsed = 0
+        node.lead = message.sender
+        handle(node, message)
+
+    return handle_from_leader
+
+
 HANDLERS = {
-    (Role.FOLLOWER, MessageKind.APPEND): _on_append,
-    (Role.FOLLOWER, MessageKind.HEARTBEAT): _on_heartbeat,
-    (Role.FOLLOWER, MessageKind.SNAPSHOT): _on_snapshot,
+    (Role.FOLLOWER, MessageKind.APPEND): _from_leader(handle_append),
+    (Role.FOLLOWER, MessageKind.HEARTBEAT): _from_leader(handle_heartbeat),
+    (Role.FOLLOWER, MessageKind.SNAPSHOT): _from_leader(handle_snapshot),
     (Role.FOLLOWER, MessageKind.PROPOSE): _on_proposal,
     (Role.FOLLOWER, MessageKind.TRANSFER_LEADER): _on_transfer,
     (Role.FOLLOWER, MessageKind.READ_INDEX): _on_read_index,

@@ -1,14 +1,13 @@
-"""How much is on its way to one follower: a window bounded by messages and by bytes."""
+"""Append messages in flight to one follower: a window bounded by messages and bytes."""
 
 from collections import deque
 
 
 class Inflights:
-    """Append messages that were sent and are not acknowledged, oldest first.
+    """Append messages that are not acknowledged, oldest first.
 
-    Each is known by the index of its last entry: acknowledging an index ends all messages up to it.
-    The bound in bytes may be overstepped by the last message, for it is not known before how large
-    that will be; ``bytes_max`` 0 means that only messages are counted.
+    Each is identified by the index of its last entry; acknowledging an index ends all up to it. The
+    last message may exceed the bound in bytes. ``bytes_max`` 0: only messages are counted.
     """
 
     __slots__ = ("_sent", "bytes", "bytes_max", "count_max")
@@ -21,26 +20,22 @@ class Inflights:
 
     @property
     def count(self) -> int:
-        """How many messages are on their way."""
         return len(self._sent)
 
     def full(self) -> bool:
-        """Whether nothing more may be sent for now."""
         return len(self._sent) >= self.count_max or 0 < self.bytes_max <= self.bytes
 
     def add(self, index: int, size: int) -> None:
-        """Note a message: the index of its last entry, the bytes of all its entries."""
+        """Note a message: the index of its last entry, and the bytes of its entries."""
         assert not self.full(), "sent although the window is full"
         self._sent.append((index, size))
         self.bytes += size
 
     def free_le(self, index: int) -> None:
-        """Forget all messages up to ``index``: they have arrived."""
         sent = self._sent
         while sent and sent[0][0] <= index:
             self.bytes -= sent.popleft()[1]
 
     def reset(self) -> None:
-        """Forget all messages: the follower is asked anew where it stands."""
         self._sent.clear()
         self.bytes = 0

@@ -1,4 +1,4 @@
-"""What a leader does: take proposals, hear answers, confirm reads, hand over."""
+"""What a leader does: take proposals, process responses, confirm reads, transfer leadership."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from penstock.raft.confchange import ConfChangeError
 from penstock.raft.errors import ProposalDropped, ProposalDropReason
 from penstock.raft.participant import Participant
 from penstock.raft.progress import PeerProgress, ProgressState
-from penstock.raft.spelling import change_text
+from penstock.raft.trace_names import change_text
 from penstock.raft.types import (
     NO_NODE,
     ConfChange,
@@ -29,10 +29,9 @@ def _on_beat(node: Participant, _message: RaftMessage) -> None:
 
 
 def _on_check_quorum(node: Participant, _message: RaftMessage) -> None:
-    """Step down if no quorum was heard of for an election timeout: others may have a leader."""
+    """Step down without a quorum for an election timeout: others may have a leader."""
     if not node.tracker.quorum_active():
-        if node.trace:
-            node.trace("WARN", f"{node.id:x} stepped down to follower since quorum is not active")
+        node.trace("WARN", f"{node.id:x} stepped down to follower since quorum is not active")
         node.become_follower(node.term, NO_NODE)
     for _, progress in node.peers:
         progress.recent_active = False
@@ -45,12 +44,11 @@ def _on_proposal(node: Participant, message: RaftMessage) -> None:
     if node.id not in node.tracker.progress:
         raise ProposalDropped(ProposalDropReason.REMOVED)
     if node.lead_transferee != NO_NODE:
-        if node.trace:
-            node.trace(
-                "DEBUG",
-                f"{node.id:x} [term {node.term}] transfer leadership to "
-                f"{node.lead_transferee:x} is in progress; dropping proposal",
-            )
+        node.trace(
+            "DEBUG",
+            f"{node.id:x} [term {node.term}] transfer leadership to "
+            f"{node.lead_transferee:x} is in progress; dropping proposal",
+        )
         raise ProposalDropped(ProposalDropReason.TRANSFER)
     before = node.pending_conf_index
     try:
@@ -63,7 +61,7 @@ def _on_proposal(node: Participant, message: RaftMessage) -> None:
 
 
 def _admit(node: Participant, entry: RaftEntry, place: int) -> tuple[bytes, EntryKind]:
-    """Let an entry in. A change of the configuration that may not be made becomes an empty one."""
+    """Admit an entry. A configuration change that may not be made becomes empty."""
     if not is_conf_change(entry):
         return entry.data, EntryKind.NORMAL
     try:
@@ -72,12 +70,11 @@ def _admit(node: Participant, entry: RaftEntry, place: int) -> tuple[bytes, Entr
         raise ProposalDropped(ProposalDropReason.MALFORMED) from error
     fault = fault_of(node, change)
     if fault and node.config.validates_conf_changes:
-        if node.trace:
-            node.trace(
-                "INFO",
-                f"{node.id:x} ignoring conf change {change_text(change)} at config "
-                f"{node.tracker.config}: {fault}",
-            )
+        node.trace(
+            "INFO",
+            f"{node.id:x} ignoring conf change {change_text(change)} at config "
+            f"{node.tracker.config}: {fault}",
+        )
         return b"", EntryKind.NORMAL
     node.pending_conf_index = node.log.last_index + place
     return entry.data, entry.kind
@@ -86,8 +83,8 @@ def _admit(node: Participant, entry: RaftEntry, place: int) -> tuple[bytes, Entr
 def fault_of(node: Participant, change: ConfChange) -> str:
     """Why a change may not be proposed now; empty if it may.
 
-    One at a time: quorums of configurations two changes apart need not share anybody. And not
-    before a commit of this term, by which a change of an earlier leader is in or out for good.
+    One at a time: quorums of configurations two changes apart need not overlap. And not before a
+    commit in this term, which decides the change of an earlier leader.
     """
     applied = node.log.applied
     if node.pending_conf_index > applied:
@@ -108,8 +105,8 @@ def fault_of(node: Participant, change: ConfChange) -> str:
 def _impossibility_of(node: Participant, change: ConfChange) -> str:
     """Why a change could not be applied; empty if it could.
 
-    No other change is under way, so it will be applied to the configuration of now. One that fails
-    then would fail on every node, and again at every start.
+    No other change is in flight, so it will be applied to the current configuration. One that fails
+    then would fail on every node, and at every start.
     """
     try:
         membership.plan(node, change)
@@ -122,7 +119,7 @@ def _impossibility_of(node: Participant, change: ConfChange) -> str:
 
 
 def _on_append_response(node: Participant, message: RaftMessage) -> None:
-    """Somebody has entries on its disk, or refuses some. The leader itself answers so, too."""
+    """Note what a node has durable, or rejects. The leader itself responds, too."""
     progress = node.tracker.progress.get(message.sender)
     if progress is None:
         _trace_unknown(node, message)
@@ -137,20 +134,18 @@ def _on_append_response(node: Participant, message: RaftMessage) -> None:
 
 
 def _on_rejection(node: Participant, progress: PeerProgress, message: RaftMessage) -> None:
-    """Go back to where the logs may agree: by the follower's hint, and by our own terms."""
-    if node.trace:
-        node.trace(
-            "DEBUG",
-            f"{node.id:x} received MsgAppResp(rejected, hint: (index {message.reject_hint}, "
-            f"term {message.log_term})) from {message.sender:x} for index {message.index}",
-        )
+    """Go back to where the logs may agree: by the follower's hint and our own terms."""
+    node.trace(
+        "DEBUG",
+        f"{node.id:x} received MsgAppResp(rejected, hint: (index {message.reject_hint}, "
+        f"term {message.log_term})) from {message.sender:x} for index {message.index}",
+    )
     hint = message.reject_hint
     if message.log_term:
         hint, _ = node.log.find_conflict_by_term(hint, message.log_term)
     if not progress.maybe_decr_to(message.index, hint):
         return
-    if node.trace:
-        node.trace("DEBUG", f"{node.id:x} decreased progress of {message.sender:x} to [{progress}]")
+    node.trace("DEBUG", f"{node.id:x} decreased progress of {message.sender:x} to [{progress}]")
     if progress.state is ProgressState.REPLICATE:
         progress.become_probe()
     replication.send_append(node, message.sender, progress)
@@ -168,15 +163,14 @@ def _on_acknowledgement(node: Participant, progress: PeerProgress, message: Raft
     if sender != node.id:
         replication.send_more(node, sender, progress)
     if sender == node.lead_transferee and progress.match == node.log.last_index:
-        if node.trace:
-            node.trace(
-                "INFO", f"{node.id:x} sent MsgTimeoutNow to {sender:x} after received MsgAppResp"
-            )
+        node.trace(
+            "INFO", f"{node.id:x} sent MsgTimeoutNow to {sender:x} after received MsgAppResp"
+        )
         node.send(MessageKind.TIMEOUT_NOW, sender)
 
 
 def _note_arrival(node: Participant, progress: PeerProgress, message: RaftMessage) -> None:
-    """Widen the window, or go over to sending ahead."""
+    """Free the window, or switch to replicating."""
     state = progress.state
     if state is ProgressState.REPLICATE:
         progress.inflights.free_le(message.index)
@@ -184,12 +178,11 @@ def _note_arrival(node: Participant, progress: PeerProgress, message: RaftMessag
         progress.become_replicate()
     elif progress.match + 1 >= node.log.first_index():
         # Whichever snapshot it was that got there: the log reaches from here on.
-        if node.trace:
-            node.trace(
-                "DEBUG",
-                f"{node.id:x} recovered from needing snapshot, resumed sending replication "
-                f"messages to {message.sender:x} [{progress}]",
-            )
+        node.trace(
+            "DEBUG",
+            f"{node.id:x} recovered from needing snapshot, resumed sending replication "
+            f"messages to {message.sender:x} [{progress}]",
+        )
         progress.become_probe()  # which takes the snapshot's index into account
         progress.become_replicate()
 
@@ -208,23 +201,22 @@ def _on_heartbeat_response(node: Participant, message: RaftMessage) -> None:
 
 
 def _on_unreachable(node: Participant, message: RaftMessage) -> None:
-    """What was sent ahead is probably lost: ask where the follower stands."""
+    """Probe a follower: what is in flight to it is probably lost."""
     progress = node.tracker.progress.get(message.sender)
     if progress is None:
         _trace_unknown(node, message)
         return
     if progress.state is ProgressState.REPLICATE:
         progress.become_probe()
-    if node.trace:
-        node.trace(
-            "DEBUG",
-            f"{node.id:x} failed to send message to {message.sender:x} because it is "
-            f"unreachable [{progress}]",
-        )
+    node.trace(
+        "DEBUG",
+        f"{node.id:x} failed to send message to {message.sender:x} because it is "
+        f"unreachable [{progress}]",
+    )
 
 
 def _on_snapshot_status(node: Participant, message: RaftMessage) -> None:
-    """A snapshot was sent, or not. Either way, wait for a sign of life before sending more."""
+    """Probe after a snapshot, sent or failed, once the follower responds."""
     progress = node.tracker.progress.get(message.sender)
     if progress is None:
         _trace_unknown(node, message)
@@ -234,29 +226,27 @@ def _on_snapshot_status(node: Participant, message: RaftMessage) -> None:
     if message.reject:
         progress.pending_snapshot = 0  # before: or we would go on behind a snapshot it never got
     progress.become_probe()
-    if node.trace:
-        how = "failed" if message.reject else "succeeded"
-        node.trace(
-            "DEBUG",
-            f"{node.id:x} snapshot {how}, resumed sending replication messages to "
-            f"{message.sender:x} [{progress}]",
-        )
+    how = "failed" if message.reject else "succeeded"
+    node.trace(
+        "DEBUG",
+        f"{node.id:x} snapshot {how}, resumed sending replication messages to "
+        f"{message.sender:x} [{progress}]",
+    )
     progress.msg_app_flow_paused = True
 
 
 def _trace_unknown(node: Participant, message: RaftMessage) -> None:
-    if node.trace:
-        node.trace("DEBUG", f"{node.id:x} no progress available for {message.sender:x}")
+    node.trace("DEBUG", f"{node.id:x} no progress available for {message.sender:x}")
 
 
 # ── Reads
 
 
 def _on_read_index(node: Participant, message: RaftMessage) -> None:
-    """Somebody wants to read what is current; nobody: this node itself.
+    """Begin a linearizable read; without a sender it is our own.
 
-    Before the first commit of the term even a lone voter does not know how far it had committed:
-    the commit index on the disk may be older than what it acknowledged before a crash.
+    Before the first commit of its term even a lone voter does not know how far it had committed:
+    the commit index on disk may be older than what it acknowledged before a crash.
     """
     if not message.context:
         return
@@ -267,7 +257,7 @@ def _on_read_index(node: Participant, message: RaftMessage) -> None:
 
 
 def _release_reads(node: Participant) -> None:
-    """The first entry of the term is committed: now it is known how far others had."""
+    """Begin the reads that waited for the first commit of the term."""
     if not node.has_committed_in_term():
         return
     postponed, node.postponed_reads = node.postponed_reads, []
@@ -302,24 +292,22 @@ def _answer_read(node: Participant, sender: NodeId, context: bytes, index: int) 
 
 
 def _on_transfer(node: Participant, message: RaftMessage) -> None:
-    """Hand leadership to the sender, as soon as it has all entries.
+    """Transfer leadership to the sender, once it has all entries.
 
-    Proposals are refused meanwhile. If it does not lead after an election timeout, we go on.
+    Proposals are dropped meanwhile. After an election timeout the transfer is aborted.
     """
     to, last = message.sender, node.lead_transferee
     progress = node.tracker.progress.get(to)
     if progress is None:
         _trace_unknown(node, message)
     elif progress.is_learner:
-        if node.trace:
-            node.trace("DEBUG", f"{node.id:x} is learner. Ignored transferring leadership")
+        node.trace("DEBUG", f"{node.id:x} is learner. Ignored transferring leadership")
     elif last == to:
-        if node.trace:
-            node.trace(
-                "INFO",
-                f"{node.id:x} [term {node.term}] transfer leadership to {to:x} is in progress, "
-                f"ignores request to same node {to:x}",
-            )
+        node.trace(
+            "INFO",
+            f"{node.id:x} [term {node.term}] transfer leadership to {to:x} is in progress, "
+            f"ignores request to same node {to:x}",
+        )
     else:
         _abort_transfer(node)
         _begin_transfer(node, to, progress)
@@ -327,7 +315,7 @@ def _on_transfer(node: Participant, message: RaftMessage) -> None:
 
 def _abort_transfer(node: Participant) -> None:
     last, node.lead_transferee = node.lead_transferee, NO_NODE
-    if last != NO_NODE and node.trace:
+    if last != NO_NODE:
         node.trace(
             "INFO",
             f"{node.id:x} [term {node.term}] abort previous transferring leadership to {last:x}",
@@ -336,28 +324,23 @@ def _abort_transfer(node: Participant) -> None:
 
 def _begin_transfer(node: Participant, to: NodeId, progress: PeerProgress) -> None:
     if to == node.id:
-        if node.trace:
-            node.trace(
-                "DEBUG",
-                f"{node.id:x} is already leader. Ignored transferring leadership to self",
-            )
-        return
-    if node.trace:
         node.trace(
-            "INFO", f"{node.id:x} [term {node.term}] starts to transfer leadership to {to:x}"
+            "DEBUG",
+            f"{node.id:x} is already leader. Ignored transferring leadership to self",
         )
+        return
+    node.trace("INFO", f"{node.id:x} [term {node.term}] starts to transfer leadership to {to:x}")
     node.election_elapsed = 0
     node.lead_transferee = to
     if progress.match < node.log.last_index:
         replication.send_append(node, to, progress)
         return
     node.send(MessageKind.TIMEOUT_NOW, to)
-    if node.trace:
-        node.trace(
-            "INFO",
-            f"{node.id:x} sends MsgTimeoutNow to {to:x} immediately as {to:x} already has "
-            "up-to-date log",
-        )
+    node.trace(
+        "INFO",
+        f"{node.id:x} sends MsgTimeoutNow to {to:x} immediately as {to:x} already has "
+        "up-to-date log",
+    )
 
 
 HANDLERS = {

@@ -1,4 +1,4 @@
-"""The log of one participant: what is stable below, what is not yet above.
+"""The log of one participant: stable entries below, unstable ones above.
 
 ::
 
@@ -8,33 +8,32 @@
 
     applied ≤ applying ≤ committed ≤ last
 
-Stable entries are on the disk and are read through the ``LogView``. Unstable ones are here, until
-whoever writes them says that they are on the disk. Up to ``in_progress`` they were handed out to be
-written. A leader with another log may replace entries that are being written. Then "index 12 is on
-the disk" may mean an entry 12 that is no longer ours. So persistence is told with the term of the
-last entry, and what does not match is not believed.
+Stable entries are on disk and are read through the ``LogView``. Unstable ones are here until they
+are durable; up to ``in_progress`` they were handed out to be written. A leader with another log may
+replace entries while they are being written. Then "index 12 is durable" may mean an entry 12 that
+was replaced. So persistence is reported with the term of the last entry, and ignored if that does
+not match.
 
-A snapshot that was received is unstable in the same way, and stands for everything up to its index.
+A received snapshot is unstable in the same way, and stands for everything up to its index.
 """
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
-from penstock.raft.config import Trace
+from penstock.raft.config import Trace, no_trace
 from penstock.raft.errors import LogDamaged
 from penstock.raft.types import Compacted, LogView, RaftEntry, SnapshotMeta, Unavailable
 
 
 def data_size(entries: Sequence[RaftEntry]) -> int:
-    """The bytes that entries hold."""
     return sum([len(entry.data) for entry in entries])
 
 
 def _limited(
     entries: list[RaftEntry], start: int, stop: int, bytes_max: int
 ) -> tuple[RaftEntry, ...]:
-    """As many entries as fit, and at least one. Costs what is taken, however many there are."""
+    """As many entries as fit, at least one. Costs what is taken, not what there is."""
     size = 0
     for place in range(start, stop):
         size += len(entries[place].data)
@@ -44,14 +43,14 @@ def _limited(
 
 
 class Unstable:
-    """Entries from ``offset`` on, and perhaps a snapshot of what is before them.
+    """Entries from ``offset`` on, and perhaps a snapshot of what precedes them.
 
     ``in_progress`` is the first entry that was not handed out to be written.
     """
 
     __slots__ = ("entries", "in_progress", "is_snapshot_in_progress", "offset", "snapshot", "trace")
 
-    def __init__(self, offset: int, trace: Trace | None) -> None:
+    def __init__(self, offset: int, trace: Trace) -> None:
         self.offset = offset
         self.in_progress = offset
         self.entries: list[RaftEntry] = []
@@ -60,7 +59,7 @@ class Unstable:
         self.trace = trace
 
     def term(self, index: int) -> int | None:
-        """The term of an entry; None if it is not here."""
+        """None if the entry is not here."""
         place = index - self.offset
         if place >= 0:
             return self.entries[place].term if place < len(self.entries) else None
@@ -69,43 +68,40 @@ class Unstable:
         return None
 
     def next_entries(self) -> tuple[RaftEntry, ...]:
-        """What is to be written and was not handed out."""
+        """Entries that were not handed out yet."""
         return tuple(self.entries[self.in_progress - self.offset :])
 
     def next_snapshot(self) -> SnapshotMeta | None:
-        """The snapshot, if it was not handed out."""
         return None if self.is_snapshot_in_progress else self.snapshot
 
     def accept(self) -> None:
-        """All of it was handed out."""
+        """Note that everything was handed out."""
         self.in_progress = self.offset + len(self.entries)
         self.is_snapshot_in_progress = self.snapshot is not None
 
     def append(self, entries: Sequence[RaftEntry]) -> None:
-        """Put entries at their places; what was there and behind goes."""
+        """Append entries, replacing what is there from the first of them on."""
         start = entries[0].index
         place = start - self.offset
         if place == len(self.entries):
             self.entries += entries
         elif place <= 0:
-            if self.trace:
-                self.trace("INFO", f"replace the unstable entries from index {start}")
+            self.trace("INFO", f"replace the unstable entries from index {start}")
             self.entries = list(entries)
             self.offset = self.in_progress = start
         else:
-            if self.trace:
-                self.trace("INFO", f"truncate the unstable entries before index {start}")
+            self.trace("INFO", f"truncate the unstable entries before index {start}")
             self.entries[place:] = entries
             self.in_progress = min(self.in_progress, start)
 
     def stable_to(self, index: int, term: int) -> None:
-        """Everything up to an entry is on the disk, if that entry is still the one here."""
+        """Drop entries up to one that is durable, if it was not replaced meanwhile."""
         here = self.term(index)
         if here == term and index >= self.offset:
             del self.entries[: index + 1 - self.offset]
             self.offset = index + 1
             self.in_progress = max(self.in_progress, self.offset)
-        elif self.trace:
+        else:
             self.trace("INFO", self._why_not(index, term, here))
 
     def _why_not(self, index: int, term: int, here: int | None) -> str:
@@ -119,13 +115,11 @@ class Unstable:
         )
 
     def stable_snapshot_to(self, index: int) -> None:
-        """The snapshot is installed, if it is still the one here."""
         if self.snapshot is not None and self.snapshot.index == index:
             self.snapshot = None
             self.is_snapshot_in_progress = False
 
     def restore(self, snapshot: SnapshotMeta) -> None:
-        """Begin anew after a snapshot."""
         self.offset = self.in_progress = snapshot.index + 1
         self.entries = []
         self.snapshot = snapshot
@@ -135,8 +129,8 @@ class Unstable:
 class RaftLog:
     """All entries, and how far they are committed and applied.
 
-    ``applying``: the last entry that was handed out to be applied. ``last_index`` is kept here, and
-    so is the stretch of equal terms at the end, because both are asked for with every message.
+    ``applying``: the last entry that was handed out to be applied. ``last_index`` and the range of
+    equal terms at the end are cached, because every message needs them.
     """
 
     __slots__ = (
@@ -155,7 +149,7 @@ class RaftLog:
         "view",
     )
 
-    def __init__(self, view: LogView, applying_bytes_max: int, trace: Trace | None = None) -> None:
+    def __init__(self, view: LogView, applying_bytes_max: int, trace: Trace = no_trace) -> None:
         self.view = view
         self.trace = trace
         self.last_index = view.last_index()
@@ -180,17 +174,15 @@ class RaftLog:
     # ── Reading
 
     def first_index(self) -> int:
-        """The first entry that can be read."""
         snapshot = self.unstable.snapshot
         return self.view.first_index() if snapshot is None else snapshot.index + 1
 
     @property
     def last_term(self) -> int:
-        """The term of the last entry."""
         return self._tail_term
 
     def term(self, index: int) -> int:
-        """The term of an entry, and of the one before the first. Raises Compacted, Unavailable."""
+        """The term of an entry, or of the one before the first. Raises Compacted, Unavailable."""
         unstable = self.unstable.term(index)
         if unstable is not None:
             return unstable
@@ -201,25 +193,23 @@ class RaftLog:
         return self._tail_term if index >= self._tail_start else self.view.term(index)
 
     def term_or_zero(self, index: int) -> int:
-        """The term of an entry; 0 if there is none."""
         try:
             return self.term(index)
         except (Compacted, Unavailable):
             return 0
 
     def matches(self, index: int, term: int) -> bool:
-        """Whether there is such an entry."""
         try:
             return self.term(index) == term
         except (Compacted, Unavailable):
             return False
 
     def is_up_to_date(self, index: int, term: int) -> bool:
-        """Whether a log that ends so has all that this one could have committed."""
+        """Whether a log that ends like this has all that ours may have committed."""
         return (term, index) >= (self._tail_term, self.last_index)
 
     def entries(self, low: int, bytes_max: int) -> tuple[RaftEntry, ...]:
-        """Entries from ``low`` on, as many as fit and at least one; none if there is none."""
+        """Entries from ``low`` on: as many as fit, at least one if there is any."""
         return () if low > self.last_index else self._slice(low, self.last_index + 1, bytes_max)
 
     def _slice(self, low: int, high: int, bytes_max: int) -> tuple[RaftEntry, ...]:
@@ -239,7 +229,7 @@ class RaftLog:
         return stable if size + data_size(rest) > bytes_max else stable + rest
 
     def has_conf_change(self, low: int, high: int, bytes_max: int) -> bool:
-        """Whether entries from ``low`` up to ``high``, included, change the configuration."""
+        """Whether entries ``low`` to ``high`` (inclusive) change the configuration."""
         while low <= high:
             page = self._slice(low, high + 1, bytes_max)
             if any(entry.kind for entry in page):
@@ -248,10 +238,10 @@ class RaftLog:
         return False
 
     def find_conflict_by_term(self, index: int, term: int) -> tuple[int, int]:
-        """The last entry up to ``index`` whose term is not above ``term``, with its term.
+        """The last entry up to ``index`` whose term is at most ``term``, with its term.
 
-        Logs cannot agree behind it. If it cannot be read: where reading ends, and term 0. Terms
-        only grow along a log, so it is searched by halves: the log may be long, and on the disk.
+        The logs cannot agree behind it. If it cannot be read: where reading ends, and term 0. A
+        binary search, since terms only grow, and the log may be long and on disk.
         """
         first = self.first_index() - 1
         if not first <= index <= self.last_index:
@@ -262,7 +252,7 @@ class RaftLog:
     # ── Appending
 
     def append(self, entries: Sequence[RaftEntry]) -> None:
-        """Put entries at their places; what was there and behind goes."""
+        """Append entries, replacing what is there from the first of them on."""
         start = entries[0].index - 1
         if start < self.committed:
             raise LogDamaged(f"entry {start + 1} is committed (to {self.committed}) and must stay")
@@ -275,17 +265,16 @@ class RaftLog:
             self._find_tail(entries)
 
     def _find_tail(self, entries: Sequence[RaftEntry]) -> None:
-        """Terms only grow along a log, so the last stretch begins where the last term does."""
         self._tail_term = entries[-1].term
         self._tail_start = next(e.index for e in entries if e.term == self._tail_term)
 
     def maybe_append(
         self, previous: int, previous_term: int, entries: Sequence[RaftEntry], commit: int
     ) -> int | None:
-        """Take entries of a leader that follow on an entry; None if that one is not here.
+        """Append a leader's entries if ``previous`` is here, else return None.
 
-        Entries that are here already stay, and so does what follows them: the message may be an old
-        one, and what it does not mention may have been acknowledged since. Only a conflict cuts.
+        Entries that we have stay, and so does what follows them: the message may be old, and what
+        it does not mention may have been acknowledged since. Only a conflict truncates.
         """
         if not self.matches(previous, previous_term):
             return None
@@ -297,28 +286,25 @@ class RaftLog:
         return last_new
 
     def _find_conflict(self, entries: Sequence[RaftEntry]) -> int:
-        """The first entry that is not here as it is; 0 if all are."""
+        """The first entry that differs from ours; 0 if none does."""
         for entry in entries:
             if entry.index > self.last_index:
                 return entry.index
             if not self.matches(entry.index, entry.term):
-                if self.trace:
-                    self.trace(
-                        "INFO",
-                        f"found conflict at index {entry.index} [existing term: "
-                        f"{self.term_or_zero(entry.index)}, conflicting term: {entry.term}]",
-                    )
+                self.trace(
+                    "INFO",
+                    f"found conflict at index {entry.index} [existing term: "
+                    f"{self.term_or_zero(entry.index)}, conflicting term: {entry.term}]",
+                )
                 return entry.index
         return 0
 
     def restore(self, snapshot: SnapshotMeta) -> None:
-        """Begin anew after a snapshot; no entry is kept."""
-        if self.trace:
-            self.trace(
-                "INFO",
-                f"log [{self}] starts to restore snapshot "
-                f"[index: {snapshot.index}, term: {snapshot.term}]",
-            )
+        self.trace(
+            "INFO",
+            f"log [{self}] starts to restore snapshot "
+            f"[index: {snapshot.index}, term: {snapshot.term}]",
+        )
         self.committed = self.last_index = self._tail_start = snapshot.index
         self._tail_term = snapshot.term
         self.unstable.restore(snapshot)
@@ -326,7 +312,6 @@ class RaftLog:
     # ── Committing and applying
 
     def commit_to(self, index: int) -> None:
-        """Everything up to ``index`` is committed. Never goes back."""
         if index <= self.committed:
             return
         if index > self.last_index:
@@ -337,9 +322,9 @@ class RaftLog:
         self.committed = index
 
     def maybe_commit(self, index: int, term: int) -> bool:
-        """A quorum has ``index``. It is committed if it is of the leader's own term.
+        """Commit ``index``, which a quorum has, if it is of the leader's own term.
 
-        One of an older term may still be overwritten, although a quorum has it; it is committed
+        An entry of an older term may still be overwritten although a quorum has it; it is committed
         with the next one of this term.
         """
         if index <= self.committed or not self.matches(index, term):
@@ -352,20 +337,19 @@ class RaftLog:
         return self.committed if applies_unstable else min(self.committed, stable)
 
     def has_next_committed(self, applies_unstable: bool) -> bool:
-        """Whether there is something to be applied that was not handed out."""
         if self._is_applying_paused or self.unstable.snapshot is not None:
             return False
         return self.applying < self._appliable(applies_unstable)
 
     def next_committed(self, applies_unstable: bool) -> tuple[RaftEntry, ...]:
-        """What is to be applied and was not handed out; nothing before a snapshot is installed."""
+        """Entries to apply; none while a snapshot is not installed."""
         if not self.has_next_committed(applies_unstable):
             return ()
         room = self._applying_bytes_max - self._applying_bytes
         return self._slice(self.applying + 1, self._appliable(applies_unstable) + 1, room)
 
     def accept_applying(self, entries: Sequence[RaftEntry], applies_unstable: bool) -> None:
-        """Entries were handed out. Pause if they fill the room, or if the next did not fit."""
+        """Note handed-out entries. Pause if they fill the room, or the next did not fit."""
         self.applying = entries[-1].index
         size = data_size(entries)
         self._handed_out.append((self.applying, size))
@@ -376,7 +360,7 @@ class RaftLog:
         )
 
     def applied_to(self, index: int) -> int:
-        """Everything up to ``index`` is applied; returns how many bytes of what was handed out."""
+        """Returns the bytes of the handed-out entries that are applied."""
         assert self.applied <= index <= self.committed, "applied what is not committed"
         self.applied = index
         self.applying = max(self.applying, index)

@@ -1,4 +1,4 @@
-"""Changes of the configuration, as they are applied."""
+"""Applying configuration changes."""
 
 from penstock.raft import confchange, replication
 from penstock.raft.conf_entries import joint_auto_leave, leaves_joint
@@ -9,12 +9,12 @@ from penstock.raft.types import NO_NODE, ConfChange, ConfState, Role
 
 
 def apply_change(node: Participant, change: ConfChange) -> ConfState:
-    """Go over to the next configuration. Raises ConfChangeError if there is no way to it."""
+    """Switch to the next configuration. Raises ConfChangeError."""
     return _switch(node, plan(node, change))
 
 
 def plan(node: Participant, change: ConfChange) -> Changed:
-    """What a change would lead to. Raises ConfChangeError if there is no way."""
+    """The outcome of a change. Raises ConfChangeError."""
     changer = Changer(node.tracker, node.log.last_index)
     auto_leave = joint_auto_leave(change)
     if leaves_joint(change):
@@ -25,7 +25,7 @@ def plan(node: Participant, change: ConfChange) -> Changed:
 
 
 def restore(node: Participant, state: ConfState) -> None:
-    """Take over a configuration that was written down, here or in a snapshot."""
+    """Restore a configuration from disk or from a snapshot."""
     config = node.config
     node.tracker = Tracker(config.inflight_messages_max, config.inflight_bytes_max)
     _switch(node, confchange.restore(Changer(node.tracker, node.log.last_index), state))
@@ -35,8 +35,7 @@ def _switch(node: Participant, made: Changed) -> ConfState:
     tracker = node.tracker
     tracker.config, tracker.progress = made
     node.note_peers()
-    if node.trace:
-        node.trace("INFO", f"{node.id:x} switched to configuration {tracker.config}")
+    node.trace("INFO", f"{node.id:x} switched to configuration {tracker.config}")
     state = tracker.conf_state()
     if node.role is not Role.LEADER:
         return state
@@ -51,7 +50,7 @@ def _switch(node: Participant, made: Changed) -> ConfState:
 
 
 def _go_on_leading(node: Participant) -> None:
-    """A smaller quorum may have committed more; who is new need not wait for the next heartbeat."""
+    """Commit what a smaller quorum has, and send to new nodes at once."""
     if replication.maybe_commit(node):
         replication.broadcast_append(node)
     else:

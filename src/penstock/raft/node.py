@@ -1,7 +1,7 @@
-"""One consensus participant: time and messages go in, by a handler per (role, message kind).
+"""One Raft participant: ticks and messages go in, to one handler per (role, message kind).
 
-Before a message gets to its handler its term is looked at, which is the same for all roles: a
-message of a later term makes a follower of whoever gets it, one of an earlier term is not heard.
+Before its handler, a message's term is checked, the same for all roles: a later term makes the
+receiver a follower, an earlier one is ignored.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from penstock.raft.conf_entries import change_entry
 from penstock.raft.config import RaftConfig
 from penstock.raft.errors import LogDamaged, ProposalDropped
 from penstock.raft.participant import Participant
-from penstock.raft.spelling import kind_name
+from penstock.raft.trace_names import kind_name
 from penstock.raft.types import (
     NO_NODE,
     ConfChange,
@@ -29,8 +29,7 @@ HANDLERS: dict[tuple[Role, MessageKind], Handler] = {
     **elections.HANDLERS,
     **following.HANDLERS,
     **leading.HANDLERS,
-}
-"""A message without a handler in a role means nothing to it, and is ignored."""
+}  # other messages are ignored
 
 _ASKS = (MessageKind.VOTE, MessageKind.PRE_VOTE)
 _LEADS = (MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKind.SNAPSHOT)
@@ -40,7 +39,7 @@ _CHECK_QUORUM = RaftMessage(MessageKind.CHECK_QUORUM)
 
 
 class RaftNode(Participant):
-    """A participant that acts."""
+    """A participant with its handlers."""
 
     __slots__ = ()
 
@@ -53,8 +52,7 @@ class RaftNode(Participant):
         if config.applied:
             self._load_applied(config.applied)
         self.become_follower(self.term, NO_NODE)
-        if self.trace:
-            self.trace("INFO", self._introduced())
+        self.trace("INFO", self._introduced())
 
     def _load_applied(self, applied: int) -> None:
         log = self.log
@@ -75,7 +73,6 @@ class RaftNode(Participant):
     # ── Time
 
     def tick(self) -> None:
-        """A moment passes."""
         self.election_elapsed += 1
         if self.role is Role.LEADER:
             self._tick_leader()
@@ -98,7 +95,7 @@ class RaftNode(Participant):
     # ── Messages
 
     def step(self, message: RaftMessage) -> None:
-        """Take a message. One with term 0 comes from here. Raises ProposalDropped."""
+        """Handle a message; term 0 means that it is local. Raises ProposalDropped."""
         term = message.term
         if term and term != self.term:
             if term < self.term:
@@ -111,7 +108,7 @@ class RaftNode(Participant):
             handle(self, message)
 
     def _on_later_term(self, message: RaftMessage) -> bool:
-        """Follow whoever is ahead; False if the message is to be ignored."""
+        """Become a follower; return False if the message is to be ignored."""
         kind = message.kind
         if kind in _ASKS and self._is_in_lease() and message.context != elections.BY_TRANSFER:
             elections.trace_lease(self, message)
@@ -120,25 +117,24 @@ class RaftNode(Participant):
             return True  # only asks what would be
         if kind is MessageKind.PRE_VOTE_RESPONSE and not message.reject:
             return True  # the term is that of the question, which nobody is in yet
-        if self.trace:
-            self.trace(
-                "INFO",
-                f"{self.id:x} [term: {self.term}] received a {kind_name(kind)} message with "
-                f"higher term from {message.sender:x} [term: {message.term}]",
-            )
+        self.trace(
+            "INFO",
+            f"{self.id:x} [term: {self.term}] received a {kind_name(kind)} message with "
+            f"higher term from {message.sender:x} [term: {message.term}]",
+        )
         self.become_follower(message.term, message.sender if kind in _LEADS else NO_NODE)
         return True
 
     def _is_in_lease(self) -> bool:
-        """Whether a leader was heard of so lately that nobody else may win."""
+        """Whether a leader was heard from so recently that no other may win."""
         is_fresh = self.election_elapsed < self.config.election_ticks
         return self.config.check_quorum and self.lead != NO_NODE and is_fresh
 
     def _on_earlier_term(self, message: RaftMessage) -> None:
-        """Not heard, but one who would never learn of our term is told of it.
+        """Ignore a message of an earlier term, except to tell its sender our term.
 
-        With pre-vote or check-quorum, a node that was away does not make others hear a higher term.
-        It ignores the leader's messages then, and would for ever.
+        With pre-vote or check-quorum, a node that was away does not send others a higher term. It
+        would ignore the leader's messages forever.
         """
         config, kind = self.config, message.kind
         if kind in (MessageKind.HEARTBEAT, MessageKind.APPEND) and (
@@ -147,7 +143,7 @@ class RaftNode(Participant):
             self.acknowledge(message.sender, 0)
         elif kind is MessageKind.PRE_VOTE:
             elections.reject_vote(self, message)
-        elif self.trace:
+        else:
             self.trace(
                 "INFO",
                 f"{self.id:x} [term: {self.term}] ignored a {kind_name(kind)} message with "
@@ -157,15 +153,15 @@ class RaftNode(Participant):
     # ── What was handed out is done
 
     def stable_to(self, term: int, index: int, log_term: int) -> None:
-        """Entries up to ``index`` that were handed out in ``term`` are on the disk.
+        """Entries up to ``index`` that were handed out in ``term`` are durable.
 
-        If the term is another one by now, they may have been replaced since, even by others with
-        the same index and term that were replaced in turn. They are not believed to be there; the
-        next batch tells of them again.
+        If the term has changed since, they may have been replaced, even by others with the same
+        index and term that were replaced in turn. So they are ignored; the next ready reports them
+        again.
         """
         if term == self.term:
             self.log.unstable.stable_to(index, log_term)
-        elif self.trace:
+        else:
             self.trace(
                 "INFO",
                 f"{self.id:x} [term: {self.term}] ignored entry appends from a "
@@ -173,12 +169,11 @@ class RaftNode(Participant):
             )
 
     def snapshot_installed(self, snapshot: SnapshotMeta) -> None:
-        """A snapshot is on the disk. It is committed, so this holds in any term."""
+        """A snapshot is durable. It is committed, so this holds in any term."""
         self.log.unstable.stable_snapshot_to(snapshot.index)
         self.applied_to(snapshot.index)
 
     def applied_to(self, index: int) -> None:
-        """Everything up to ``index`` is applied."""
         log = self.log
         size = log.applied_to(max(index, log.applied))
         self.uncommitted_bytes = max(0, self.uncommitted_bytes - size)
@@ -191,21 +186,18 @@ class RaftNode(Participant):
             self._leave_joint()
 
     def _leave_joint(self) -> None:
-        """Propose to leave a joint configuration. If that is refused, the next applied does."""
+        """Propose to leave a joint configuration; if that is dropped, retry at the next apply."""
         entry = change_entry(ConfChange())
         try:
             self.step(RaftMessage(MessageKind.PROPOSE, sender=self.id, entries=(entry,)))
         except ProposalDropped:
-            if self.trace:
-                self.trace(
-                    "DEBUG",
-                    "not initiating automatic transition out of joint configuration "
-                    f"{self.tracker.config}: raft proposal dropped",
-                )
+            self.trace(
+                "DEBUG",
+                "not initiating automatic transition out of joint configuration "
+                f"{self.tracker.config}: raft proposal dropped",
+            )
         else:
-            if self.trace:
-                self.trace(
-                    "INFO",
-                    "initiating automatic transition out of joint configuration "
-                    f"{self.tracker.config}",
-                )
+            self.trace(
+                "INFO",
+                f"initiating automatic transition out of joint configuration {self.tracker.config}",
+            )

@@ -1,4 +1,4 @@
-"""What one participant knows, and how it changes roles. What it does with messages is elsewhere.
+"""The state of one participant, and its role changes.
 
 ``elections``, ``following``, ``leading``, ``replication`` and ``membership`` work on this state;
 ``node`` puts them together.
@@ -25,11 +25,11 @@ from penstock.raft.types import (
 class Participant:
     """The state of one participant.
 
-    ``messages`` may leave at once. ``after_persist`` say something that must be on the disk before:
-    a vote, that entries are there; some of them are to this node itself. ``peers`` are all others
-    in ascending order, with their progress. ``lead_transferee`` is who leadership is handed to.
-    ``pending_conf_index`` is the last place where a change of the configuration may lie that is not
-    applied yet. ``postponed_reads`` wait for the first commit of the term.
+    ``messages`` may leave at once. ``after_persist`` say something that must be durable first: a
+    vote, that entries are here; some of them are to this node itself. ``peers`` are all others in
+    ascending order, with their progress. ``pending_conf_index`` is the last index that may hold a
+    configuration change that is not applied. ``postponed_reads`` wait for the first commit of the
+    term.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Participant:
         self.randomized_election_ticks = config.election_ticks
 
     def load(self, state: HardState) -> None:
-        """Take up what was written down. Raises LogDamaged if the log does not reach so far."""
+        """Load the hard state. Raises LogDamaged if the log is too short for it."""
         if not self.log.committed <= state.commit <= self.log.last_index:
             raise LogDamaged(
                 f"entry {state.commit} was committed and the log holds "
@@ -93,11 +93,11 @@ class Participant:
     # ── Sending
 
     def send(self, kind: MessageKind, to: NodeId, *, index: int = 0, context: bytes = b"") -> None:
-        """Send a plain message of this term, at once."""
+        """Send a message of this term at once."""
         self.messages.append(RaftMessage(kind, to, self.id, self.term, 0, index, context=context))
 
     def acknowledge(self, to: NodeId, index: int) -> None:
-        """Say that everything up to ``index`` is here, once it is on the disk."""
+        """Acknowledge everything up to ``index``, once it is durable."""
         self.after_persist.append(
             RaftMessage(MessageKind.APPEND_RESPONSE, to, self.id, self.term, 0, index)
         )
@@ -105,33 +105,28 @@ class Participant:
     # ── Roles
 
     def become_follower(self, term: int, lead: NodeId) -> None:
-        """Follow, perhaps without knowing whom."""
         self._reset(term)
         self.lead = lead
         self.role = Role.FOLLOWER
-        if self.trace:
-            self.trace("INFO", f"{self.id:x} became follower at term {self.term}")
+        self.trace("INFO", f"{self.id:x} became follower at term {self.term}")
 
     def become_candidate(self) -> None:
-        """Ask for votes in a new term, and vote for oneself."""
         assert self.role is not Role.LEADER, "a leader does not run for election"
         self._reset(self.term + 1)
         self.vote = self.id
         self.role = Role.CANDIDATE
-        if self.trace:
-            self.trace("INFO", f"{self.id:x} became candidate at term {self.term}")
+        self.trace("INFO", f"{self.id:x} became candidate at term {self.term}")
 
     def become_pre_candidate(self) -> None:
-        """Ask whether one would get votes. Neither term nor vote change by that."""
+        """Ask whether we would win, without changing term or vote."""
         assert self.role is not Role.LEADER, "a leader does not run for election"
         self.tracker.reset_votes()
         self.lead = NO_NODE
         self.role = Role.PRE_CANDIDATE
-        if self.trace:
-            self.trace("INFO", f"{self.id:x} became pre-candidate at term {self.term}")
+        self.trace("INFO", f"{self.id:x} became pre-candidate at term {self.term}")
 
     def become_leader(self) -> None:
-        """Lead. Whatever may be in the log counts as a pending change of the configuration."""
+        """Become leader. Any entry of the log may be a pending configuration change."""
         assert self.role is not Role.FOLLOWER, "leads without an election"
         self._reset(self.term)
         self.lead = self.id
@@ -159,7 +154,7 @@ class Participant:
         self.postponed_reads = []
 
     def _reset_progress(self) -> None:
-        """What a leader of another term knew of others does not count."""
+        """Reset what a leader of another term knew of its peers."""
         tracker, last = self.tracker, self.log.last_index
         for node_id, old in tracker.progress.items():
             tracker.progress[node_id] = PeerProgress(
@@ -171,7 +166,7 @@ class Participant:
         self.note_peers()
 
     def note_peers(self) -> None:
-        """The map of progress is another one."""
+        """Update ``peers`` after the progress map was replaced."""
         self.peers = [(node_id, pr) for node_id, pr in self.tracker.visit() if node_id != self.id]
 
     # ── Looking

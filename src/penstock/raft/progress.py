@@ -12,12 +12,12 @@ A follower is in one of three states::
            ▼ │                          │
           SNAPSHOT ─────────────────────┘
 
-``PROBE``      where its log parts from ours is not known: one message at a time, until answered
+``PROBE``      where its log diverges is unknown: one message at a time, until it responds
 ``REPLICATE``  it follows: messages are sent ahead, as many as the window allows
-``SNAPSHOT``   what it needs is no longer in the log: nothing is sent until the snapshot is there
+``SNAPSHOT``   what it needs is compacted: nothing is sent until the snapshot has arrived
 
-``match`` is the last index that the follower is known to share, ``next`` the first that was not
-sent to it. ``match < next`` always. Only an acknowledgement raises ``match``; nothing lowers it.
+``match`` is the last index that the follower is known to have, ``next`` the first that was not sent
+to it. ``match < next`` always. Only an acknowledgement raises ``match``; nothing lowers it.
 """
 
 from enum import IntEnum
@@ -28,7 +28,7 @@ from penstock.raft.inflights import Inflights
 
 
 class ProgressState(IntEnum):
-    """How a follower is sent to."""
+    """How entries are sent to a follower."""
 
     PROBE = 0
     REPLICATE = 1
@@ -40,21 +40,17 @@ class ProgressState(IntEnum):
 
 
 class PeerProgress(msgspec.Struct):
-    """One follower, or the leader itself, seen by the leader."""
+    """One follower, or the leader itself, as the leader sees it."""
 
     next: int
     inflights: Inflights
     match: int = 0
     state: ProgressState = ProgressState.PROBE
-    pending_snapshot: int = 0
-    """In SNAPSHOT: the index of the snapshot that is on its way, else 0."""
-    recent_active: bool = False
-    """Whether anything was heard of it since the quorum was last checked."""
-    msg_app_flow_paused: bool = False
-    """Whether it must answer before more is sent: see ``is_paused``."""
+    pending_snapshot: int = 0  # in SNAPSHOT: the index of the snapshot in flight, else 0
+    recent_active: bool = False  # heard from since the last quorum check
+    msg_app_flow_paused: bool = False  # it must respond before more is sent: see ``is_paused``
     is_learner: bool = False
-    commit_sent: int = 0
-    """The highest commit index that was sent to it, as far as is known to have been of use."""
+    commit_sent: int = 0  # the highest commit index that was sent to it and may have arrived
 
     def __str__(self) -> str:
         """As etcd prints it: ``StateProbe match=1 next=2 paused inactive``."""
@@ -72,22 +68,21 @@ class PeerProgress(msgspec.Struct):
     # ── States
 
     def become_probe(self) -> None:
-        """Find out anew where the follower stands.
+        """Find out where the follower is.
 
-        From SNAPSHOT: right behind the snapshot, for a follower that took it has all of it. If it
-        has not, it rejects the probe and says where it stands.
+        After SNAPSHOT: right behind the snapshot. If the follower did not take it, it rejects the
+        probe and tells where it is.
         """
         self.next = max(self.match, self.pending_snapshot) + 1
         self._reset(ProgressState.PROBE)
         self.commit_sent = min(self.commit_sent, self.next - 1)
 
     def become_replicate(self) -> None:
-        """Send ahead from what is shared."""
         self._reset(ProgressState.REPLICATE)
         self.next = self.match + 1
 
     def become_snapshot(self, index: int) -> None:
-        """Wait until the snapshot up to ``index`` has arrived; go on behind it."""
+        """Wait for the snapshot up to ``index``, then go on behind it."""
         self._reset(ProgressState.SNAPSHOT)
         self.pending_snapshot = index
         self.next = index + 1
@@ -104,13 +99,13 @@ class PeerProgress(msgspec.Struct):
     def is_paused(self) -> bool:
         """Whether no entries may be sent for now.
 
-        A probe that was sent waits for its answer, a full window for room, a snapshot for its end.
-        Heartbeats go all the same; their answers let one message pass, should others be lost.
+        A probe waits for its response, a full window for room, a snapshot for its end. Heartbeats
+        are sent all the same; their responses allow one more message, in case others were lost.
         """
         return self.msg_app_flow_paused or self.state is ProgressState.SNAPSHOT
 
     def sent_entries(self, count: int, size: int) -> None:
-        """Note an append message with ``count`` entries, of ``size`` bytes together."""
+        """Note an append message with ``count`` entries of ``size`` bytes."""
         if self.state is ProgressState.REPLICATE:
             if count:
                 self.next += count
@@ -123,23 +118,21 @@ class PeerProgress(msgspec.Struct):
             self.msg_app_flow_paused = True
 
     def can_bump_commit(self, commit: int) -> bool:
-        """Whether telling it this commit index could move it on.
+        """Whether sending this commit index could advance the follower.
 
-        Not if it was told as much before, nor if it was told of all that was sent to it.
+        Not if it was sent before, nor if an index beyond all sent entries was.
         """
         return self.commit_sent < commit and self.commit_sent < self.next - 1
 
     def sent_commit(self, commit: int) -> None:
-        """Note the commit index that a message carried."""
         self.commit_sent = commit
 
     # ── Answers
 
     def maybe_update(self, index: int) -> bool:
-        """Take an acknowledgement of everything up to ``index``; False if that was known.
+        """Note an acknowledgement of everything up to ``index``; False if that was known.
 
-        ``next`` is never taken back by it: what was sent meanwhile is on its way, and sending it
-        again would only be waste.
+        ``next`` never goes back: what was sent meanwhile is in flight.
         """
         if index <= self.match:
             return False
@@ -149,7 +142,7 @@ class PeerProgress(msgspec.Struct):
         return True
 
     def maybe_decr_to(self, rejected: int, match_hint: int) -> bool:
-        """Take a rejection of the message that followed on ``rejected``; False if it is stale.
+        """Note a rejection of the message that followed ``rejected``; False if it is stale.
 
         ``match_hint`` is where the logs may agree, as the follower sees it.
         """

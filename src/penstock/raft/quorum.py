@@ -1,10 +1,8 @@
 """Majorities, and majorities of two configurations at once.
 
-Two questions are asked of a set of voters: how far a majority has got, and whether a majority has
-said yes. While the set itself is being changed by a joint change there are two of them, the one
-that comes (``incoming``) and the one that goes (``outgoing``), and nothing is decided unless both
-decide it. A configuration of nobody agrees to everything, so that a joint one without an outgoing
-half is the same as a simple one.
+A set of voters answers two questions: how far a majority is, and whether a majority said yes. A
+joint change has two sets, ``incoming`` and ``outgoing``, and both must agree. An empty set agrees
+to everything, so a joint configuration without an outgoing half is a simple one.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,22 +12,19 @@ import msgspec
 
 from penstock.raft.types import NO_LIMIT, NodeId
 
-AckedIndex = Callable[[NodeId], int | None]
-"""The last index that a voter is known to have, or None if nothing was heard of it."""
+AckedIndex = Callable[[NodeId], int | None]  # the last index that a voter is known to have
 
 
 class VoteResult(IntEnum):
-    """What the votes so far amount to."""
+    """The outcome of the votes so far."""
 
-    PENDING = 1
-    """Those who have not voted yet decide it."""
-    LOST = 2
-    """Too many said no."""
+    PENDING = 1  # missing votes decide
+    LOST = 2  # too many rejections
     WON = 3
 
 
 class MajorityConfig(frozenset[NodeId]):
-    """Voters of whom more than half decide."""
+    """Voters of which more than half decide."""
 
     __slots__ = ()
 
@@ -38,10 +33,10 @@ class MajorityConfig(frozenset[NodeId]):
         return f"({' '.join(map(str, sorted(self)))})"
 
     def committed_index(self, acked: AckedIndex) -> int:
-        """The highest index that a majority has; no bound at all if there are no voters.
+        """The highest index that a majority has; unbounded without voters.
 
-        It is asked at every acknowledgement, and of a lone broker at every commit: one voter is not
-        put through a sort.
+        Called at every acknowledgement, and on a lone broker at every commit: a single voter is not
+        sorted.
         """
         if len(self) == 1:
             (only,) = self
@@ -53,7 +48,7 @@ class MajorityConfig(frozenset[NodeId]):
         return indexes[(len(indexes) - 1) // 2]
 
     def vote_result(self, votes: Mapping[NodeId, bool]) -> VoteResult:
-        """What these votes amount to; votes of others do not count."""
+        """The outcome of these votes; those of other nodes do not count."""
         majority = len(self) // 2 + 1 if self else 0
         granted = sum(votes.get(voter, False) for voter in self)
         if granted >= majority:
@@ -62,7 +57,7 @@ class MajorityConfig(frozenset[NodeId]):
         return VoteResult.PENDING if granted + open_votes >= majority else VoteResult.LOST
 
     def describe(self, acked: AckedIndex) -> str:
-        """A picture of how far each voter is: the more ``x``, the more voters are behind it."""
+        """A chart of how far each voter is: the more ``x``, the more voters are behind it."""
         if not self:
             return "<empty majority quorum>"
         known = {voter: acked(voter) for voter in sorted(self)}
@@ -78,7 +73,7 @@ NOBODY = MajorityConfig()
 
 
 class JointConfig(msgspec.Struct, frozen=True):
-    """Two majorities that must agree; ``outgoing`` is empty unless a joint change is under way."""
+    """Two majorities that must agree; ``outgoing`` is empty unless a joint change is in flight."""
 
     incoming: MajorityConfig = NOBODY
     outgoing: MajorityConfig = NOBODY
@@ -88,15 +83,12 @@ class JointConfig(msgspec.Struct, frozen=True):
         return f"{self.incoming}&&{self.outgoing}" if self.outgoing else str(self.incoming)
 
     def __contains__(self, node_id: NodeId) -> bool:
-        """Whether it votes in either half."""
         return node_id in self.incoming or node_id in self.outgoing
 
     def ids(self) -> MajorityConfig:
-        """All voters of both."""
         return MajorityConfig(self.incoming | self.outgoing)
 
     def committed_index(self, acked: AckedIndex) -> int:
-        """The highest index that both majorities have."""
         index = self.incoming.committed_index(acked)
         return min(index, self.outgoing.committed_index(acked)) if self.outgoing else index
 
@@ -108,5 +100,4 @@ class JointConfig(msgspec.Struct, frozen=True):
         return VoteResult.PENDING if VoteResult.PENDING in results else VoteResult.WON
 
     def describe(self, acked: AckedIndex) -> str:
-        """A picture of how far each voter of both is."""
         return self.ids().describe(acked)

@@ -1,7 +1,7 @@
-"""The calls for whoever drives a participant.
+"""The interface for the driver of a participant.
 
-What happens goes in: ``tick``, ``step``, ``propose``. What is to be done comes out: ``ready``. That
-it was done goes in again: ``persisted``, ``applied``. Nothing is called back, and nothing waits.
+Events go in: ``tick``, ``step``, ``propose``. Work comes out: ``ready``. That it was done goes in
+again: ``persisted``, ``applied``. Nothing calls back, and nothing blocks.
 
 ::
 
@@ -21,9 +21,9 @@ from contextlib import suppress
 import msgspec
 
 from penstock.raft import leading, membership
-from penstock.raft.conf_entries import change_entry, decode_change
+from penstock.raft.conf_entries import change_entry
 from penstock.raft.config import RaftConfig
-from penstock.raft.errors import LogDamaged, ProposalDropped, ProposalDropReason
+from penstock.raft.errors import ProposalDropped
 from penstock.raft.node import RaftNode
 from penstock.raft.progress import ProgressState
 from penstock.raft.ready import PersistMark, Ready, SoftState
@@ -39,20 +39,6 @@ from penstock.raft.types import (
     Role,
 )
 
-__all__ = [
-    "LogDamaged",
-    "PeerStatus",
-    "PersistMark",
-    "ProposalDropReason",
-    "ProposalDropped",
-    "RaftConfig",
-    "RawNode",
-    "Ready",
-    "SoftState",
-    "Status",
-    "decode_change",
-]
-
 _LOCAL = frozenset(
     {
         MessageKind.HUP,
@@ -62,11 +48,10 @@ _LOCAL = frozenset(
         MessageKind.CHECK_QUORUM,
         MessageKind.FORGET_LEADER,
     }
-)
-"""What a node says to itself, and must not be told by others."""
+)  # local only: ignored if they come from others
 
 _WITHOUT_TERM = frozenset({MessageKind.PROPOSE, MessageKind.READ_INDEX, MessageKind.COMMITTED})
-"""What is sent on to a leader, whatever its term, and what holds in every term."""
+"""Messages that are forwarded to a leader, or that hold in every term."""
 
 _RESPONSES = frozenset(
     {
@@ -93,7 +78,7 @@ class PeerStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """A participant as it sees itself; ``progress`` is empty if it does not lead."""
+    """A participant as it sees itself; ``progress`` is empty unless it leads."""
 
     node_id: NodeId
     role: Role
@@ -109,9 +94,9 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class RawNode:
-    """A participant, and what of it was handed out.
+    """A participant, and what was handed out of it.
 
-    Raises LogDamaged from any call if the log lost what was committed: the node must end.
+    Any call may raise LogDamaged, if the log lost something committed: the node must exit.
     """
 
     __slots__ = ("_applies_unstable", "_commit", "_soft_state", "_term", "_vote", "node")
@@ -125,29 +110,27 @@ class RawNode:
     # ── What happens
 
     def tick(self) -> None:
-        """A moment has passed."""
         self.node.tick()
 
     def campaign(self) -> None:
-        """Begin an election now."""
         self.node.step(RaftMessage(MessageKind.HUP))
 
     def propose(self, data: bytes | Sequence[bytes]) -> None:
-        """Propose an entry, or several that follow each other. Raises ProposalDropped."""
+        """Propose one entry, or several in a row. Raises ProposalDropped."""
         if isinstance(data, bytes):
             data = (data,)
         self._propose(tuple([RaftEntry(0, 0, piece) for piece in data]))
 
     def propose_conf_change(self, change: ConfChange) -> None:
-        """Propose a change of the configuration. Raises ProposalDropped.
+        """Propose a configuration change. Raises ProposalDropped.
 
         One that may not be made now (another one is not applied yet) is committed as an empty
-        entry; it has happened when it is applied, and not before.
+        entry.
         """
         self._propose((change_entry(change),))
 
     def conf_change_fault(self, change: ConfChange) -> str:
-        """Why a leader would not make a change now; empty if it would."""
+        """Why a leader would refuse a change now; empty if it would not."""
         return leading.fault_of(self.node, change)
 
     def _propose(self, entries: tuple[RaftEntry, ...]) -> None:
@@ -156,17 +139,16 @@ class RawNode:
             node.step(RaftMessage(MessageKind.PROPOSE, node.id, node.id, entries=entries))
 
     def apply_conf_change(self, change: ConfChange) -> ConfState:
-        """A committed change is applied; returns the configuration that it led to.
+        """Apply a committed change; return the resulting configuration.
 
-        To be called for each, in order, before ``applied``. Raises ConfChangeError.
+        Call it for each, in order, before ``applied``. Raises ConfChangeError.
         """
         return membership.apply_change(self.node, change)
 
     def step(self, message: RaftMessage) -> bool:
-        """A message came from another participant; False if nobody there may say such a thing.
+        """Handle a message of another participant; False if it was ignored.
 
-        That are messages which a node sends to itself only, and answers of those who are no
-        members. They are ignored.
+        Ignored are kinds that are local only, and responses of nodes that are no members.
         """
         kind, node = message.kind, self.node
         if kind in _LOCAL or (not message.term and kind not in _WITHOUT_TERM):
@@ -180,41 +162,40 @@ class RawNode:
         return True
 
     def _step_proposal(self, message: RaftMessage) -> None:
-        """Take a proposal that was sent on. One that cannot be taken is lost."""
+        """Handle a forwarded proposal. One that is dropped is lost."""
         with suppress(ProposalDropped):
             if message.entries:
                 self.node.step(message)
 
     def read_index(self, context: bytes) -> None:
-        """Ask how far to apply before a read is current; the answer is in ``read_states``.
+        """Request the index to apply before a read; the answer is in ``read_states``.
 
-        ``context`` is not empty; the answer is known by it. There may be none: ask again after a
-        while, with another context, for the first answer may still come.
+        ``context`` identifies the answer. There may be none: ask again after a while, with another
+        context, for the first answer may still come.
         """
         if not context:
             raise ValueError("a read needs a context by which its answer is known")
         self.node.step(RaftMessage(MessageKind.READ_INDEX, context=context))
 
     def transfer_leader(self, to: NodeId) -> None:
-        """Have another one lead. It may not come to that; after an election timeout it is over."""
+        """Transfer leadership. It may fail; after an election timeout it is over."""
         self.node.step(RaftMessage(MessageKind.TRANSFER_LEADER, sender=to))
 
     def forget_leader(self) -> None:
-        """The leader is known to be gone: vote for others at once."""
+        """Forget a leader that is known to be gone, so as to vote at once."""
         self.node.step(RaftMessage(MessageKind.FORGET_LEADER))
 
     def report_unreachable(self, node_id: NodeId) -> None:
-        """What was sent to a participant last may not have got there."""
+        """Note that the last messages to a participant may be lost."""
         self.node.step(RaftMessage(MessageKind.UNREACHABLE, sender=node_id))
 
     def report_snapshot(self, node_id: NodeId, is_ok: bool) -> None:
-        """Sending a snapshot to a participant has ended. Must be told, or nothing more is sent."""
+        """Note that sending a snapshot has ended. Required: nothing else is sent before."""
         self.node.step(RaftMessage(MessageKind.SNAPSHOT_STATUS, sender=node_id, reject=not is_ok))
 
     # ── What is to be done
 
     def has_ready(self) -> bool:
-        """Whether there is anything to do."""
         node, log = self.node, self.node.log
         unstable = log.unstable
         return bool(
@@ -231,7 +212,7 @@ class RawNode:
         )
 
     def ready(self) -> Ready:
-        """Take what is to be done. It is handed out once."""
+        """Take the work to do. It is handed out once."""
         node, log = self.node, self.node.log
         entries = log.unstable.next_entries()
         snapshot = log.unstable.next_snapshot()
@@ -259,9 +240,9 @@ class RawNode:
         return ready
 
     def _mark(self, after_persist: tuple[RaftMessage, ...]) -> PersistMark:
-        """Which entries will be on the disk with this batch.
+        """The entries that will be durable with this ready.
 
-        All that are unstable: those which earlier batches hold are written by then, too.
+        All unstable ones: those of earlier readies are written before.
         """
         node = self.node
         log, unstable = node.log, node.log.unstable
@@ -289,7 +270,7 @@ class RawNode:
     # ── What was done
 
     def persisted(self, mark: PersistMark) -> None:
-        """A batch is durable, and so are all that were taken before it."""
+        """A ready is durable, and so are all that were taken before it."""
         node = self.node
         # First these: while the entries are still unstable, their terms are at hand.
         for message in mark.own:
@@ -300,38 +281,31 @@ class RawNode:
             node.snapshot_installed(mark.snapshot)
 
     def applied(self, index: int) -> None:
-        """Everything up to ``index`` is applied."""
         self.node.applied_to(index)
 
     # ── How things stand
 
     @property
     def role(self) -> Role:
-        """What this node is at the moment."""
         return self.node.role
 
     @property
     def term(self) -> int:
-        """The term that this node is in."""
         return self.node.term
 
     @property
     def lead(self) -> NodeId:
-        """Who leads, as far as is known; 0: nobody."""
         return self.node.lead
 
     @property
     def commit(self) -> int:
-        """The last entry that is known to be committed."""
         return self.node.log.committed
 
     @property
     def last_index(self) -> int:
-        """The last entry of the log, on the disk or not."""
         return self.node.log.last_index
 
     def status(self) -> Status:
-        """All of it, at some cost."""
         node, log = self.node, self.node.log
         return Status(
             node_id=node.id,

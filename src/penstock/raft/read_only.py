@@ -1,13 +1,13 @@
-"""Reads that wait until the leader is known to lead.
+"""Linearizable reads that wait until the leader is confirmed.
 
-A read must see everything that was acknowledged before it was asked for. The leader notes how far
-it has committed, and asks all by a heartbeat whether it still leads. If a quorum says yes to
-heartbeats that were sent after the read was asked, nobody else had committed anything by then, and
-the read is current once the noted index is applied.
+A read must see everything that was acknowledged before it. The leader notes its commit index, and
+asks all by a heartbeat whether it still leads. If a quorum responds to heartbeats that were sent
+after the read was requested, no other leader had committed anything by then, and the read is
+current once the noted index is applied.
 
-Reads are numbered within a term, and a heartbeat carries the number of the last one. An answer to
-it confirms all up to that number, so answers to different heartbeats add up. What the askers call
-their reads does not matter to it: two may use the same name.
+Reads are numbered within a term, and a heartbeat carries the number of the last one. A response
+confirms all up to that number, so responses to different heartbeats add up. The contexts of the
+readers do not matter here, and need not be unique.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ _NUMBER_BYTES = 8
 
 
 class PendingRead(msgspec.Struct, frozen=True, gc=False):
-    """A read: who asked (nobody: this node), by which name, and how far was committed."""
+    """A read: its sender (0: this node) and context, and the commit index."""
 
     sender: NodeId
     context: bytes
@@ -29,7 +29,7 @@ class PendingRead(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadOnly:
-    """Reads of one term, in the order in which they were asked."""
+    """Reads of one term, in order."""
 
     __slots__ = ("_acks", "_confirmed", "_count_max", "_reads")
 
@@ -47,24 +47,24 @@ class ReadOnly:
         return self._confirmed + len(self._reads)
 
     def add(self, sender: NodeId, context: bytes, index: int) -> bool:
-        """Note a read; False if too many wait: it is to be asked again."""
+        """Add a read; False if too many wait: it has to be requested again."""
         if len(self._reads) >= self._count_max:
             return False
         self._reads.append(PendingRead(sender, context, index))
         return True
 
     def heartbeat_context(self) -> bytes:
-        """What a heartbeat carries so that its answers confirm all reads; empty if none waits."""
+        """The context of a heartbeat whose responses confirm all reads; empty if none waits."""
         return self._last.to_bytes(_NUMBER_BYTES, "big") if self._reads else b""
 
     def acknowledge(self, node_id: NodeId, context: bytes) -> None:
-        """Somebody followed us when it saw this context. No number was given out above the last."""
+        """Note that a node followed us when it saw this context."""
         number = int.from_bytes(context, "big") if len(context) == _NUMBER_BYTES else 0
         if self._acks.get(node_id, 0) < number <= self._last:
             self._acks[node_id] = number
 
     def advance(self, voters: JointConfig) -> list[PendingRead]:
-        """Take the reads that a quorum has confirmed."""
+        """Remove and return the reads that a quorum has confirmed."""
         confirmed = min(voters.committed_index(self._acks.get), self._last)
         count = max(0, confirmed - self._confirmed)
         self._confirmed += count

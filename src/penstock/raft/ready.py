@@ -1,4 +1,4 @@
-"""What is to be done, as a ``Ready``."""
+"""The work that a participant hands out."""
 
 from typing import NamedTuple
 
@@ -16,17 +16,17 @@ from penstock.raft.types import (
 
 
 class SoftState(NamedTuple):
-    """What others may want to know and nobody needs to write down."""
+    """State that need not be durable."""
 
     lead: NodeId
     role: Role
 
 
 class PersistMark(msgspec.Struct, frozen=True, gc=False):
-    """Says which batch is on the disk; to be given back as it is.
+    """Identifies a ready for ``persisted``.
 
-    ``index`` and ``log_term`` are the last entry that was unstable then (0: there was none), and
-    ``term`` when that was. ``own`` are the messages to the node itself that waited for it.
+    ``index`` and ``log_term`` are the last unstable entry (0: none), ``term`` the term at that
+    time. ``own`` are the messages to the node itself that waited for it.
     """
 
     term: int
@@ -42,28 +42,25 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     Write it in one step; when that is durable, call ``persisted(mark)`` and send ``after_persist``.
     Apply ``committed`` at any time, in order.
 
-    Batches are written in the order in which they were taken. The next may be taken before this one
+    Readies are written in the order in which they were taken. The next may be taken before this one
     is durable.
     """
 
     mark: PersistMark
-    soft_state: SoftState | None = None
-    """None: as it was."""
-    hard_state: HardState | None = None
-    """To be written; None: as it was."""
+    soft_state: SoftState | None = None  # None: unchanged
+    hard_state: HardState | None = None  # to be written; None: unchanged
     entries: tuple[RaftEntry, ...] = ()
-    """To be written. What the log has from the first of them on goes."""
+    """To be written, in place of what the log has from the first of them on."""
     snapshot: SnapshotMeta | None = None
-    """To be installed before anything else of the batch, in place of the whole log."""
-    messages: tuple[RaftMessage, ...] = ()
-    """May leave at once, beside the writing."""
+    """To be installed before everything else, in place of the whole log."""
+    messages: tuple[RaftMessage, ...] = ()  # may leave at once
     after_persist: tuple[RaftMessage, ...] = ()
-    """May leave only after this and all earlier batches are durable.
+    """May leave only after this and all earlier readies are durable.
 
-    Those to the node itself are stepped by ``persisted``; they are not to be sent.
+    ``persisted`` handles those to the node itself; do not send them.
     """
     committed: tuple[RaftEntry, ...] = ()
     read_states: tuple[ReadState, ...] = ()
     must_sync: bool = False
-    """Whether entries, term or vote are to be written. A commit index alone may be lost. (A
-    snapshot is made durable by whoever installs it, before ``persisted`` is called.)"""
+    """Whether entries, term or vote are to be written. A commit index alone may be lost. (The
+    driver makes a snapshot durable before it calls ``persisted``.)"""

@@ -26,15 +26,14 @@ _REPLICATE = ProgressState.REPLICATE
 
 
 def append_empty(node: Participant) -> None:
-    """Begin a term with an entry of its own."""
     append_entries(node, ((b"", EntryKind.NORMAL),))
 
 
 def append_entries(node: Participant, proposed: Sequence[tuple[bytes, EntryKind]]) -> None:
-    """Append to the own log. Raises ProposalDropped if too much is uncommitted already.
+    """Append to our own log. Raises ProposalDropped if too much is uncommitted.
 
-    The leader counts its own copy like those of others: after it is on the disk. So it sends itself
-    an acknowledgement that leaves only then.
+    The leader's own copy counts like any other, once it is durable. So it sends itself an
+    acknowledgement that leaves only then.
     """
     log, term = node.log, node.term
     _reserve(node, sum([len(data) for data, _ in proposed]))
@@ -44,24 +43,23 @@ def append_entries(node: Participant, proposed: Sequence[tuple[bytes, EntryKind]
 
 
 def _reserve(node: Participant, size: int) -> None:
-    """Count bytes as uncommitted. Without data, or when nothing else is, they always pass.
+    """Count bytes as uncommitted. Empty entries, and a single one of any size, always pass.
 
-    Otherwise an entry larger than the bound could never be proposed, nor a new term begin.
+    Otherwise an entry above the bound could never be proposed, nor a new term begin.
     """
     total = node.uncommitted_bytes + size
     if size and node.uncommitted_bytes and total > node.config.uncommitted_bytes_max:
-        if node.trace:
-            node.trace(
-                "WARN",
-                f"{node.id:x} appending new entries to log would exceed uncommitted entry "
-                "size limit; dropping proposal",
-            )
+        node.trace(
+            "WARN",
+            f"{node.id:x} appending new entries to log would exceed uncommitted entry "
+            "size limit; dropping proposal",
+        )
         raise ProposalDropped(ProposalDropReason.UNCOMMITTED)
     node.uncommitted_bytes = total
 
 
 def maybe_commit(node: Participant) -> bool:
-    """Commit what a quorum has; False if that was known."""
+    """Commit what a quorum has; False if nothing is new."""
     return node.log.maybe_commit(node.tracker.committed(), node.term)
 
 
@@ -69,18 +67,18 @@ def maybe_commit(node: Participant) -> bool:
 
 
 def broadcast_append(node: Participant) -> None:
-    """Send all others what they lack, and how far is committed."""
+    """Send all peers what they lack, and the commit index."""
     for node_id, progress in node.peers:
         _maybe_send(node, node_id, progress, is_empty_sent=True)
 
 
 def send_append(node: Participant, to: NodeId, progress: PeerProgress) -> None:
-    """Send one what it lacks, and how far is committed."""
+    """Send a peer what it lacks, and the commit index."""
     _maybe_send(node, to, progress, is_empty_sent=True)
 
 
 def send_more(node: Participant, to: NodeId, progress: PeerProgress) -> None:
-    """Send one as many messages as the window allows, none of them empty."""
+    """Send a peer as many messages as the window allows, none of them empty."""
     while progress.next <= node.log.last_index and _maybe_send(
         node, to, progress, is_empty_sent=False
     ):
@@ -88,7 +86,7 @@ def send_more(node: Participant, to: NodeId, progress: PeerProgress) -> None:
 
 
 def send_new(node: Participant) -> None:
-    """Send all others one message with what they lack; nothing to those who lack nothing."""
+    """Send each peer that lacks entries one message."""
     for node_id, progress in node.peers:
         _maybe_send(node, node_id, progress, is_empty_sent=False)
 
@@ -98,8 +96,8 @@ def _maybe_send(
 ) -> bool:
     """Send an append message, or a snapshot if the log is too short; False if nothing was sent.
 
-    While the window is full an empty message goes all the same, when somebody asks for one: if all
-    that is in the window was lost, its answer is what lets the follower go on.
+    With a full window an empty message may still be sent: if everything in the window was lost, its
+    response lets the follower go on.
     """
     if progress.is_paused():
         return False
@@ -123,34 +121,26 @@ def _maybe_send(
 
 
 def _maybe_send_snapshot(node: Participant, to: NodeId, progress: PeerProgress) -> bool:
-    """Have a snapshot sent to one who is alive; False if there is none just now."""
+    """Send a snapshot to an active peer; False if none is available now."""
     if not progress.recent_active:
-        if node.trace:
-            node.trace(
-                "DEBUG", f"ignore sending snapshot to {to:x} since it is not recently active"
-            )
+        node.trace("DEBUG", f"ignore sending snapshot to {to:x} since it is not recently active")
         return False
     try:
         snapshot = node.log.unstable.snapshot or node.log.view.snapshot()
     except SnapshotUnavailable:
-        if node.trace:
-            node.trace(
-                "DEBUG",
-                f"{node.id:x} failed to send snapshot to {to:x} because snapshot is "
-                "temporarily unavailable",
-            )
-        return False
-    if node.trace:
         node.trace(
             "DEBUG",
-            f"{node.id:x} [firstindex: {node.log.first_index()}, commit: {node.log.committed}] "
-            f"sent snapshot[index: {snapshot.index}, term: {snapshot.term}] to {to:x} [{progress}]",
+            f"{node.id:x} failed to send snapshot to {to:x} because snapshot is "
+            "temporarily unavailable",
         )
+        return False
+    node.trace(
+        "DEBUG",
+        f"{node.id:x} [firstindex: {node.log.first_index()}, commit: {node.log.committed}] "
+        f"sent snapshot[index: {snapshot.index}, term: {snapshot.term}] to {to:x} [{progress}]",
+    )
     progress.become_snapshot(snapshot.index)
-    if node.trace:
-        node.trace(
-            "DEBUG", f"{node.id:x} paused sending replication messages to {to:x} [{progress}]"
-        )
+    node.trace("DEBUG", f"{node.id:x} paused sending replication messages to {to:x} [{progress}]")
     node.messages.append(
         RaftMessage(MessageKind.SNAPSHOT, to, node.id, node.term, snapshot=snapshot)
     )
@@ -158,7 +148,7 @@ def _maybe_send_snapshot(node: Participant, to: NodeId, progress: PeerProgress) 
 
 
 def broadcast_heartbeat(node: Participant, context: bytes) -> None:
-    """Tell all others that we lead. They answer with the context."""
+    """Send heartbeats. The responses return the context."""
     for node_id, progress in node.peers:
         # One who has not so much yet would take its log for damaged.
         commit = min(progress.match, node.log.committed)

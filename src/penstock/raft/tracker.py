@@ -1,4 +1,4 @@
-"""All participants as one of them sees them: the configuration, how far each is, the votes."""
+"""All participants as one of them sees them: configuration, progress, votes."""
 
 from typing import NamedTuple
 
@@ -13,15 +13,14 @@ ProgressMap = dict[NodeId, PeerProgress]
 
 
 class TrackerConfig(msgspec.Struct, frozen=True):
-    """Who takes part, and how.
+    """The configuration.
 
-    A voter that a joint change makes a learner still votes in the outgoing half. Nobody is both at
-    once, so until the joint configuration is left it waits in ``learners_next``.
+    A voter that a joint change makes a learner still votes in the outgoing half. No node is both,
+    so it is in ``learners_next`` until the joint configuration is left.
     """
 
     voters: JointConfig = JointConfig()
-    auto_leave: bool = False
-    """Whether the leader leaves the joint configuration by itself, once it is committed."""
+    auto_leave: bool = False  # the leader leaves the joint configuration once it is committed
     learners: frozenset[NodeId] = frozenset()
     learners_next: frozenset[NodeId] = frozenset()
 
@@ -38,11 +37,9 @@ class TrackerConfig(msgspec.Struct, frozen=True):
 
     @property
     def is_joint(self) -> bool:
-        """Whether a joint change is under way."""
         return bool(self.voters.outgoing)
 
     def conf_state(self) -> ConfState:
-        """The same as it is written down, in ascending order."""
         return ConfState(
             voters=tuple(sorted(self.voters.incoming)),
             learners=tuple(sorted(self.learners)),
@@ -61,7 +58,7 @@ class VoteTally(NamedTuple):
 
 
 class Tracker:
-    """The configuration with what goes with it. ``votes`` are those of the election under way."""
+    """Configuration, progress of all nodes, and votes of the current election."""
 
     __slots__ = ("config", "inflight_bytes_max", "inflight_messages_max", "progress", "votes")
 
@@ -73,26 +70,24 @@ class Tracker:
         self.votes: dict[NodeId, bool] = {}
 
     def new_inflights(self) -> Inflights:
-        """An empty window for one more follower."""
         return Inflights(self.inflight_messages_max, self.inflight_bytes_max)
 
     # ── The configuration
 
     def conf_state(self) -> ConfState:
-        """The configuration as it is written down."""
         return self.config.conf_state()
 
     def is_singleton(self) -> bool:
-        """Whether one voter decides alone. There may be learners all the same."""
+        """Whether there is a single voter. There may be learners."""
         voters = self.config.voters
         return len(voters.incoming) == 1 and not voters.outgoing
 
     def voter_nodes(self) -> list[NodeId]:
-        """All who vote, in either half, in ascending order."""
+        """All voters of both halves, in ascending order."""
         return sorted(self.config.voters.ids())
 
     def learner_nodes(self) -> list[NodeId]:
-        """All who learn, in ascending order; not those who will only after the joint change."""
+        """All learners, in ascending order, without ``learners_next``."""
         return sorted(self.config.learners)
 
     def visit(self) -> list[tuple[NodeId, PeerProgress]]:
@@ -102,7 +97,6 @@ class Tracker:
     # ── How far
 
     def committed(self) -> int:
-        """The highest index that the voters have, as far as is known."""
         return self.config.voters.committed_index(self._acked)
 
     def _acked(self, node_id: NodeId) -> int | None:
@@ -110,22 +104,20 @@ class Tracker:
         return None if progress is None else progress.match
 
     def quorum_active(self) -> bool:
-        """Whether enough voters were heard of since this was last asked to decide anything."""
+        """Whether a quorum was heard from since the last check."""
         active = {node_id: pr.recent_active for node_id, pr in self.progress.items()}
         return self.config.voters.vote_result(active) is VoteResult.WON
 
     # ── Votes
 
     def reset_votes(self) -> None:
-        """Begin an election."""
         self.votes = {}
 
     def record_vote(self, node_id: NodeId, granted: bool) -> None:
-        """Note a vote. The first one counts: a repetition changes nothing."""
+        """Note a vote. Only a node's first one counts."""
         self.votes.setdefault(node_id, granted)
 
     def tally_votes(self) -> VoteTally:
-        """Count the votes of those who have one."""
         cast = [self.votes[voter] for voter in self.config.voters.ids() if voter in self.votes]
         granted = sum(cast)
         result = self.config.voters.vote_result(self.votes)

@@ -1,7 +1,7 @@
-"""What participants say to each other and write down; names are those of Raft and of etcd.
+"""What participants send and store; the names are those of Raft and of etcd.
 
-Plain data, immutable where it is shared. Everything that goes over the wire is ``array_like``, so
-that the transport can write it as MessagePack without names, and reads it back checked by type.
+Plain data, immutable where it is shared. Whatever goes over the wire is ``array_like``: MessagePack
+without names, type-checked when decoded.
 """
 
 from enum import IntEnum
@@ -15,7 +15,7 @@ NO_LIMIT = (1 << 63) - 1
 
 
 class Role(IntEnum):
-    """What a participant is at the moment."""
+    """The role of a participant."""
 
     FOLLOWER = 0
     CANDIDATE = 1
@@ -24,16 +24,15 @@ class Role(IntEnum):
 
 
 class EntryKind(IntEnum):
-    """What an entry's data are."""
+    """What an entry's data is."""
 
     NORMAL = 0
-    CONF_CHANGE = 1
-    """A change of one node: ``ConfChange`` with one step, as older versions of etcd write it."""
+    CONF_CHANGE = 1  # one step, as older versions of etcd write it
     CONF_CHANGE_V2 = 2
 
 
 class MessageKind(IntEnum):
-    """The numbers are etcd's, save for those from 100 on."""
+    """The numbers are etcd's, except for those from 100 on."""
 
     HUP = 0
     BEAT = 1
@@ -55,12 +54,11 @@ class MessageKind(IntEnum):
     PRE_VOTE = 17
     PRE_VOTE_RESPONSE = 18
     FORGET_LEADER = 23
-    COMMITTED = 100
-    """The sender knows the entry at ``index``, of ``log_term``, to be committed."""
+    COMMITTED = 100  # the entry at ``index``, of ``log_term``, is committed
 
 
 class RaftEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One place of the log."""
+    """An entry of the log."""
 
     term: int
     index: int
@@ -69,7 +67,7 @@ class RaftEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ConfState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Who takes part. While a joint change is under way, ``voters_outgoing`` is not empty."""
+    """The configuration. During a joint change ``voters_outgoing`` is not empty."""
 
     voters: tuple[NodeId, ...] = ()
     learners: tuple[NodeId, ...] = ()
@@ -90,17 +88,16 @@ class ConfChangeKind(IntEnum):
 class ConfChangeTransition(IntEnum):
     """How to get from one configuration to the next."""
 
-    AUTO = 0
-    """Simple if one voter changes, else joint, left by itself."""
+    AUTO = 0  # simple if one voter changes, else joint, left automatically
     JOINT_IMPLICIT = 1
     JOINT_EXPLICIT = 2
 
 
 class ConfChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A change of the configuration; without any step: leave the joint one.
+    """A configuration change; without steps: leave the joint configuration.
 
-    ``is_single``: it was proposed in the older form, for one node only. ``context`` is the
-    proposer's, and comes back with the entry.
+    ``is_single``: proposed in the older form, for one node only. ``context`` is the proposer's, and
+    comes back with the entry.
     """
 
     steps: tuple[tuple[ConfChangeKind, NodeId], ...] = ()
@@ -110,7 +107,7 @@ class ConfChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HardState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What must outlive a crash beside the log."""
+    """What must survive a crash beside the log."""
 
     term: int = 0
     vote: NodeId = NO_NODE
@@ -118,7 +115,7 @@ class HardState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SnapshotMeta(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The state up to an index, without the state itself: that travels by other ways."""
+    """Metadata of a snapshot. The state itself is sent by other means."""
 
     index: int = 0
     term: int = 0
@@ -126,7 +123,7 @@ class SnapshotMeta(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RaftMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One message. Which fields mean something follows from ``kind``; see etcd's raft.proto."""
+    """A message. Which fields are used depends on ``kind``; see etcd's raft.proto."""
 
     kind: MessageKind
     to: NodeId = NO_NODE
@@ -144,47 +141,45 @@ class RaftMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ReadState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A read asked for with ``context`` is current once ``index`` was applied."""
+    """A read with ``context`` is current once ``index`` is applied."""
 
     index: int
     context: bytes
 
 
 class Compacted(Exception):  # noqa: N818 - named for what has become of the entries, as in etcd
-    """The entries asked for are no longer in the log."""
+    """The entries are no longer in the log."""
 
 
 class Unavailable(Exception):  # noqa: N818
-    """The entries asked for are not there yet."""
+    """The entries are not there yet."""
 
 
 class SnapshotUnavailable(Exception):  # noqa: N818
-    """No snapshot can be made just now; ask again."""
+    """No snapshot is available now; try again."""
 
 
 class LogView(Protocol):
-    """What the core may ask of the stable log. All of it must be cheap: it is asked on the loop."""
+    """The stable log as the core reads it. Must be cheap: it is called on the loop."""
 
-    def initial_state(self) -> tuple[HardState, ConfState]:
-        """What was written down last."""
-        ...
+    def initial_state(self) -> tuple[HardState, ConfState]: ...
 
     def first_index(self) -> int:
-        """The first entry that is there; what is before it is in a snapshot only."""
+        """The first entry; what precedes it is in a snapshot only."""
         ...
 
     def last_index(self) -> int:
-        """The last entry that is there, or that of the snapshot if there is none."""
+        """The last entry, or that of the snapshot if there is none."""
         ...
 
     def term(self, index: int) -> int:
-        """The term of an entry, ``first_index() - 1`` included; Compacted, Unavailable."""
+        """The term of an entry, or of ``first_index() - 1``; Compacted, Unavailable."""
         ...
 
     def entries(self, low: int, high: int, bytes_max: int) -> tuple[RaftEntry, ...]:
-        """Entries from ``low`` up to ``high``, without it.
+        """Entries ``low`` to ``high - 1``: at least one, then up to ``bytes_max`` of data.
 
-        At least one, then no more than ``bytes_max`` of data. Raises Compacted, Unavailable.
+        Raises Compacted, Unavailable.
         """
         ...
 

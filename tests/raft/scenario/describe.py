@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.raft.conf_entries import decode_change
-from penstock.raft.raw_node import Ready
+from penstock.raft.ready import Ready
 from penstock.raft.types import (
     ConfChangeKind,
     EntryKind,

@@ -10,7 +10,8 @@ from dataclasses import replace
 from penstock.raft.conf_entries import decode_change
 from penstock.raft.config import RaftConfig
 from penstock.raft.errors import ProposalDropped
-from penstock.raft.raw_node import RawNode, Ready
+from penstock.raft.raw_node import RawNode
+from penstock.raft.ready import Ready
 from penstock.raft.types import EntryKind, MessageKind, NodeId, RaftEntry, RaftMessage, Role
 from tests.raft.scenario import describe, threads
 from tests.raft.scenario.output import Output

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import indent
 
-from penstock.raft.raw_node import PersistMark, RawNode, Ready
+from penstock.raft.raw_node import RawNode
+from penstock.raft.ready import PersistMark, Ready
 from penstock.raft.types import HardState, RaftMessage
 from tests.raft.scenario import describe
 

@@ -33,6 +33,10 @@ QUIET_PER_ENTRY = 20
 Note = tuple[int, int, str, Any]
 
 
+def _quiet(_level: str, _text: str) -> None:
+    pass
+
+
 class World:
     """The nodes, their network, clients, operator and bad luck."""
 
@@ -127,7 +131,7 @@ class World:
             tells_commits=self.is_bold,
             applied=member.disk.state.index,
             roll=self.random.randrange,
-            trace=None if self._tell is None else self._tracer(member.id),
+            trace=_quiet if self._tell is None else self._tracer(member.id),
         )
         return self.core.RawNode(config, member.disk)
 

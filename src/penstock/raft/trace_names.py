@@ -1,4 +1,4 @@
-"""How trace lines name things: as etcd does, so that its published traces can be compared.
+"""Names in trace lines: etcd's, so that its published traces can be compared.
 
 Nothing else may depend on these texts.
 """
@@ -35,11 +35,10 @@ _STEPS = {
 
 
 def kind_name(kind: MessageKind) -> str:
-    """The name of a message kind that goes over the wire."""
     return _KINDS.get(kind, kind.name)
 
 
 def change_text(change: ConfChange) -> str:
-    """A change of the configuration, as the text form of protocol buffers has it."""
+    """A change in the text form of protocol buffers."""
     steps = (f"changes:{{type:{_STEPS[kind]} node_id:{node}}}" for kind, node in change.steps)
     return " ".join([f"transition:{_TRANSITIONS[change.transition]}", *steps])
