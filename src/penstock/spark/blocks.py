@@ -19,35 +19,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from penstock import limits
 from penstock.client.queue.columns import CONTENT_TYPES
 from penstock.errors import PenstockError
-from penstock.limits import (
-    HEADERS_BYTES_MAX,
-    HEADERS_MAX,
-    MIB,
-    STAGED_BLOCK_BYTES_MAX,
-    STAGED_HEADERS_BYTES_MAX,
-    STAGED_LOTS_MAX,
-    STAGED_MESSAGES_MAX,
-)
 from penstock.model.message import PRIORITY_MAX
 from penstock.model.topic import topic_fault
 from penstock.spark.sink_schema import Layout
 from penstock.wire.queue._generated import queue_pb2 as wire
 
 # Collect this much before cutting: few blocks stay partial, and rows of one topic meet.
-PIECE_BYTES: Final = 4 * MIB
-
+PIECE_BYTES: Final = 4 * limits.MIB
 PAYLOAD_COST: Final = 6
 TIME_COST: Final = 10
 HEADER_COST: Final = 14
 # upper bounds for what the wire format adds to a payload, a time, a header and a lot
 LOT_COST: Final = 48
-
 TIME_HEADER_BYTES: Final = 24  # a time becomes a header: its name and up to 20 digits
-
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
 TOPICS_CHECKED_MAX: Final = 100_000
 
 Numbers = NDArray[np.int64]
@@ -222,22 +210,22 @@ class Blocks:
     def _check_sizes(self, columns: _RowColumns) -> None:
         headers, has_time = columns.headers, columns.times_ms >= 0
         if headers is not None:  # a time becomes a header
-            bad = headers.counts + has_time > HEADERS_MAX
-            bad |= headers.bytes + TIME_HEADER_BYTES * has_time > HEADERS_BYTES_MAX
+            bad = headers.counts + has_time > limits.HEADERS_MAX
+            bad |= headers.bytes + TIME_HEADER_BYTES * has_time > limits.HEADERS_BYTES_MAX
             if bad.any():
                 raise self._fault(
                     int(np.argmax(bad)),
                     "has too many headers, or too large ones",
-                    f"the limits are {HEADERS_MAX} headers and {HEADERS_BYTES_MAX} bytes",
+                    f"use at most {limits.HEADERS_MAX} of {limits.HEADERS_BYTES_MAX} bytes in all",
                 )
-        bad = _row_costs(columns) + _lot_costs(columns) > STAGED_BLOCK_BYTES_MAX
+        bad = _row_costs(columns) + _lot_costs(columns) > limits.STAGED_BLOCK_BYTES_MAX
         if bad.any():
             index = int(np.argmax(bad))
             raise self._fault(
                 index,
                 f"has a payload of {columns.payload_bytes[index]} bytes",
-                f"the limit is {STAGED_BLOCK_BYTES_MAX} with topic and headers; publish a reference"
-                " instead",
+                f"the limit is {limits.STAGED_BLOCK_BYTES_MAX} with topic and headers; publish a"
+                " reference instead",
             )
 
     def _fault(self, index: int, what: str, advice: str = "") -> RowError:
@@ -315,18 +303,18 @@ def _blocks(columns: _RowColumns) -> Iterator[bytes]:
     lots = np.flatnonzero(fresh)
     begin, count = 0, len(ends)
     while begin < count:
-        room = STAGED_BLOCK_BYTES_MAX + (ends[begin - 1] if begin else 0)
+        room = limits.STAGED_BLOCK_BYTES_MAX + (ends[begin - 1] if begin else 0)
         if not fresh[begin]:  # the lot continues in this block, with its own description
             room -= lot_costs[begin]
         further = lots[np.searchsorted(lots, begin, side="right") :]
-        header_room = STAGED_HEADERS_BYTES_MAX + (header_ends[begin - 1] if begin else 0)
+        header_room = limits.STAGED_HEADERS_BYTES_MAX + (header_ends[begin - 1] if begin else 0)
         end = min(
             int(np.searchsorted(ends, room, side="right")),
             int(np.searchsorted(header_ends, header_room, side="right")),
-            begin + STAGED_MESSAGES_MAX,
+            begin + limits.STAGED_MESSAGES_MAX,
         )
-        if len(further) >= STAGED_LOTS_MAX:
-            end = min(end, int(further[STAGED_LOTS_MAX - 1]))
+        if len(further) >= limits.STAGED_LOTS_MAX:
+            end = min(end, int(further[limits.STAGED_LOTS_MAX - 1]))
         bounds = further[: np.searchsorted(further, end)]
         yield make.block([begin, *bounds.tolist(), end])
         begin = end

@@ -1,13 +1,9 @@
 """Broker connections, kept for the life of the process, and retries.
 
-Spark reuses a Python worker for the next task and the next batch, so each process keeps one
-connection per address. A forked child does not use a connection it inherited.
-
-Spark ends the query when a reader fails, so every request is retried while the broker is away. One
-client call already reconnects for up to ``CALL_S``; ``with_retries`` makes several calls, two
-minutes in all by default, so the broker can be restarted under a running query. After ``NOTICE_S``
-without a connection a warning is logged: a stopped broker or a wrong port must not look like a
-hanging program.
+Spark reuses a Python worker for the next task and batch, so each process keeps one connection per
+address; a forked child makes its own. Spark ends the query when a reader fails, so every request is
+retried while the broker is away, for two minutes by default: it can be restarted under a running
+query. After ``NOTICE_S`` a warning is logged, so that a wrong port does not look like a hang.
 """
 
 import logging
@@ -18,13 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from penstock.client.errors import (
-    ClientError,
-    ConnectionLostError,
-    QueueRefusedError,
-    ReplyTimeoutError,
-    UnreachableError,
-)
+from penstock.client import errors
 from penstock.client.queue.blocking import QueueClient
 from penstock.spark.options import RetryPolicy, SourceOptions
 
@@ -32,11 +22,8 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 CALL_S: Final = 30.0  # limit for one call, reconnecting included
-
 NOTICE_S: Final = 3.0  # wait this long for a connection before logging a warning
-
 CALLS_AT_ONCE: Final = 8  # concurrent requests about single topics
-
 _LOG: Final = logging.getLogger("penstock.spark")
 _clients: dict[tuple[int, tuple[str, ...]], QueueClient] = {}
 _lock = threading.Lock()
@@ -68,7 +55,7 @@ def with_retries(policy: RetryPolicy, call: Callable[[], T]) -> T:
     for _ in range(policy.retries):
         try:
             return call()
-        except ClientError as error:
+        except errors.ClientError as error:
             if not is_transient(error):
                 raise
             time.sleep(policy.pause_s)
@@ -80,10 +67,12 @@ def ask(options: SourceOptions, call: Callable[[QueueClient], T]) -> T:
     return with_retries(options.retry, lambda: call(client_for(options.servers)))
 
 
-def is_transient(error: ClientError) -> bool:
-    if isinstance(error, QueueRefusedError):
+def is_transient(error: errors.ClientError) -> bool:
+    if isinstance(error, errors.QueueRefusedError):
         return not error.is_final
-    return isinstance(error, UnreachableError | ConnectionLostError | ReplyTimeoutError)
+    return isinstance(
+        error, errors.UnreachableError | errors.ConnectionLostError | errors.ReplyTimeoutError
+    )
 
 
 def map_concurrently(call: Callable[[S], T], items: Iterable[S]) -> list[T]:

@@ -25,11 +25,9 @@ from penstock.spark.java import ensure_java
 from penstock.spark.spark_home import linked_home
 
 START_S_MAX: Final = 90.0  # time for a master or worker to start on a busy machine
-
 STOP_S_MAX: Final = 10.0
 POLL_S: Final = 0.05
 LOG_BYTES_SHOWN: Final = 2000
-
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _LISTENS: Final = re.compile(rb"Starting Spark master at (spark://\S+)")

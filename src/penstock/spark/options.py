@@ -35,7 +35,6 @@ class OffsetSpec(msgspec.Struct, frozen=True):
 
 
 LOSS_TOPIC: Final = "penstock/spark/loss"  # the default
-
 EARLIEST: Final = OffsetSpec("earliest")
 LATEST: Final = OffsetSpec("latest")
 

@@ -2,15 +2,14 @@
 
 The same input gives the same partitions, so a batch that runs again reads the same rows.
 
-**Limits.** A limited batch takes rows from each topic in proportion to its lag, but at least one,
-so a large topic cannot starve a small one. If there are more topics than rows, the topics take
-turns; the number of rows read so far tells whose turn it is.
+**Limits.** A limited batch takes rows from each topic in proportion to its lag, but at least one.
+If there are more topics than rows, they take turns by the number of rows read so far.
 
-**Partitions.** The ranges are joined end to end, and the result is cut into equal parts. So many
-tasks share a large topic, and 50,000 small topics do not become 50,000 tasks.
+**Partitions.** The ranges are joined end to end, and cut into equal parts. So many tasks share a
+large topic, and 50,000 small topics do not become 50,000 tasks.
 
 **Loss.** What retention removed before it was read, or what was in a deleted topic. Offsets that
-are missing *above* a topic's first offset were deleted on purpose, and are not a loss.
+are missing *above* a topic's first offset were deleted on purpose.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,6 @@ from penstock.spark.offsets import OffsetRange, Partitioning, StreamPosition, To
 
 # fewer rows do not justify a task, which costs Spark some milliseconds
 ROWS_PER_TASK: Final = 50_000
-
 ROWS_PER_RANGE: Final = 500  # the cost of one more topic (another request), in rows
 
 

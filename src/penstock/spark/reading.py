@@ -28,13 +28,10 @@ from penstock.spark.signatures import Verifier
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 
 FETCHES_IN_FLIGHT: Final = 4  # requests in flight
-
 PIECE_ROWS: Final = 2_048
 # PIECE_ROWS at first, ANSWER_ROWS_MAX at most; the broker limits the bytes of a reply
 ANSWER_ROWS_MAX: Final = 65_536
-
 SMALL_BYTES: Final = 64 * KIB  # a smaller reply had room for more rows
-
 HELD_ROWS: Final = 32_768
 # Replies are joined until either limit is reached. A batch costs some calls of numpy and Arrow
 # whatever its size: with half as many rows, a worker took a tenth more time per row.

@@ -1,5 +1,6 @@
 """The requirements of the extra ``penstock-mq[spark]``, read from the installed metadata."""
 
+import operator as op
 import re
 from importlib import metadata
 from typing import Final
@@ -12,9 +13,10 @@ DISTRIBUTION: Final = "penstock-mq"
 
 # for an installation from a clone
 INSTALL: Final = "in your clone of Penstock, run: .venv/bin/pip install -e '.[spark]'"
-
 _EXTRA: Final = re.compile(r"([\w.-]+)\s*([^;]*);\s*extra == .spark.")
 _BOUND: Final = re.compile(r"(>=|<=|==|!=|<|>)\s*([\d.]+)")
+
+_SIGNS: Final = {">=": op.ge, "<=": op.le, "==": op.eq, "!=": op.ne, "<": op.lt, ">": op.gt}
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -26,9 +28,8 @@ class Requirement(msgspec.Struct, frozen=True):
     def admits(self, version: str) -> bool:
         """Whether a version is accepted; suffixes (rc1, .post1) are ignored."""
         here = _numbers(version)
-        return all(
-            _holds(here, sign, _numbers(bound)) for sign, bound in _BOUND.findall(self.bounds)
-        )
+        bounds = _BOUND.findall(self.bounds)
+        return all(_SIGNS[sign](here, _numbers(bound)) for sign, bound in bounds)
 
 
 def requirements() -> list[Requirement]:
@@ -44,14 +45,3 @@ def _numbers(version: str) -> tuple[int, ...]:
     while numbers and not numbers[-1]:
         numbers.pop()
     return tuple(numbers)
-
-
-def _holds(here: tuple[int, ...], sign: str, bound: tuple[int, ...]) -> bool:
-    return {
-        ">=": here >= bound,
-        "<=": here <= bound,
-        "==": here == bound,
-        "!=": here != bound,
-        "<": here < bound,
-        ">": here > bound,
-    }[sign]

@@ -7,17 +7,7 @@ determines the schema, what is fetched from the broker, and what is sent to Spar
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from penstock.model.columns import HEADERS, NUMBERS, PAYLOADS, PRODUCERS, SIGNATURES
 
@@ -26,44 +16,43 @@ class Column(NamedTuple):
     """A column of the source; ``needs`` is what to fetch for it besides the numbers."""
 
     name: str
-    type: DataType
+    type: t.DataType
     is_nullable: bool = True
     needs: int = 0
 
 
-HEADER_TYPE: Final = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+HEADER_TYPE: Final = t.ArrayType(
+    t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])
 )
 
-SIGNATURE_TYPE: Final = StructType(
+SIGNATURE_TYPE: Final = t.StructType(
     [
-        StructField("version", IntegerType()),
-        StructField("key_id", LongType()),
-        StructField("signature", BinaryType()),
-        StructField("signed_ms", LongType()),
-        StructField("nonce", BinaryType()),
+        t.StructField("version", t.IntegerType()),
+        t.StructField("key_id", t.LongType()),
+        t.StructField("signature", t.BinaryType()),
+        t.StructField("signed_ms", t.LongType()),
+        t.StructField("nonce", t.BinaryType()),
     ]
 )
 
 _ALL: Final = (
-    Column("topic", StringType(), is_nullable=False),
-    Column("offset", LongType(), is_nullable=False),
-    Column("sequence", LongType(), is_nullable=False),
-    Column("timestamp", TimestampType(), is_nullable=False),
-    Column("payload", BinaryType(), needs=PAYLOADS),
-    Column("content_type", StringType()),
-    Column("priority", IntegerType()),
-    Column("producer", StringType(), needs=PRODUCERS),
-    Column("producer_seq", LongType(), needs=PRODUCERS),
-    Column("signer", LongType(), needs=SIGNATURES),
-    Column("signature_verdict", StringType(), needs=SIGNATURES),
+    Column("topic", t.StringType(), is_nullable=False),
+    Column("offset", t.LongType(), is_nullable=False),
+    Column("sequence", t.LongType(), is_nullable=False),
+    Column("timestamp", t.TimestampType(), is_nullable=False),
+    Column("payload", t.BinaryType(), needs=PAYLOADS),
+    Column("content_type", t.StringType()),
+    Column("priority", t.IntegerType()),
+    Column("producer", t.StringType(), needs=PRODUCERS),
+    Column("producer_seq", t.LongType(), needs=PRODUCERS),
+    Column("signer", t.LongType(), needs=SIGNATURES),
+    Column("signature_verdict", t.StringType(), needs=SIGNATURES),
     Column("headers", HEADER_TYPE, needs=HEADERS),
     Column("signature", SIGNATURE_TYPE, needs=SIGNATURES),
-    Column("incarnation", LongType(), is_nullable=False),
+    Column("incarnation", t.LongType(), is_nullable=False),
 )
 
 COLUMNS: Final = {column.name: column for column in _ALL}  # all columns, in schema order
-
 DEFAULT_COLUMNS: Final = tuple(column.name for column in _ALL[:11])
 
 
@@ -77,6 +66,6 @@ def mask_of(names: Iterable[str], *, verify: bool = False) -> int:
     return mask or NUMBERS
 
 
-def struct_of(names: Iterable[str]) -> StructType:
+def struct_of(names: Iterable[str]) -> t.StructType:
     chosen = [COLUMNS[name] for name in names]
-    return StructType([StructField(it.name, it.type, it.is_nullable) for it in chosen])
+    return t.StructType([t.StructField(it.name, it.type, it.is_nullable) for it in chosen])

@@ -1,19 +1,14 @@
 """Creates a Spark session with suitable settings, on this machine by default.
 
 The caller's settings win, then those of the Spark installation (``spark-submit``,
-``spark-defaults.conf``, ``PYSPARK_SUBMIT_ARGS``), then ours:
-
-* Timestamps are UTC, as in Arrow batches.
-* State is kept in RocksDB, which jobs with timers need.
-* Checkpoint files have no checksum files: half as many processes that Hadoop starts per batch.
-* We show progress ourselves, so Spark's progress bar is off.
-* In local mode a shuffle has one partition per core instead of 200, because each partition of
-  streaming state costs files at every batch; and Spark listens on loopback only.
+``spark-defaults.conf``, ``PYSPARK_SUBMIT_ARGS``), then ours: UTC, RocksDB for state, no checksum
+files in checkpoints (they double the processes that Hadoop starts), no progress bar. In local mode
+a shuffle has one partition per core instead of 200, because each partition of streaming state costs
+files at every batch; and Spark listens on loopback only.
 
 Before the JVM starts we set environment variables that are unset: ``PYSPARK_PYTHON`` to this
 interpreter (otherwise Spark uses the ``python3`` on the path, which may lack the data source),
 ``JAVA_HOME`` (:mod:`penstock.spark.java`) and ``SPARK_HOME`` (:mod:`penstock.spark.spark_home`).
-Importing this module does nothing.
 """
 
 import os

@@ -2,8 +2,7 @@
 
 **Staged commit.** A task sends its rows to the broker, which stores them invisibly as a **part** of
 that attempt. When all tasks are done, the driver names the parts that count, and the broker
-publishes them as one **epoch** of a **sink**. An epoch that is already published is left unchanged.
-So no retry of Spark publishes a row twice:
+publishes them as one **epoch** of a **sink**, once. So no retry of Spark publishes a row twice:
 
 ======================  ===========================================================================
 a retried task          stages another part; the first is not named, and dropped with the epoch
@@ -11,19 +10,18 @@ speculative execution   two parts; the driver names the one whose commit message
 a killed driver         the batch runs again with the same number; if it was published before, the
                         commit finds out, and the newly staged rows are dropped
 a commit without reply  is sent again
-an earlier epoch        is refused: Spark repeats only the last batch, so the checkpoint or the job
-                        went back, and it is unknown whether the epoch was published
+an earlier epoch        is refused: the checkpoint or the job went back to an unknown state
 ======================  ===========================================================================
 
-A stream's sink is named after the query id, which the checkpoint keeps; its epochs are the batches.
-A batch write is named by its ``jobId``. The query need not compute the same rows when it runs
-again: exactly one attempt is published, as a whole.
+A stream's sink is named after the query id, a batch write's after its ``jobId``. A query need not
+compute the same rows when it runs again: one attempt is published, as a whole.
 """
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil
 from secrets import token_hex
 from time import monotonic
@@ -51,7 +49,6 @@ from penstock.spark.staging import SinkEpoch, StagedPart, stage
 from penstock.spark.tracebacks import hide_traceback
 
 log: Final = logging.getLogger("penstock.spark")
-
 _JOB_ADVICE: Final = "if it was published earlier, nothing is left to do; otherwise use a new jobId"
 _STREAM_ADVICE: Final = (
     "the checkpoint is older than what was published from it, or two drivers use it: start a new"
@@ -118,7 +115,8 @@ class _Sink:
         rows = Blocks(self._layout, self.options.topic, self.options.content_type)
         client = with_retries(self._retry, self.client)
         try:
-            count = stage(client, self._retry, part, _blocks(rows, batches))
+            blocks = chain(chain.from_iterable(map(rows.add, batches)), rows.finish())
+            count = stage(client, self._retry, part, blocks)
         except BaseException:
             with suppress(ClientError):  # otherwise it is dropped with the epoch, or expires
                 client.abort_stage(*target, [part.name])
@@ -173,12 +171,6 @@ class _Sink:
                 f" {found[0].epoch}): nothing was published",
                 f"choose another sink name, or run: penstock spark sinks forget {target.sink}",
             )
-
-
-def _blocks(rows: Blocks, batches: Iterable[RecordBatch]) -> Iterator[bytes]:
-    for batch in batches:
-        yield from rows.add(batch)
-    yield from rows.finish()
 
 
 def _all_staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

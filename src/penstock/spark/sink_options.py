@@ -25,9 +25,7 @@ from penstock.spark.options import (
 )
 
 RANDOM: Final = "random"  # as a jobId: a unique one, so the job cannot be retried safely
-
 TIMEOUT_MS: Final = 120_000  # long enough for a broker with a long journal to restart
-
 _COMMON: Final = ("servers", "topic", "contentType", "timeoutMs")
 _OF_STREAMS: Final = ("sink",)
 _OF_JOBS: Final = ("jobId", "epoch", "note")

@@ -8,17 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegralType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from penstock.errors import ConfigError
 
@@ -37,25 +27,25 @@ class Layout(msgspec.Struct, frozen=True):
 class _Role(NamedTuple):
     """The types that a column of some name may have, as code and as text, and advice."""
 
-    fits: Callable[[DataType], bool]
+    fits: Callable[[t.DataType], bool]
     types: str
     advice: str
 
 
-def _is_text(kind: DataType) -> bool:
-    return isinstance(kind, StringType)
+def _is_text(kind: t.DataType) -> bool:
+    return isinstance(kind, t.StringType)
 
 
-def _is_bytes(kind: DataType) -> bool:
-    return isinstance(kind, BinaryType | StringType)
+def _is_bytes(kind: t.DataType) -> bool:
+    return isinstance(kind, t.BinaryType | t.StringType)
 
 
-def _is_headers(kind: DataType) -> bool:
-    if isinstance(kind, MapType):
+def _is_headers(kind: t.DataType) -> bool:
+    if isinstance(kind, t.MapType):
         return _is_text(kind.keyType) and _is_bytes(kind.valueType)
-    pair = kind.elementType if isinstance(kind, ArrayType) else None
+    pair = kind.elementType if isinstance(kind, t.ArrayType) else None
     return (
-        isinstance(pair, StructType)
+        isinstance(pair, t.StructType)
         and pair.fieldNames() == ["key", "value"]
         and _is_text(pair["key"].dataType)
         and _is_bytes(pair["value"].dataType)
@@ -75,11 +65,11 @@ _ROLES: Final[Mapping[str, _Role]] = {
         "a header's value may also be a string",
     ),
     "priority": _Role(
-        lambda kind: isinstance(kind, IntegralType), "int", 'cast it: col("priority").cast("int")'
+        lambda kind: isinstance(kind, t.IntegralType), "int", 'cast it: col("priority").cast("int")'
     ),
     "content_type": _Role(_is_text, "string", "one of raw, text, json, msgpack"),
     "timestamp": _Role(
-        lambda kind: isinstance(kind, TimestampType),
+        lambda kind: isinstance(kind, t.TimestampType),
         "timestamp",
         'cast it: col("timestamp").cast("timestamp"), or timestamp_millis(...) of a number',
     ),
@@ -88,7 +78,7 @@ _ROLES: Final[Mapping[str, _Role]] = {
 _ALIASES: Final = {"value": "payload"}  # the name in Kafka's sink
 
 
-def layout_of(schema: StructType, *, has_topic: bool) -> Layout:
+def layout_of(schema: t.StructType, *, has_topic: bool) -> Layout:
     """Find the columns. ``has_topic``: the topic is an option, so no column is needed."""
     indexes: dict[str, int] = {}
     for index, field in enumerate(schema.fields):
@@ -106,7 +96,7 @@ def layout_of(schema: StructType, *, has_topic: bool) -> Layout:
     return Layout(**indexes)
 
 
-def _role_of(field: StructField) -> str:
+def _role_of(field: t.StructField) -> str:
     name = field.name.lower()
     name = _ALIASES.get(name, name)
     role = _ROLES.get(name)

@@ -1,17 +1,14 @@
 """Streaming reads: where the next batch ends, what it reads, and the progress told to the broker.
 
 Spark runs one process with one ``StreamReader`` per query, which plans; ``read`` runs in workers.
-Spark calls ``latestOffset`` in a loop; instead of polling, we let the broker hold the request until
-there is something new.
+Spark calls ``latestOffset`` in a loop; the broker holds our request until there is something new.
 
 **Nothing is lost at the start.** Spark does not store the result of ``initialOffset`` until batch 0
-is committed. Two things pin it. The end of a batch, which Spark stores before it runs the batch,
-says where each topic began (see ``offsets``). And a reader with a name has a group of that name on
-every topic, created where reading begins: if the query dies before anything is stored, the next run
-finds the group.
+is committed. Two things pin it: the end of a batch says where each topic began (see ``offsets``),
+and a reader with a name has a group of that name on every topic, created where reading begins.
 
-**The group is for display only.** ``commit`` moves it, so that the broker can show the lag. Spark
-calls ``commit`` one batch late, and never for the last batch; we do that when there is no more.
+**The group is for display only**: it shows the lag. Spark calls ``commit`` one batch late, and
+never for the last batch; we do that when there is no more.
 """
 
 import logging
@@ -32,6 +29,7 @@ from pyspark.sql.streaming.datasource import (
 
 from penstock.client.errors import ClientError
 from penstock.client.queue.blocking import QueueClient
+from penstock.spark import planning, topic_watch
 from penstock.spark.batch import RangePartition, partitioning_of
 from penstock.spark.broker import ask, client_for, map_concurrently
 from penstock.spark.data_loss import report_losses
@@ -44,32 +42,13 @@ from penstock.spark.offsets import (
     ranges_between,
 )
 from penstock.spark.options import SourceOptions
-from penstock.spark.planning import (
-    TopicState,
-    advance,
-    clamp,
-    lag_of,
-    lost_with_topics,
-    next_of,
-    share,
-    share_bytes,
-    split,
-    with_deleted_ends,
-)
 from penstock.spark.reading import read_ranges
-from penstock.spark.topic_watch import (
-    SINGLE_MAX,
-    TopicWatch,
-    current_states,
-    resolve_offsets,
-    warn_missing_topics,
-)
 from penstock.spark.tracebacks import hide_traceback, hide_traceback_of_rows
 
 _LOG = logging.getLogger("penstock.spark")
 
 # up to this many topics are measured; others are estimated
-_TOPICS_MEASURED_MAX: Final = SINGLE_MAX
+_TOPICS_MEASURED_MAX: Final = topic_watch.SINGLE_MAX
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -78,9 +57,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._watch = TopicWatch(options)
+        self._watch = topic_watch.TopicWatch(options)
         self._initial: StreamOffset | None = None
-        self._target: dict[str, TopicState] | None = None
+        self._target: dict[str, planning.TopicState] | None = None
         self._advanced_at = monotonic()
         self._grouped: set[tuple[str, int]] = set()
         self._committed: dict[str, TopicPosition] = {}
@@ -92,8 +71,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._watch.refresh()
             topics = dict(self._watch.topics)
             if not topics:  # otherwise there is work, and new topics join later
-                warn_missing_topics(self._options, topics)
-            begins = resolve_offsets(self._options, self._options.start, topics)
+                topic_watch.warn_missing_topics(self._options, topics)
+            begins = topic_watch.resolve_offsets(self._options, self._options.start, topics)
             if self._options.reader is not None:
                 pinned = map_concurrently(lambda name: self._pin(name, begins[name]), topics)
                 begins = dict(zip(topics, pinned, strict=True))
@@ -174,20 +153,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _end(self, start: StreamPosition, limit: ReadLimit) -> StreamPosition:
         seen = self._available(start)
-        lags = lag_of(start, seen)
+        lags = planning.lag_of(start, seen)
         is_limited = not isinstance(limit, ReadAllAvailable)
         if is_limited and self._is_too_little(sum(lags.values())):
             lags = {}
         elif is_limited:
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
-            taken = lags if most is None else share(lags, most, _rows_read(start))
+            taken = lags if most is None else planning.share(lags, most, _rows_read(start))
             lags = self._within_bytes(start, seen, taken)
         unseen = start.topics.keys() - self._watch.topics.keys()
         resting = {name: start.topics[name] for name in unseen if not self._watch.matches(name)}
-        end = advance(start, seen, lags, partitioning_of(self._options), resting)
-        return with_deleted_ends(start, end, self._watch.gone)
+        end = planning.advance(start, seen, lags, partitioning_of(self._options), resting)
+        return planning.with_deleted_ends(start, end, self._watch.gone)
 
-    def _available(self, start: StreamPosition) -> dict[str, TopicState]:
+    def _available(self, start: StreamPosition) -> dict[str, planning.TopicState]:
         """Return what may be read: everything, or what an AvailableNow run saw at its start."""
         topics, target = self._watch.topics, self._target
         if target is None:
@@ -196,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, topic in topics.items():
             if name in target and target[name].incarnation == topic.incarnation:
                 # A start of "latest" may be after the target; the topic was not cut back.
-                last = max(target[name].end, next_of(start.topics.get(name), topic))
+                last = max(target[name].end, planning.next_of(start.topics.get(name), topic))
                 found[name] = topic._replace(end=min(topic.end, last))
         return found
 
@@ -209,7 +188,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows < options.min_rows and waited_s < options.max_delay_s
 
     def _within_bytes(
-        self, start: StreamPosition, seen: Mapping[str, TopicState], takes: dict[str, int]
+        self, start: StreamPosition, seen: Mapping[str, planning.TopicState], takes: dict[str, int]
     ) -> dict[str, int]:
         """Limit the bytes of a batch; the broker's index tells how many messages fit."""
         most = self._options.max_bytes
@@ -217,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return takes
         means = {name: round(seen[name].bytes / max(1, seen[name].messages)) for name in takes}
         sizes = {name: rows * means[name] for name, rows in takes.items()}
-        shares = share_bytes(sizes, means, most, _rows_read(start))
+        shares = planning.share_bytes(sizes, means, most, _rows_read(start))
         large = sorted(shares, key=lambda name: (-sizes[name], name))[:_TOPICS_MEASURED_MAX]
         found = map_concurrently(
             lambda name: self._reach(start, seen[name], name, shares[name]), large
@@ -228,8 +207,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, size in shares.items()
         }
 
-    def _reach(self, start: StreamPosition, topic: TopicState, name: str, size: int) -> int:
-        begin = next_of(start.topics.get(name), topic)
+    def _reach(
+        self, start: StreamPosition, topic: planning.TopicState, name: str, size: int
+    ) -> int:
+        begin = planning.next_of(start.topics.get(name), topic)
         found = ask(
             self._options, lambda client: client.locate(name, times_ms=(), measures=[(begin, size)])
         )
@@ -238,12 +219,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @hide_traceback
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         begins, ends = decode(start), decode(end)
-        losses = [] if begins.is_initial else lost_with_topics(begins, ends)
+        losses = [] if begins.is_initial else planning.lost_with_topics(begins, ends)
         asked = ranges_between(begins, ends)
-        has = current_states(self._options, sorted({one.topic for one in asked})) if asked else {}
-        ranges, more = clamp(asked, has)
+        has = (
+            topic_watch.current_states(self._options, sorted({one.topic for one in asked}))
+            if asked
+            else {}
+        )
+        ranges, more = planning.clamp(asked, has)
         report_losses(self._options, [*losses, *more])
-        return [RangePartition(part) for part in split(ranges, ends.cut)]
+        return [RangePartition(part) for part in planning.split(ranges, ends.cut)]
 
     @hide_traceback_of_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -18,11 +18,8 @@ from penstock.spark.planning import TopicState
 from penstock.wire.queue._generated.queue_pb2 import Changed, Located, Topic
 
 _LOG: Final = logging.getLogger("penstock.spark")
-
 SINGLE_MAX: Final = 256  # up to this many topics are queried one by one; more are listed
-
 MISSING_MAX: Final = 5  # missing topics that a warning names
-
 GONE_MAX: Final = 65_536
 
 

@@ -113,7 +113,7 @@ def test_headers_stay_with_their_rows_where_nothing_else_tells_rows_apart(header
 @given(st.lists(a_row, max_size=20), st.integers(60, 300), st.integers(1, 400))
 def test_where_blocks_and_pieces_are_cut_changes_nothing(rows, block_bytes, piece_bytes):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "STAGED_BLOCK_BYTES_MAX", 200 + block_bytes)
+        patch.setattr(blocks.limits, "STAGED_BLOCK_BYTES_MAX", 200 + block_bytes)
         patch.setattr(blocks, "PIECE_BYTES", piece_bytes)
         found = cut(rows, batch=3)
     assert messages(found) == expected(rows)

@@ -8,14 +8,12 @@
     ROOT/manifest/<number>.json                             which of both are the archive
     ROOT/checkpoint/                                        progress of the archiving query
 
-A directory is named after a **key** of the topic, not the topic itself. A topic may have 1,024
-bytes of any characters, a directory name 255; Java without a UTF-8 locale writes ``?`` for
-non-ASCII characters; and Spark would read ``007`` back as a number. So the rows hold the exact
-topic (a constant column costs a few bytes), and the key is a readable prefix with a checksum. Two
-topics with the same key would only share a directory.
+A directory is named after a **key** of the topic: a topic may have 1,024 bytes of any characters, a
+directory name 255; Java may not write non-ASCII names; and Spark would read ``007`` as a number. So
+the rows hold the exact topic, and the key is a readable prefix with a checksum.
 
 Every worker must see the archive under the same path. Paths in the manifest are relative, so an
-archive can be moved as a whole.
+archive can be moved.
 """
 
 import re
@@ -54,9 +52,7 @@ SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
 # A batch writes a file per topic and day; with tens of thousands of topics, partition by day only.
 PARTITIONINGS: Final = {"topic,date": ("topic_key", "date"), "date": ("date",)}
-
 _KEY_CHARACTERS: Final = 80
-
 KEY: Final = "topic_key"
 KEY_SQL: Final = (  # computes topic_key in Spark
     f"concat(substring(regexp_replace(topic, '[^A-Za-z0-9_.-]', '_'), 1, {_KEY_CHARACTERS}), '-', "

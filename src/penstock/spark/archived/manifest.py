@@ -7,17 +7,12 @@ compaction writes *other* files, and the manifest says which files they replace:
   ``covered`` entries of each log (``sink_log``) are compacted; ``last`` is the path of the last of
   them, to detect a replaced log.
 * ``files`` are the compacted files.
-* ``retired`` are files that no longer count, and since when. They stay for a while, for running
-  readers; then ``compaction.vacuum`` deletes them.
+* ``retired`` are files that no longer count, kept for running readers until vacuumed.
 
 So a row counts exactly once: its file is in a log and not covered, or it is covered and in exactly
-one of ``files``. Manifests are numbered, and the next one is created with an atomic ``link``, by
-whoever is first. The second gets ``ManifestConflict``, reads again, and checks whether its change
-still makes sense. A crash before the link changes nothing.
-
-A reader takes one manifest, then the logs. A log that has grown has more rows, all beyond what is
-covered. A segment that was added is not seen, and all its rows are newer. Either way the reader
-sees the archive as of one moment, without a lock.
+one of ``files``. Manifests are numbered, and the next one is created with an atomic ``link``; the
+loser of a race gets ``ManifestConflict``. A reader takes one manifest, then the logs: what they
+gained since is beyond what is covered, so it sees the archive as of one moment, without a lock.
 """
 
 import os

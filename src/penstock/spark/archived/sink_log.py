@@ -20,7 +20,6 @@ import msgspec
 from penstock.errors import StorageDamaged
 
 DIRECTORY: Final = "_spark_metadata"
-
 _NAME: Final = re.compile(r"(\d+)(\.compact)?")
 _HEAD: Final = "v1"
 _INTERVAL: Final = 10  # between compactions, Spark's default

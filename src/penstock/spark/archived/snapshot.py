@@ -103,12 +103,8 @@ def position(snapshot: Snapshot) -> dict[str, ArchivedTopic]:
             f"the checkpoint of the archive lacks batch {snapshot.batch}: {path}",
             "Try again; if it persists, the checkpoint belongs to another archive.",
         ) from None
-    return _archived(path, lines[-1])
-
-
-def _archived(path: Path, line: str) -> dict[str, ArchivedTopic]:
     try:
-        spots = decode(msgspec.json.decode(line)).topics
+        spots = decode(msgspec.json.decode(lines[-1])).topics
         return {name: ArchivedTopic(of, first, end) for name, (of, end, first) in spots.items()}
     except (msgspec.MsgspecError, PenstockError, AttributeError, KeyError, TypeError):
         raise StorageDamaged(f"{path} does not end with offsets of this source") from None

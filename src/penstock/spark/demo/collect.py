@@ -136,39 +136,34 @@ def checks_of(
     same = sum(line.is_same for line in lines)
     forged = sum(line.archived for line in lines if line.fault == "impostor")
     twice = windows.total() - len(windows)
+    told = {(alert.device, alert.kind) for alert in alerts}
+    due = {(x.device, _EXPECTED_ALERTS[x.fault]) for x in lines if x.fault in _EXPECTED_ALERTS}
     return [
         *_audited(report),
-        Check(
+        _check(
             "acknowledged readings in the archive",
-            f"{acknowledged:,}",
-            f"{archived:,}",
-            acknowledged == archived and acknowledged > 0,
+            acknowledged,
+            archived,
+            is_good=acknowledged == archived > 0,
         ),
-        Check("sensors whose checksum matches", f"{len(lines):,}", f"{same:,}", same == len(lines)),
-        Check("forged readings in the archive", "0", f"{forged:,}", forged == 0),
+        _check("sensors whose checksum matches", len(lines), same),
+        _check("forged readings in the archive", 0, forged),
         Check(
             "windows that came twice",
             f"0 of {len(windows):,}",
             f"{twice:,}",
             twice == 0 and bool(windows),
         ),
-        _noticed(lines, alerts),
+        _check("silences and gaps that were reported", len(due), len(due & told)),
     ]
 
 
-# the alert that each fault must cause
+def _check(claim: str, expected: int, found: int, *, is_good: bool | None = None) -> Check:
+    is_good = expected == found if is_good is None else is_good
+    return Check(claim, f"{expected:,}", f"{found:,}", is_good)
+
+
 _EXPECTED_ALERTS: Final = {"silent": "silent", "gone": "silent", "jump": "gap"}
-
-
-def _noticed(lines: Sequence[SensorComparison], alerts: Sequence[Alert]) -> Check:
-    told = {(alert.device, alert.kind) for alert in alerts}
-    due = {
-        (line.device, _EXPECTED_ALERTS[line.fault])
-        for line in lines
-        if line.fault in _EXPECTED_ALERTS
-    }
-    claim = "silences and gaps that were reported"
-    return Check(claim, f"{len(due):,}", f"{len(due & told):,}", due <= told)
 
 
 def _audited(report: AuditReport) -> list[Check]:
@@ -178,12 +173,7 @@ def _audited(report: AuditReport) -> list[Check]:
     faults = "; ".join(report.faults()) or "passed"
     return [
         Check("audit of the archive", "passed", faults, report.is_ok),
-        Check("offsets in the archive, each once", f"{expected:,}", f"{report.rows:,}", is_whole),
-        Check("messages that only the broker has", "0", f"{report.waiting:,}", report.waiting == 0),
-        Check(
-            "signatures that verify",
-            f"{report.rows:,}",
-            f"{report.valid:,}",
-            report.valid == report.rows,
-        ),
+        _check("offsets in the archive, each once", expected, report.rows, is_good=is_whole),
+        _check("messages that only the broker has", 0, report.waiting),
+        _check("signatures that verify", report.rows, report.valid),
     ]

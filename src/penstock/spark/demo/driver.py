@@ -27,13 +27,9 @@ if TYPE_CHECKING:
 
 ALERT_TOPIC: Final = "alerts/fleet"
 ROLLUP_TOPIC: Final = "rollup/fleet"
-
 TRIGGER: Final = "1s"  # interval of each job: three of them share two cores
-
 STOP_S: Final = 90.0  # for the last batches after SIGTERM
-
 READY: Final = "ready"  # created when the jobs have started
-
 LOG_TAIL: Final = 15  # lines to show when it failed
 
 SETTINGS: Final = {

@@ -28,7 +28,6 @@ import msgspec
 from penstock.errors import ConfigError
 
 DEVICES_MIN: Final = 6  # two per protocol, one of each fault, and a steady one
-
 DEVICES_MAX: Final = 300  # each has a topic, a key and maybe a connection
 
 # topics under secure/ accept signed messages only
@@ -85,15 +84,6 @@ class SensorReading(msgspec.Struct, frozen=True):
 
     seq: int
     payload: bytes
-
-
-class _Values(msgspec.Struct, frozen=True):
-    """The payload of a valid reading."""
-
-    device: str
-    seq: int
-    temperature: float
-    humidity: float
 
 
 def make_fleet(devices: int) -> tuple[Sensor, ...]:
@@ -165,11 +155,10 @@ class Script:
     def _payload(self, sensor: Sensor, tick: int, seq: int, chance: Random) -> bytes:
         place = Random(f"{self._seed}/{sensor.name}").random()  # noqa: S311 - a show, no secret
         wave = sin(2 * pi * (tick / max(1, self.ticks) * 2 + place))
-        return msgspec.json.encode(
-            _Values(
-                sensor.name,
-                seq,
-                round(18 + 6 * place + 3 * wave + chance.gauss(0, 0.3), 2),
-                round(50 + 10 * wave + chance.gauss(0, 1), 1),
-            )
-        )
+        values = {
+            "device": sensor.name,
+            "seq": seq,
+            "temperature": round(18 + 6 * place + 3 * wave + chance.gauss(0, 0.3), 2),
+            "humidity": round(50 + 10 * wave + chance.gauss(0, 1), 1),
+        }
+        return msgspec.json.encode(values)

@@ -31,11 +31,8 @@ from penstock.trust.signatures import key_pair
 from penstock.wire.mqtt.envelope import sealed
 
 ANSWER_S: Final = 30.0
-
 TICK_S: Final = 0.2  # one reading of each sensor
-
 IMPOSTOR_EVERY: Final = 10  # ticks between attempts of an impostor
-
 HEARTBEAT_TOPIC: Final = "fleet/gateway"  # for the XADD of the RESP gateway
 
 Said = Sequence[tuple[Sensor, Sequence[SensorReading]]]

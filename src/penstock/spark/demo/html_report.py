@@ -1,12 +1,12 @@
 """The report as one self-contained HTML page, for light and dark mode, screens and phones.
 
-A pure function: the same results give the same page, byte for byte. The verdict comes first, then
-the figures, then the charts, each with a sentence on what to look for. The accounts of all devices
-come last.
+The same results give the same page, byte for byte. The verdict comes first, then the figures, then
+the charts, each with a sentence on what to look for. The accounts of all devices come last.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
+from pathlib import Path
 from typing import Final
 
 from penstock.spark.demo.charts import ChartData, charts_of
@@ -15,55 +15,16 @@ from penstock.spark.demo.svg_chart import Chart
 
 ROWS_MAX: Final = 40  # devices in the timeline; the table has all
 
-_CSS: Final = """
-:root { color-scheme: light dark; --bg: #fbfaf7; --ink: #1d2428; --soft: #5b666d; --rule: #dcdcd5;
-  --card: #fff; --s0: #0072b2; --s1: #c25e00; --s2: #00845c; --s3: #a04a86; --bad: #b3261e;
-  --good: #1b7f3b; --absence: #b3261e1f; }
-@media (prefers-color-scheme: dark) { :root { --bg: #14181b; --ink: #e8e6e1; --soft: #a3adb3;
-  --rule: #343c42; --card: #1c2226; --s0: #56b4e9; --s1: #f0a33e; --s2: #35c596; --s3: #dd8fc0;
-  --bad: #ff8a80; --good: #6fd38d; --absence: #ff8a8026; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem; max-width: 72rem; background: var(--bg); color: var(--ink);
-  font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; margin: .5rem 0; } h2 { font-size: 1.05rem; margin: 0 0 .25rem; }
-p { margin: .25rem 0 .75rem; color: var(--soft); max-width: 46rem; }
-.verdict { border-left: .4rem solid var(--good); background: var(--card); padding: .75rem 1rem; }
-.verdict.bad { border-color: var(--bad); } .verdict b { color: var(--ink); font-size: 1.15rem; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem;
-  margin: 1rem 0; }
-.figures div { background: var(--card); padding: .5rem .75rem; border: 1px solid var(--rule); }
-.figures b { display: block; font-size: 1.35rem; } .figures span { color: var(--soft); }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr));
-  gap: 1rem; margin: 1rem 0; }
-section { background: var(--card); border: 1px solid var(--rule); padding: .75rem; min-width: 0; }
-svg { width: 100%; height: auto; display: block; } svg text { font: 12px system-ui, sans-serif; }
-.grid { stroke: var(--rule); } .label { fill: var(--soft); } .name { fill: var(--ink); }
-.curve { fill: none; stroke-width: 1.8; } .band { opacity: .22; } .absence { fill: var(--absence); }
-.kill { stroke: var(--bad); stroke-width: 1.5; stroke-dasharray: 4 3; }
-svg .kill-name { fill: var(--bad); font-size: 11px; }
-.curve.s0 { stroke: var(--s0); } .curve.s1 { stroke: var(--s1); } .curve.s2 { stroke: var(--s2); }
-.curve.s3 { stroke: var(--s3); } .band.s0, .dot.s0 { fill: var(--s0); }
-.band.s1, .dot.s1 { fill: var(--s1); } .band.s2, .dot.s2 { fill: var(--s2); }
-.band.s3, .dot.s3 { fill: var(--s3); } .dot { opacity: .75; }
-.silent { fill: var(--s0); } .for-good { fill: var(--bad); } .gap { fill: var(--s1); }
-.legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; color: var(--soft); font-size: .9rem; }
-.legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: .95rem; }
-th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--rule);
-  vertical-align: top; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-.yes { color: var(--good); } .no { color: var(--bad); font-weight: 600; }
-"""
-
 
 def html_report(results: DemoResults) -> str:
     verdict = "Nothing was lost, nothing came twice." if results.is_good else "Something is wrong."
+    css = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     charts = [*(_chart(results, data) for data in charts_of(results)), _silences(results)]
     return "".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>Penstock demo: {verdict}</title><style>{_CSS}</style></head><body>",
+            f"<title>Penstock demo: {verdict}</title><style>\n{css}</style></head><body>",
             "<h1>A fleet, a broker, Spark, and a kill</h1>",
             _verdict(results, verdict),
             _figures(results),

@@ -36,19 +36,12 @@ from penstock.spark.demo.results import BatchTiming, DemoResults, Window
 
 SECONDS_MIN: Final = 10
 SECONDS_MAX: Final = 3600  # more points would not fit the page
-
 KILL_AT: Final = 0.45  # as a share of the time; silent sensors are silent then
-
 KILL_BY: Final = 0.7  # at the latest, even if not every job has finished a batch
-
 READY_S: Final = 60.0  # start the fleet after this time, even if Spark is not ready
-
 POLL_S: Final = 0.1
-
 JOBS: Final = frozenset({"archive", "rollup", "silent"})
-
 FINISH_S: Final = 300.0  # for the audit on a very busy machine
-
 ROLLUP_FIELD: Final = "temperature"
 
 

@@ -1,13 +1,11 @@
 """``archive``: topics to Parquet, exactly once, and the way to read the archive.
 
 Spark's file sink writes the files of a batch, then a log file that names them; only then do they
-count. A driver that is killed before that leaves uncounted files and repeats the batch; after that,
-the batch is skipped. So each row is there once for readers of the log. ``read`` follows it; listing
-the directory does not.
+count. A driver that is killed before that repeats the batch; after that, the batch is skipped. So
+each row is there once for readers of the log, such as ``read``.
 
-Rows keep topic, incarnation, offset and sequence, and also headers and signatures, which ``replay``
-and ``audit`` need. They are partitioned by topic and day (see ``layout``). A batch writes a file
-per topic and day: use a trigger of a minute or more, and let ``compaction`` merge files later.
+Rows keep headers and signatures too, which ``replay`` and ``audit`` need. A batch writes a file per
+topic and day (see ``layout``): use a trigger of a minute or more, and compaction.
 
 Every tenth batch Spark rewrites the whole log. When it has grown long, the next start gives the
 sink a new directory, a *segment*, with an empty log (``sink_log.seed``); the checkpoint goes on.
@@ -26,21 +24,10 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import ConfigError
+from penstock.spark.archived import layout, sink_log
 from penstock.spark.archived import manifest as manifests
-from penstock.spark.archived import sink_log
 from penstock.spark.archived.checkpoint_check import check_lineage
 from penstock.spark.archived.frames import files, writing_session
-from penstock.spark.archived.layout import (
-    CHECKPOINT,
-    COLUMNS,
-    DATE,
-    KEY,
-    KEY_SQL,
-    LIVE,
-    PARTITIONINGS,
-    day_of,
-    root_of,
-)
 from penstock.spark.archived.manifest import Manifest
 from penstock.spark.archived.snapshot import chosen, take
 from penstock.spark.pipelines import compaction, registry, streams
@@ -55,7 +42,7 @@ _queries: dict[Path, StreamingQuery] = {}
 
 
 def transform(rows: DataFrame) -> DataFrame:
-    return rows.selectExpr("*", f"{KEY_SQL} as {KEY}", DATE)
+    return rows.selectExpr("*", f"{layout.KEY_SQL} as {layout.KEY}", layout.DATE)
 
 
 def start(
@@ -76,7 +63,7 @@ def start(
     ``options`` are further options of the source, such as ``maxOffsetsPerTrigger``. The checkpoint
     is inside the archive, unless another directory is given, then and always.
     """
-    root = root_of(path)
+    root = layout.root_of(path)
     if root in _queries and _queries[root].isActive:
         raise ConfigError(f"{root} is being written by this process", "Stop that query first.")
     manifest = prepare(root, partition_by, checkpoint)
@@ -85,15 +72,15 @@ def start(
         servers=servers,
         subscribe=subscribe,
         reader=reader or f"archive-{root.name}",
-        columns=tuple(COLUMNS),
+        columns=tuple(layout.COLUMNS),
         options=options,
     )
     writer = (
         transform(rows)
         .writeStream.format("parquet")
-        .option("path", str(root / LIVE / manifest.current.name))
+        .option("path", str(root / layout.LIVE / manifest.current.name))
         .option("compression", compression)
-        .partitionBy(*PARTITIONINGS[partition_by])
+        .partitionBy(*layout.PARTITIONINGS[partition_by])
     )
     directory = str(root / manifest.checkpoint)
     query = streams.start(
@@ -110,13 +97,14 @@ def prepare(
     entries_max: int = SEGMENT_ENTRIES_MAX,
 ) -> Manifest:
     """Create the archive if necessary, lock it, and start another segment if it is due."""
-    if partition_by not in PARTITIONINGS:
+    if partition_by not in layout.PARTITIONINGS:
         raise ConfigError(
-            f"cannot partition by {partition_by!r}", f"Choose one of: {'; '.join(PARTITIONINGS)}."
+            f"cannot partition by {partition_by!r}",
+            f"Choose one of: {'; '.join(layout.PARTITIONINGS)}.",
         )
     root.mkdir(parents=True, exist_ok=True)
     _lock(root)
-    directory = str(root_of(checkpoint)) if checkpoint else CHECKPOINT
+    directory = str(layout.root_of(checkpoint)) if checkpoint else layout.CHECKPOINT
     manifest = manifests.create(root, partition_by, directory)
     if (manifest.partitioning, manifest.checkpoint) != (partition_by, directory):
         raise ConfigError(
@@ -124,15 +112,15 @@ def prepare(
             f"{manifest.checkpoint!r}",
             "Use the same options, or start another archive.",
         )
-    check_lineage(root / LIVE / manifest.current.name, root / manifest.checkpoint)
-    log = sink_log.read(root / LIVE / manifest.current.name)
+    check_lineage(root / layout.LIVE / manifest.current.name, root / manifest.checkpoint)
+    log = sink_log.read(root / layout.LIVE / manifest.current.name)
     return _rotate(root, manifest, log.batch) if len(log.entries) > entries_max else manifest
 
 
 def _rotate(root: Path, manifest: Manifest, batch: int) -> Manifest:
     """Start a segment: first its log, then the manifest, so a crash leaves nothing in use."""
     rotated = manifests.rotated(manifest, manifest.current)
-    fresh = root / LIVE / rotated.current.name
+    fresh = root / layout.LIVE / rotated.current.name
     shutil.rmtree(fresh, ignore_errors=True)
     sink_log.seed(fresh, batch)
     try:
@@ -173,10 +161,10 @@ def read(
     their statistics.
     """
     parts = chosen(
-        take(root_of(path)).parts,
+        take(layout.root_of(path)).parts,
         topics,
-        day_of(since) if since else None,
-        day_of(until) if until else None,
+        layout.day_of(since) if since else None,
+        layout.day_of(until) if until else None,
     )
     rows = files(spark, [part.path for part in parts])
     if topics is not None:
@@ -185,7 +173,7 @@ def read(
         rows = rows.where(f.col("timestamp") >= f.lit(since))
     if until is not None:
         rows = rows.where(f.col("timestamp") < f.lit(until))
-    return rows.selectExpr("*", DATE)
+    return rows.selectExpr("*", layout.DATE)
 
 
 def run(
@@ -232,7 +220,7 @@ def run(
 
 
 def check(*, path: str, partition_by: str, checkpoint: str | None, **_: object) -> None:
-    prepare(root_of(path), partition_by, checkpoint)
+    prepare(layout.root_of(path), partition_by, checkpoint)
 
 
 JOB: Final = PipelineJob(
@@ -246,7 +234,7 @@ JOB: Final = PipelineJob(
         choice(
             "partition_by",
             "Directories per topic and day, or per day for very many topics.",
-            *PARTITIONINGS,
+            *layout.PARTITIONINGS,
         ),
         Option("checkpoint", "Directory for progress, if not inside the archive.", metavar="DIR"),
         choice("compression", "Parquet compression.", "snappy", "zstd", "lz4", "none"),

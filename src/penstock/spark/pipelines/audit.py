@@ -1,17 +1,14 @@
 """``audit``: proves that every offset is archived exactly once, and that signatures verify.
 
-**Counting.** Comparing rows would mean sorting them all. Instead each task sets a bit per offset in
-bitmaps of 32,768; only those are combined, 4 KiB each, and counted: rows, distinct offsets, lowest
-and highest, for each incarnation of a topic. The claim holds if rows = distinct = the length of the
-range that the archiving query has committed. Only other topics are examined row by row, to list
-holes and doubles.
+**Counting.** Instead of sorting all rows, each task sets a bit per offset in bitmaps of 32,768;
+only those are combined, and counted: rows, distinct offsets, lowest and highest, for each
+incarnation of a topic. The claim holds if rows = distinct = the length of the range that the
+archiving query has committed. Only other topics are examined row by row.
 
-**Reference.** The range is that of the query's checkpoint, at the batch whose files are counted.
-The broker, if given, must not have less; it tells how many messages are not archived yet, and
-whether a hole is a deleted message.
+**Reference.** The range is that of the query's checkpoint. The broker, if given, must not have
+less; it tells how many messages are not archived yet, and whether a hole is a deleted message.
 
-**Signatures** are verified by tasks, per Arrow batch, with the public keys of the broker or of a
-file. Expired keys count: the signature was valid when the message was accepted.
+**Signatures** are verified by tasks, also with expired keys: they were valid on arrival.
 
 **Files** are opened first: a missing or truncated file is a fault, and its rows show as holes.
 """
@@ -20,7 +17,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -42,24 +39,12 @@ from penstock.spark.archived.snapshot import ArchiveFile, chosen, position, take
 from penstock.spark.filters import filters_of, names_matching, topic_regex
 from penstock.spark.offsets import OffsetRange
 from penstock.spark.options import LOSS_TOPIC
-from penstock.spark.pipelines.audit_report import (
-    AuditReport,
-    Counted,
-    Double,
-    Forged,
-    Key,
-    missing,
-    suspects,
-    text_of,
-    without,
-)
+from penstock.spark.pipelines import audit_report
 from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob
 from penstock.spark.signatures import verdict_of
 
 LISTED_MAX: Final = 10_000  # holes, and doubles, to list; more are only counted
-
 FORGED_MAX: Final = 1_000
-
 _PAGE: Final = 1_000
 _TIMEOUT_S: Final = 30.0
 
@@ -75,7 +60,7 @@ def audit(
     keys: Mapping[int, bytes] | None = None,
     verify: bool = True,
     loss_topic: str = LOSS_TOPIC,
-) -> AuditReport:
+) -> audit_report.AuditReport:
     """Audit an archive, and also the broker if ``servers`` is given; or a broker alone.
 
     ``subscribe`` limits it to some topics. ``keys`` are public keys by id; the default is the
@@ -84,7 +69,11 @@ def audit(
     _check_subject(path, servers)
     began = time.monotonic()
     filters = filters_of(subscribe)
-    with _opened(servers) as client:
+    with ExitStack() as stack:
+        client: QueueClient | None = None
+        if servers is not None:
+            client = QueueClient(servers.split(","), timeout_s=_TIMEOUT_S)
+            stack.enter_context(client.open())
         if path is None:
             assert client is not None
             assert servers is not None
@@ -105,22 +94,13 @@ def _check_subject(path: str | Path | None, servers: str | None) -> None:
         raise ConfigError("nothing to audit", "Give --path DIR, --servers HOST, or both.")
 
 
-@contextmanager
-def _opened(servers: str | None) -> Iterator[QueueClient | None]:
-    if servers is None:
-        yield None
-        return
-    with QueueClient(servers.split(","), timeout_s=_TIMEOUT_S).open() as client:
-        yield client
-
-
 def _audit_archive(
     spark: SparkSession,
     root: Path,
     client: QueueClient | None,
     filters: Collection[str],
     loss_topic: str,
-) -> tuple[AuditReport, DataFrame]:
+) -> tuple[audit_report.AuditReport, DataFrame]:
     snapshot = take(root)
     archived = position(snapshot)
     names = names_matching(archived, filters) if filters else list(archived)
@@ -130,7 +110,7 @@ def _audit_archive(
     rows = files(spark, [part.path for part in good])
     if filters:
         rows = rows.where(f.col("topic").rlike(topic_regex(filters)))
-    report = AuditReport(what=f"archive {root}", damaged=damaged)
+    report = audit_report.AuditReport(what=f"archive {root}", damaged=damaged)
     expected = {(n, archived[n].incarnation): (archived[n].first, archived[n].next) for n in names}
     _compare(report, rows, expected)
     archived_losses = files(spark, [part.path for part in good]).where(f.col("topic") == loss_topic)
@@ -140,23 +120,23 @@ def _audit_archive(
         published = islice(client.messages(loss_topic), LISTED_MAX)
         losses += _spans(record.payload for record in published)
         _ask(report, client, expected, filters)
-    report.holes, report.lost = without(report.holes, losses)
+    report.holes, report.lost = audit_report.without(report.holes, losses)
     return report, rows
 
 
 def _audit_broker(
     spark: SparkSession, client: QueueClient, servers: str, filters: Collection[str]
-) -> tuple[AuditReport, DataFrame]:
+) -> tuple[audit_report.AuditReport, DataFrame]:
     """Count what the broker returns from the first to the last offset of each topic.
 
     An offset without a message was deleted on purpose; there is no other witness. But none may
     occur twice, or beyond an end.
     """
     now = _topics(client, (), filters or ("#",))
-    expected: dict[Key, tuple[int, int]] = {
+    expected: dict[audit_report.Key, tuple[int, int]] = {
         (name, incarnation): (first, end) for name, (incarnation, first, end) in now.items()
     }
-    report = AuditReport(what=f"broker {servers}")
+    report = audit_report.AuditReport(what=f"broker {servers}")
     reader = spark.read.format("penstock").option("servers", servers)
     reader = reader.options(
         columns="topic,incarnation,offset,payload,signature",
@@ -188,7 +168,11 @@ def count(rows: DataFrame) -> DataFrame:
     )
 
 
-def _compare(report: AuditReport, rows: DataFrame, expected: dict[Key, tuple[int, int]]) -> None:
+def _compare(
+    report: audit_report.AuditReport,
+    rows: DataFrame,
+    expected: dict[audit_report.Key, tuple[int, int]],
+) -> None:
     """Count, and examine topics whose figures differ from what is expected.
 
     If nothing is expected and nothing found, nothing is proved, and the report says so.
@@ -196,8 +180,10 @@ def _compare(report: AuditReport, rows: DataFrame, expected: dict[Key, tuple[int
     The checkpoint no longer has an earlier incarnation of a recreated topic: all offsets from its
     lowest to its highest must be there.
     """
-    counted = [Counted(*row) for row in count(rows).collect()]
-    seen: dict[Key, Counted] = {(one.topic, one.incarnation): one for one in counted}
+    counted = [audit_report.Counted(*row) for row in count(rows).collect()]
+    seen: dict[audit_report.Key, audit_report.Counted] = {
+        (one.topic, one.incarnation): one for one in counted
+    }
     for key, one in seen.items():
         expected.setdefault(key, (one.lowest, one.highest + 1))
     report.is_void = not expected
@@ -205,19 +191,21 @@ def _compare(report: AuditReport, rows: DataFrame, expected: dict[Key, tuple[int
     report.incarnations = len(seen)
     report.topics = len({one.topic for one in counted})
     report.doubled = sum(one.rows - one.distinct for one in counted)
-    odd = suspects(counted, expected)
+    odd = audit_report.suspects(counted, expected)
     gaps = _gaps(report, rows, odd & seen.keys())
     for key in sorted(odd):
         span, one_seen = OffsetRange(*key, *expected[key]), seen.get(key)
-        report.holes += missing(span, gaps.get(key, []), one_seen)
+        report.holes += audit_report.missing(span, gaps.get(key, []), one_seen)
         report.strays += _strays(span, one_seen)
     report.missing = sum(hole.end - hole.begin for hole in report.holes)
     if report.doubled:
         many = _of(rows, odd).groupBy("topic", "incarnation", "offset").count().where("count > 1")
-        report.doubles = sorted(Double(*row) for row in many.limit(LISTED_MAX).collect())
+        report.doubles = sorted(
+            audit_report.Double(*row) for row in many.limit(LISTED_MAX).collect()
+        )
 
 
-def _strays(expected: OffsetRange, seen: Counted | None) -> list[OffsetRange]:
+def _strays(expected: OffsetRange, seen: audit_report.Counted | None) -> list[OffsetRange]:
     if seen is None:
         return []
     below = expected._replace(begin=seen.lowest, end=min(expected.begin, seen.highest + 1))
@@ -226,8 +214,8 @@ def _strays(expected: OffsetRange, seen: Counted | None) -> list[OffsetRange]:
 
 
 def _gaps(
-    report: AuditReport, rows: DataFrame, odd: Collection[Key]
-) -> dict[Key, list[tuple[int, int]]]:
+    report: audit_report.AuditReport, rows: DataFrame, odd: Collection[audit_report.Key]
+) -> dict[audit_report.Key, list[tuple[int, int]]]:
     if not odd:
         return {}
     order = Window.partitionBy("topic", "incarnation").orderBy("offset")
@@ -235,13 +223,13 @@ def _gaps(
     found = following.where(f.col("offset") > f.col("after") + 1)
     listed = found.select("topic", "incarnation", "after", "offset").limit(LISTED_MAX + 1).collect()
     report.is_listed = len(listed) <= LISTED_MAX
-    gaps: dict[Key, list[tuple[int, int]]] = {}
+    gaps: dict[audit_report.Key, list[tuple[int, int]]] = {}
     for topic, incarnation, after, offset in listed[:LISTED_MAX]:
         gaps.setdefault((topic, incarnation), []).append((after + 1, offset))
     return gaps
 
 
-def _of(rows: DataFrame, keys: Collection[Key]) -> DataFrame:
+def _of(rows: DataFrame, keys: Collection[audit_report.Key]) -> DataFrame:
     names = sorted({topic for topic, _ in keys})
     return rows.select("topic", "incarnation", "offset").where(f.col("topic").isin(names))
 
@@ -285,9 +273,9 @@ def _topics(
 
 
 def _ask(
-    report: AuditReport,
+    report: audit_report.AuditReport,
     client: QueueClient,
-    expected: Mapping[Key, tuple[int, int]],
+    expected: Mapping[audit_report.Key, tuple[int, int]],
     filters: Collection[str],
 ) -> None:
     now = _topics(client, {name for name, _ in expected}, filters)
@@ -306,12 +294,12 @@ def _ask(
     _excuse(report, client, now)
 
 
-def _excuse(report: AuditReport, client: QueueClient, now: Mapping[str, Seen]) -> None:
+def _excuse(report: audit_report.AuditReport, client: QueueClient, now: Mapping[str, Seen]) -> None:
     for hole in list(report.holes):
         if _is(now, hole.topic, hole.incarnation) and hole.end > now[hole.topic][1]:
             visible = hole._replace(begin=max(hole.begin, now[hole.topic][1]))
-            gone, _ = without([visible], _present(client, visible))
-            report.holes, deleted = without(report.holes, gone)
+            gone, _ = audit_report.without([visible], _present(client, visible))
+            report.holes, deleted = audit_report.without(report.holes, gone)
             report.deleted += deleted
 
 
@@ -350,8 +338,6 @@ def _fault(part: ArchiveFile) -> str:
         return f"{path}: {error}"
     return ""
 
-
-# ── Signatures ────────────────────────────────────────────────────────────────────────────────
 
 _JUDGED: Final = "verdict string, number bigint, topic string, offset bigint, key_id bigint"
 _JUDGED_ARROW: Final = pa.schema(
@@ -406,7 +392,7 @@ def _judged(batch: pa.RecordBatch, keys: Mapping[int, bytes], room: int) -> list
     return lines + [(verdict, number, None, None, None) for verdict, number in numbers.items()]
 
 
-def _verify(report: AuditReport, rows: DataFrame, keys: Mapping[int, bytes]) -> None:
+def _verify(report: audit_report.AuditReport, rows: DataFrame, keys: Mapping[int, bytes]) -> None:
     signed = rows.select("topic", "offset", "payload", "signature").where("signature is not null")
     judged = signed.mapInArrow(judge_signatures(dict(keys)), _JUDGED)
     found = f.when(f.col("topic").isNotNull(), f.struct("topic", "offset", "key_id", "verdict"))
@@ -416,7 +402,7 @@ def _verify(report: AuditReport, rows: DataFrame, keys: Mapping[int, bytes]) -> 
     numbers = dict.fromkeys(("valid", "invalid", "unknown_key"), 0)
     for row in totals.collect():
         numbers[row["verdict"]] = row["number"]
-        report.forged += [Forged(*one) for one in row["found"][:FORGED_MAX]]
+        report.forged += [audit_report.Forged(*one) for one in row["found"][:FORGED_MAX]]
     report.has_signatures = True
     report.valid, report.signed = numbers["valid"], sum(numbers.values())
     report.unsigned = report.rows - report.signed
@@ -462,7 +448,7 @@ def run(
         loss_topic=loss_topic,
     )
     document = {"ok": report.is_ok, "faults": report.faults(), **msgspec.to_builtins(report)}
-    return JobOutcome(text_of(report), document, is_ok=report.is_ok)
+    return JobOutcome(audit_report.text_of(report), document, is_ok=report.is_ok)
 
 
 def check(*, path: str | None, servers: str | None, keys: str | None, **_: object) -> None:

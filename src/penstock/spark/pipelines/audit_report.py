@@ -142,14 +142,11 @@ def _length(spans: Iterable[OffsetRange]) -> int:
 
 
 def text_of(report: AuditReport) -> str:
-    return "\n".join([_verdict(report), *_figures(report), *_lists(report)])
-
-
-def _verdict(report: AuditReport) -> str:
-    if report.is_ok:
-        proof = " and every signature verifies" if report.signed else ""
-        return f"PASSED: {report.what}: every offset is there exactly once{proof}"
-    return f"FAILED: {report.what}: {'; '.join(report.faults())}"
+    proof = " and every signature verifies" if report.signed else ""
+    verdict = f"PASSED: {report.what}: every offset is there exactly once{proof}"
+    if not report.is_ok:
+        verdict = f"FAILED: {report.what}: {'; '.join(report.faults())}"
+    return "\n".join([verdict, *_figures(report), *_lists(report)])
 
 
 def _figures(report: AuditReport) -> list[str]:

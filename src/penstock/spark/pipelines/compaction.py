@@ -6,19 +6,14 @@ Every step is safe to repeat after a crash:
    has written since the last one, and small compacted files in the same directories.
 2. *Rewrite*: their rows go to a new directory below ``compacted/``, sorted by topic and offset. It
    is not visible yet. After a crash, the next compaction deletes it.
-3. *Check*: the footers of the new files must have exactly as many rows as the old files; the new
-   files are synced to disk.
-4. *Conclude*: one new manifest replaces the old files by the new ones: atomically, and only if no
-   other compaction came first. The archiving query is not involved: it keeps writing to the same
-   directory and log, and what it adds is beyond the manifest's mark.
+3. *Check*: the new files must have as many rows as the old ones, and are synced to disk.
+4. *Conclude*: one new manifest replaces the old files by the new ones, atomically. The archiving
+   query keeps writing to the same directory and log, beyond the manifest's mark.
 5. *Vacuum*: files that were replaced a day ago (``grace``) are deleted, because readers may still
-   use the manifest before. Spark's log still names them, so only ``archive.read`` may read that
-   directory: Spark itself would fail there. The directory is deleted as a whole once the sink has
-   moved to another segment.
+   use them. Spark's log still names them, so only ``archive.read`` may read that directory.
 
 ``archive --compact`` compacts after a run that ends, or every hour in a thread *beside* the
-batches: an archive that paused meanwhile would fall behind. A failed compaction is logged and tried
-again; it does not stop the archive.
+batches. A failed compaction is logged and tried again; it does not stop the archive.
 """
 
 import fcntl
@@ -52,13 +47,9 @@ from penstock.spark.archived.snapshot import ArchiveFile, Snapshot, take
 from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob, duration
 
 TARGET_BYTES: Final = 128 * MIB  # the size that Spark gives to one task
-
 GRACE_S: Final = 24 * 3600.0  # keep replaced files this long for running readers
-
 SAVED_FILES_MIN: Final = 8  # do not compact to save fewer files
-
 EVERY_S: Final = 3600.0
-
 _LOOK_S: Final = 0.5
 _ATTEMPTS: Final = 5
 _LOG: Final = logging.getLogger("penstock.spark")

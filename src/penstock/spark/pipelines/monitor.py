@@ -26,11 +26,8 @@ from penstock.spark.pipelines.progress import BatchProgress, Document, batch_of
 from penstock.spark.pipelines.streams import checkpoint_of
 
 POLL_S: Final = 0.2  # each look is a call into the JVM, about a millisecond
-
 STOP_POLL_S: Final = 0.02  # the moment between two batches is short
-
 TRACEBACK: Final = "Traceback (most recent call last):"
-
 CAUSE_CHARACTERS: Final = 2000  # the rest is in Spark's log
 
 

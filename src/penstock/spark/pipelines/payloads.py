@@ -15,17 +15,13 @@ from pyspark.sql import functions as f
 from penstock.errors import ConfigError
 
 BROKER_TIME: Final = "broker"  # when the broker accepted the message
-
 HEADER_TIME: Final = "header"  # the header time: milliseconds since 1970; our sink writes it
-
 UNTIMED_DROP: Final = "drop"
 UNTIMED_BROKER: Final = "broker"  # for messages without a time
-
 AHEAD_S: Final = 300  # how far a device's clock may be ahead
 
 # a smaller number is in seconds (as milliseconds it would be before 1973)
 SECONDS_BELOW: Final = 100_000_000_000
-
 PATH_CHARACTERS_MAX: Final = 200
 
 # longer names are ignored, because names are kept in state for days

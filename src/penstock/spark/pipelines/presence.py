@@ -21,7 +21,6 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
 UNNUMBERED: Final = -1  # no number
-
 RESTARTED_BELOW: Final = 2
 
 

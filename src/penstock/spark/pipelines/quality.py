@@ -28,13 +28,9 @@ from penstock.spark.pipelines.shapes import Field, Shape, drift, merged
 from penstock.spark.pipelines.streams import without_heartbeats
 
 PARTIAL: Final = "topic string, shape binary"
-
 _ARROW: Final = pa.schema([("topic", pa.string()), ("shape", pa.binary())])
-
 TOPICS_AT_A_TIME: Final = 1000  # shapes that a partition collects before it passes them on
-
 TOPICS_MAX: Final = 10_000  # topics in a report, which must fit the driver
-
 HEADINGS: Final = ("TOPIC", "FIELD", "IN", "TYPES", "NULL", "RANGE", "EXAMPLES")
 
 
@@ -87,16 +83,13 @@ def report(messages: DataFrame, before: Mapping[str, Shape] | None = None) -> Qu
     kept = rows[:TOPICS_MAX]
     topics = {row.topic: msgspec.json.decode(bytes(row["shape"]), type=Shape) for row in kept}
     left_out = profile(messages).count() - len(kept) if len(rows) > TOPICS_MAX else 0
-    return QualityReport(topics, _drifts(before, topics) if before is not None else {}, left_out)
-
-
-def _drifts(before: Mapping[str, Shape], after: Mapping[str, Shape]) -> dict[str, list[str]]:
-    """Compare topic by topic. A silent topic has not changed; a new one has."""
-    changes = {
+    if before is None:
+        return QualityReport(topics, left_out=left_out)
+    changes = {  # a silent topic has not changed
         topic: drift(before[topic], shape) if topic in before else ["the topic is new"]
-        for topic, shape in after.items()
+        for topic, shape in topics.items()
     }
-    return {topic: told for topic, told in changes.items() if told}
+    return QualityReport(topics, {name: told for name, told in changes.items() if told}, left_out)
 
 
 def load_shapes(file: str) -> dict[str, Shape]:

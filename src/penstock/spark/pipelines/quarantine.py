@@ -18,19 +18,12 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.limits import KIB
-from penstock.spark.pipelines import registry
+from penstock.spark.pipelines import registry, streams
 from penstock.spark.pipelines.quality import load_shapes
 from penstock.spark.pipelines.registry import Option, PipelineJob
 from penstock.spark.pipelines.shapes import Shape, decoded, misfit
-from penstock.spark.pipelines.streams import (
-    check_outputs,
-    from_topics,
-    to_topics,
-    without_heartbeats,
-)
 
 FAULTY: Final = "topic string, offset bigint, timestamp timestamp, payload binary, reason string"
-
 COPIED_BYTES_MAX: Final = 512 * KIB
 
 Judge = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -97,7 +90,7 @@ def run(
     With --shapes, also those that do not fit the shape that quality found in their topic.
     """
     expected = load_shapes(shapes) if shapes else None
-    messages = from_topics(
+    messages = streams.from_topics(
         spark,
         servers=servers,
         subscribe=subscribe,
@@ -105,15 +98,15 @@ def run(
         options={"maxOffsetsPerTrigger": max_rows},
         ignore_loss=ignore_loss,
     )
-    found = faulty(without_heartbeats(messages).where(f.col("topic") != to), expected)
+    found = faulty(streams.without_heartbeats(messages).where(f.col("topic") != to), expected)
     copies = quarantine_messages(found, to)
-    return to_topics(
+    return streams.to_topics(
         copies, name="quarantine", servers=servers, checkpoint=checkpoint, trigger=trigger
     )
 
 
 def check(*, checkpoint: str, to: str, shapes: str | None, **_: object) -> None:
-    check_outputs("quarantine", checkpoint, to)
+    streams.check_outputs("quarantine", checkpoint, to)
     if shapes is not None:
         load_shapes(shapes)
 

@@ -1,25 +1,19 @@
 """``replay``: publishes an archive again, in the original order, at a chosen speed, exactly once.
 
-**The first run fixes what is replayed** and stores it in the archive as the plan of the job: the
-topics, the times, and how far each topic was archived then. Later runs of the job use the plan,
-whatever was archived since. So a job can be finished, and repeated.
+**The first run fixes what is replayed** and stores it in the archive as the plan of the job; later
+runs use the plan, whatever was archived since.
 
-**The broker stores the progress.** Rows are published in *slices*, in the order in which the broker
-first accepted them (``sequence``). A slice is one epoch of the sink ``job/replay/<job>``: published
-atomically, together with a note that says up to which sequence everything is done. The next slice
-starts there. After a crash the next run continues from the note; a finished job does nothing. Two
-concurrent runs are harmless: of two slices with the same number one is published, and both continue
-from its note.
+**The broker stores the progress.** Rows are published in *slices*, ordered by ``sequence``. A slice
+is one epoch of the sink ``job/replay/<job>``, with a note that says up to which sequence everything
+is done; the next slice starts there. After a crash the next run continues from the note; a finished
+job does nothing. Of two concurrent runs one publishes each slice, and both continue from its note.
 
 **Order**: each topic has its messages in the original order. Across topics the order is kept from
 slice to slice, and within a slice up to the 1 MiB blocks of the sink.
 
-**Times**: a message gets the time of its publication; the original time is in the header ``time``
-(unless the message had that header). With ``speed`` 1 slices are a second long and follow each
-other as they once did, with 10 ten times as fast, and with 0 without waiting.
+**Times**: a message gets the time of its publication; the original time is in the header ``time``.
 
-Signatures stay in the archive: they prove that a device published this to that topic then, which is
-not what happens now.
+Signatures stay in the archive: they prove that a device published this to that topic then.
 """
 
 import time
@@ -32,7 +26,7 @@ from urllib.parse import quote
 
 import msgspec
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.errors import ConfigError
@@ -46,19 +40,14 @@ from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob, d
 from penstock.spark.sink import last_epoch
 
 SLICE_ROWS: Final = 500_000  # rows per slice without pacing: some hundred megabytes are staged
-
 TICK_S: Final = 1.0  # length of a paced slice; a Spark job takes some tenths of a second
-
 TICKS_MAX: Final = 100_000  # slices of a paced replay; a day has 86,400 seconds
 
 # Look for files again after this time: compaction deletes replaced files after a day.
 RELOAD_S: Final = 600.0
-
 SAID_S: Final = 600.0
 PAUSE_S: Final = 5.0  # report waits of PAUSE_S or more, every SAID_S
-
 NAME_CHARACTERS_MAX: Final = 200
-
 PLANS: Final = "replays"
 TOPIC: Final = "{topic}"
 
@@ -163,10 +152,12 @@ def planned(spark: SparkSession, root: Path, plan: ReplayPlan) -> DataFrame:
 
 
 def as_messages(rows: DataFrame, to: str) -> DataFrame:
+    before, is_mapped, after = to.partition(TOPIC)
+    target = f.concat(f.lit(before), f.col("topic"), f.lit(after)) if is_mapped else f.lit(to)
     headers = f.coalesce("headers", f.array())
     has_time = f.exists(headers, lambda header: header["key"] == "time")
     return rows.select(
-        _target(to).alias("topic"),
+        target.alias("topic"),
         "payload",
         "headers",
         "priority",
@@ -174,13 +165,6 @@ def as_messages(rows: DataFrame, to: str) -> DataFrame:
         f.when(~has_time, f.col("timestamp")).alias("timestamp"),
         "sequence",
     )
-
-
-def _target(to: str) -> Column:
-    before, found, after = to.partition(TOPIC)
-    if not found:
-        return f.lit(to)
-    return f.concat(f.lit(before), f.col("topic"), f.lit(after))
 
 
 def moment(text: str) -> datetime | None:

@@ -7,13 +7,10 @@
                     └ without a number or a time:            ├─► topics rollup/1m/<topic>, as JSON
                       counted, see ``quality``               └─► Parquet
 
-A window is written once, when the watermark has passed its end: the latest time seen, minus the
-allowed lateness. Later readings are dropped and counted (:mod:`penstock.spark.pipelines.lateness`).
-
-**Catching up.** All topics share one watermark. If a backlog is read in pieces, a topic that is
-ahead closes the windows of one that is behind. So by default a batch takes everything: only windows
-are kept in memory, not messages. ``max_rows`` makes batches smaller; the source then takes messages
-in proportion to the lag of each topic, and ``late`` must cover the difference.
+A window is written once, when the watermark has passed its end. Later readings are dropped and
+counted (:mod:`penstock.spark.pipelines.lateness`). All topics share one watermark: if a backlog is
+read in pieces, a topic that is ahead closes the windows of one that is behind. So by default a
+batch takes everything; with ``max_rows``, ``late`` must cover the difference.
 """
 
 from collections.abc import Sequence
@@ -25,34 +22,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.config.units import with_unit
 from penstock.errors import ConfigError
-from penstock.spark.pipelines import registry
+from penstock.spark.pipelines import payloads, registry, streams
 from penstock.spark.pipelines.lateness import ENDS, WINDOWS_MAX
-from penstock.spark.pipelines.payloads import (
-    BROKER_TIME,
-    HEADER_TIME,
-    UNTIMED_DROP,
-    check_path,
-    check_time,
-    event_time,
-    number,
-    timed,
-)
 from penstock.spark.pipelines.registry import Option, PipelineJob, duration
-from penstock.spark.pipelines.streams import (
-    Output,
-    check_outputs,
-    from_topics,
-    prepare,
-    to_both,
-    without_own,
-)
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
 # A quantile's rank is off by at most 1/1000 of the count; a window's sketch has about as many
 # numbers.
 ACCURACY: Final = 1000
-
 FIELDS_MAX: Final = 50
 
 
@@ -60,8 +38,8 @@ def readings(
     messages: DataFrame,
     *,
     fields: Sequence[str] = (),
-    time: str = BROKER_TIME,
-    untimed: str = UNTIMED_DROP,
+    time: str = payloads.BROKER_TIME,
+    untimed: str = payloads.UNTIMED_DROP,
 ) -> DataFrame:
     """Return ``topic``, ``field``, ``value``, ``time``: a row per number.
 
@@ -74,7 +52,7 @@ def readings(
     found = messages.select(
         "topic",
         "timestamp",
-        event_time(time).alias("time"),
+        payloads.event_time(time).alias("time"),
         f.filter(values, lambda each: each["value"].isNotNull()).alias("values"),
     )
     counted = found.observe(
@@ -83,7 +61,9 @@ def readings(
         f.count_if(f.size("values") == 0).alias("bad"),
         f.count_if(f.col("time").isNull()).alias("untimed"),
     )
-    known = counted.withColumn("time", timed(f.col("time"), untimed)).where("time IS NOT NULL")
+    known = counted.withColumn("time", payloads.timed(f.col("time"), untimed)).where(
+        "time IS NOT NULL"
+    )
     exploded = known.select("topic", "time", f.explode("values"))
     return exploded.select("topic", "col.field", "col.value", "time")
 
@@ -92,12 +72,12 @@ def check_fields(fields: Sequence[str]) -> None:
     if len(fields) > FIELDS_MAX:
         raise ConfigError(f"{len(fields)} fields are too many", f"use at most {FIELDS_MAX}")
     for path in fields:
-        check_path(path)
+        payloads.check_path(path)
 
 
 def _value(path: str) -> Column:
     name = path.removeprefix("$").removeprefix(".") or "value"
-    return f.struct(f.lit(name).alias("field"), number(path or None).alias("value"))
+    return f.struct(f.lit(name).alias("field"), payloads.number(path or None).alias("value"))
 
 
 def windows(
@@ -144,8 +124,8 @@ def run(
     field: Sequence[str] = (),
     every: float = 60,
     late: float = 60,
-    time: str = BROKER_TIME,
-    untimed: str = UNTIMED_DROP,
+    time: str = payloads.BROKER_TIME,
+    untimed: str = payloads.UNTIMED_DROP,
     quantiles: str = "0.5,0.95,0.99",
     to: str | None = None,
     path: str | None = None,
@@ -160,22 +140,26 @@ def run(
     written once, when it is complete: to topics (rollup/1m/TOPIC, or below --to), to Parquet
     (--path), or to both.
     """
-    prepare(spark)
+    streams.prepare(spark)
     below = _below(to, path, every)
     columns = ["topic", "timestamp", "payload"]
-    messages = from_topics(
+    messages = streams.from_topics(
         spark,
         servers=servers,
         subscribe=subscribe,
         reader=reader,
-        columns=[*columns, "headers"] if time == HEADER_TIME else columns,
+        columns=[*columns, "headers"] if time == payloads.HEADER_TIME else columns,
         options={"maxOffsetsPerTrigger": max_rows},
         ignore_loss=ignore_loss,
     )
-    measured = readings(without_own(messages, below), fields=field, time=time, untimed=untimed)
+    measured = readings(
+        streams.without_own(messages, below), fields=field, time=time, untimed=untimed
+    )
     rows = windows(measured, every_s=every, late_s=late, quantiles=_numbers(quantiles))
-    output = Output("rollup", servers, below, path, checkpoint, trigger, "topic", ignore_loss)
-    return to_both(rows, output)
+    output = streams.Output(
+        "rollup", servers, below, path, checkpoint, trigger, "topic", ignore_loss
+    )
+    return streams.to_both(rows, output)
 
 
 def check(
@@ -190,12 +174,12 @@ def check(
     **_: object,
 ) -> None:
     check_fields(field)
-    check_time(time)
+    payloads.check_time(time)
     for quantile in _numbers(quantiles):
         quantile_name(quantile)
     if every <= 0:
         raise ConfigError("--every must be positive", "for example --every 1m")
-    check_outputs("rollup", checkpoint, _below(to, path, every), path)
+    streams.check_outputs("rollup", checkpoint, _below(to, path, every), path)
 
 
 def _below(to: str | None, path: str | None, every: float) -> str | None:

@@ -16,26 +16,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import ConfigError
-from penstock.spark.pipelines import registry
-from penstock.spark.pipelines.payloads import (
-    BROKER_TIME,
-    HEADER_TIME,
-    UNTIMED_DROP,
-    check_device,
-    check_time,
-    event_time,
-    timed,
-)
-from penstock.spark.pipelines.payloads import device as device_of
+from penstock.spark.pipelines import payloads, registry, streams
 from penstock.spark.pipelines.registry import Option, PipelineJob, duration
-from penstock.spark.pipelines.streams import (
-    Output,
-    check_outputs,
-    from_topics,
-    prepare,
-    to_both,
-    without_own,
-)
 
 
 def sessions(
@@ -44,8 +26,8 @@ def sessions(
     gap_s: float = 300,
     late_s: float = 60,
     device: str = "topic",
-    time: str = BROKER_TIME,
-    untimed: str = UNTIMED_DROP,
+    time: str = payloads.BROKER_TIME,
+    untimed: str = payloads.UNTIMED_DROP,
 ) -> DataFrame:
     """Return ``device``, ``start``, ``end``, ``seconds``, ``count``: a row per session.
 
@@ -53,7 +35,9 @@ def sessions(
     device (``bad``), and those without a usable time (``untimed``).
     """
     named = messages.select(
-        "timestamp", device_of(device).alias("device"), event_time(time).alias("time")
+        "timestamp",
+        payloads.device(device).alias("device"),
+        payloads.event_time(time).alias("time"),
     )
     counted = named.observe(
         "payloads",
@@ -61,7 +45,7 @@ def sessions(
         f.count_if(f.col("device").isNull()).alias("bad"),
         f.count_if(f.col("time").isNull()).alias("untimed"),
     )
-    with_time = counted.withColumn("time", timed(f.col("time"), untimed))
+    with_time = counted.withColumn("time", payloads.timed(f.col("time"), untimed))
     known = with_time.where("device IS NOT NULL AND time IS NOT NULL")
     marked = known.withWatermark("time", f"{round(late_s * 1000)} milliseconds")
     session = f.session_window("time", f"{round(gap_s * 1000)} milliseconds")
@@ -81,8 +65,8 @@ def run(
     device: str = "topic",
     gap: float = 300,
     late: float = 60,
-    time: str = BROKER_TIME,
-    untimed: str = UNTIMED_DROP,
+    time: str = payloads.BROKER_TIME,
+    untimed: str = payloads.UNTIMED_DROP,
     to: str | None = None,
     path: str | None = None,
     reader: str | None = None,
@@ -94,12 +78,12 @@ def run(
     Each session is written once, when it is over: to topics (sessions/DEVICE, or below --to), to
     Parquet (--path), or to both.
     """
-    prepare(spark)
+    streams.prepare(spark)
     below = _below(to, path)
     columns = ["topic", "timestamp"]
     columns += ["payload"] if "$" in {device[:1], time[:1]} else []
-    columns += ["headers"] if time == HEADER_TIME else []
-    messages = from_topics(
+    columns += ["headers"] if time == payloads.HEADER_TIME else []
+    messages = streams.from_topics(
         spark,
         servers=servers,
         subscribe=subscribe,
@@ -108,15 +92,17 @@ def run(
         ignore_loss=ignore_loss,
     )
     found = sessions(
-        without_own(messages, below),
+        streams.without_own(messages, below),
         gap_s=gap,
         late_s=late,
         device=device,
         time=time,
         untimed=untimed,
     )
-    output = Output("sessions", servers, below, path, checkpoint, trigger, "device", ignore_loss)
-    return to_both(found, output)
+    output = streams.Output(
+        "sessions", servers, below, path, checkpoint, trigger, "device", ignore_loss
+    )
+    return streams.to_both(found, output)
 
 
 def _below(to: str | None, path: str | None) -> str | None:
@@ -133,11 +119,11 @@ def check(
     path: str | None,
     **_: object,
 ) -> None:
-    check_device(device)
-    check_time(time)
+    payloads.check_device(device)
+    payloads.check_time(time)
     if gap <= 0:
         raise ConfigError("--gap must be positive", "for example --gap 5m")
-    check_outputs("sessions", checkpoint, _below(to, path), path)
+    streams.check_outputs("sessions", checkpoint, _below(to, path), path)
 
 
 JOB: Final = PipelineJob(

@@ -22,10 +22,18 @@ KEY_CHARACTERS: Final = 80
 
 # larger integers are valid JSON, but do not fit a range of doubles
 NUMBER_MAX: Final = sys.float_info.max
-
 ALWAYS: Final = 0.99  # a field with this share of all messages is expected in each
-
 RISE: Final = 0.1  # a share of nulls or bad messages that rises by more has changed
+
+_KINDS: Final = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
 
 
 class Field(msgspec.Struct):
@@ -66,7 +74,7 @@ class Shape(msgspec.Struct):
                 self.cut += 1
                 return
             field = self.fields[path] = Field()
-        kind = _kind(value)
+        kind = _KINDS[type(value)]
         field.count += 1
         field.types[kind] = field.types.get(kind, 0) + 1
         if (
@@ -124,24 +132,6 @@ def _values(document: object) -> Iterator[tuple[str, object]]:
             ]
         elif isinstance(value, list):
             waiting += [(f"{path}[]", v, depth + 1) for v in value[:ELEMENTS_MAX]]
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
 
 
 def _exemplify(field: Field, text: str) -> None:
@@ -214,7 +204,7 @@ def misfit(expected: Shape, document: object) -> str:
             if "[]" not in path and expected.presence(path) >= ALWAYS:
                 return f"{path} is missing"
             continue
-        kind = _kind(values[path])
+        kind = _KINDS[type(values[path])]
         if kind not in field.types and not (kind == "integer" and "number" in field.types):
             return f"{path} is of type {kind}"
     return ""

@@ -1,20 +1,16 @@
 """``silent``: alerts on devices that fell silent, came back, or skipped numbers.
 
 :mod:`penstock.spark.pipelines.presence` decides; this module keeps the state of each device in
-Spark's state store (RocksDB) and wakes it with timers.
+Spark's state store and wakes it with timers.
 
-**Time** is the broker's arrival time. Spark's event time follows it, so alerts depend on the
-messages alone, not on when the job ran: after a pause the job catches up with the same alerts, and
-a repeated batch repeats the same alerts. With processing time, a job that is an hour behind would
-report every device as silent for an hour.
+**Time** is the broker's arrival time, so alerts depend on the messages alone, not on when the job
+ran. With processing time, a job that is an hour behind would report every device as silent.
 
 **If all devices are silent**, event time stands still and no timer fires. So the job publishes a
 **heartbeat** to a topic that it also reads: a row without a device that only moves the watermark.
-(It cannot be filtered out before the grouping: Spark pushes filters below the watermark, which
-would then never see it.)
+(Spark would push a filter for it below the watermark, which would then never see it.)
 
-**Forgetting.** A device is forgotten some days after its last message, by a timer, because Spark's
-state expiry works in processing time only.
+**Forgetting** is a timer too, because Spark's state expiry works in processing time only.
 """
 
 from array import array
@@ -33,10 +29,8 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from penstock.errors import ConfigError
-from penstock.spark.pipelines import registry
+from penstock.spark.pipelines import payloads, registry, streams
 from penstock.spark.pipelines.heartbeat import JobHeartbeat
-from penstock.spark.pipelines.payloads import check_device, check_path, number
-from penstock.spark.pipelines.payloads import device as device_of
 from penstock.spark.pipelines.presence import (
     UNNUMBERED,
     DevicePresence,
@@ -47,13 +41,6 @@ from penstock.spark.pipelines.presence import (
     seen,
 )
 from penstock.spark.pipelines.registry import Option, PipelineJob, duration
-from penstock.spark.pipelines.streams import (
-    check_outputs,
-    from_topics,
-    prepare,
-    to_topics,
-    without_heartbeats,
-)
 
 # the presence, and the time of the timer
 STATE: Final = "last_ms bigint, seq bigint, is_silent boolean, wake_ms bigint"
@@ -161,7 +148,7 @@ def sightings(
     """Return ``device``, ``time``, ``at_ms``, ``offset``, ``seq``; heartbeats have no device."""
     is_heartbeat = f.col("topic") == heartbeat
     found = messages.select(
-        f.when(~is_heartbeat, device_of(device)).alias("device"),
+        f.when(~is_heartbeat, payloads.device(device)).alias("device"),
         f.col("timestamp").alias("time"),
         f.unix_millis("timestamp").alias("at_ms"),
         "offset",
@@ -174,7 +161,7 @@ def sightings(
 def _number(seq: str | None) -> Column:
     if seq is None:
         return f.lit(UNNUMBERED).cast("bigint")
-    value = number(seq)
+    value = payloads.number(seq)
     is_count = (value >= 0) & (value < SEQ_MAX) & (value == f.floor(value))
     return f.when(is_count, value.cast("bigint")).otherwise(UNNUMBERED)
 
@@ -234,11 +221,11 @@ def run(
     Each event is published once to the topic --to, as JSON: silent (no message for --after), back,
     and gap (missing numbers of the field --seq). Times are the broker's.
     """
-    prepare(spark)
+    streams.prepare(spark)
     heartbeats = JobHeartbeat(servers, reader or "silent", heartbeat)
     heartbeats.beat()  # so that an available-now run sees silence up to now
     columns = ["topic", "offset", "timestamp"]
-    messages = from_topics(
+    messages = streams.from_topics(
         spark,
         servers=servers,
         subscribe=f"{subscribe},{heartbeats.topic}",
@@ -246,10 +233,12 @@ def run(
         columns=[*columns, "payload"] if seq or device.startswith("$") else columns,
         ignore_loss=ignore_loss,
     )
-    messages = without_heartbeats(messages.where(f.col("topic") != to), but=heartbeats.topic)
+    messages = streams.without_heartbeats(
+        messages.where(f.col("topic") != to), but=heartbeats.topic
+    )
     sighted = sightings(messages, device=device, seq=seq, heartbeat=heartbeats.topic)
     happened = events(sighted, _limits(after, forget), late_s=late)
-    query = to_topics(
+    query = streams.to_topics(
         alerts(happened, to), name="silent", servers=servers, checkpoint=checkpoint, trigger=trigger
     )
     heartbeats.follow(query)
@@ -270,11 +259,11 @@ def check(
     to: str,
     **_: object,
 ) -> None:
-    check_device(device)
+    payloads.check_device(device)
     if seq is not None:
-        check_path(seq)
+        payloads.check_path(seq)
     check_limits(_limits(after, forget))
-    check_outputs("silent", checkpoint, to)
+    streams.check_outputs("silent", checkpoint, to)
 
 
 JOB: Final = PipelineJob(

@@ -1,12 +1,9 @@
 """Shared by the streaming jobs: topics in, topics and Parquet out, triggers.
 
-**Two outputs, each exactly once.** A job may write to topics, to Parquet, or to both. A query has
-one exactly-once sink, so both outputs need two queries. They are chained: the first writes to
-topics, the second copies those topics to Parquet. Two independent queries could differ: which rows
-are too late depends on how the input is cut into batches, and each query cuts for itself.
-(``foreachBatch`` could write both, but has no transaction over the two, and its files are visible
-before their batch is done.) So the topics hold each row once, by the sink's staged commit, and the
-Parquet directory holds each message of the topics once, by the file sink's manifest.
+**Two outputs, each exactly once.** A query has one exactly-once sink, so writing to topics and to
+Parquet needs two. They are chained: the first writes to topics, the second copies those topics to
+Parquet. Independent queries could differ: which rows are too late depends on how the input is cut
+into batches. (``foreachBatch`` could write both, but has no transaction over the two.)
 """
 
 from collections.abc import Mapping, Sequence
