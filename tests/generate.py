@@ -7,20 +7,19 @@ what is checked in.
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.admin import metrics
-from penstock.config import reference
-from tests import command_line_page, reasons_page
+from penstock.config import example
+from tests import command_line_page, configuration_page, metrics_page, reasons_page
 from tests.conformance import page as conformance
 from tests.conformance_queue import page as queue_conformance
 
 PAGES: list[tuple[str, Callable[[], str]]] = [
     ("docs/reference/command-line.md", command_line_page.markdown),
-    ("docs/reference/configuration.md", reference.markdown),
-    ("docs/reference/metrics.md", metrics.markdown),
+    ("docs/reference/configuration.md", configuration_page.markdown),
+    ("docs/reference/metrics.md", metrics_page.markdown),
     ("docs/reference/mqtt-3.1.1.md", conformance.markdown),
     ("docs/reference/queue-conformance.md", queue_conformance.markdown),
     ("docs/reference/reasons.md", reasons_page.markdown),
-    ("deploy/penstock.toml", reference.example_toml),
+    ("deploy/penstock.toml", example.example_toml),
 ]
 
 ROOT = Path(__file__).parent.parent

@@ -6,8 +6,8 @@ reason without advice is an error, so that a new one cannot be forgotten.
 
 from enum import Enum
 
-from penstock.admin import metrics
 from penstock.obs.reasons import DisconnectReason, DropReason, PeerReason
+from tests import metrics_page
 
 __all__ = ["ADVICE", "markdown"]
 
@@ -232,6 +232,6 @@ def markdown() -> str:
 
 
 def _table(enum: type[Enum]) -> str:
-    meanings = metrics._reasons(enum)
+    meanings = metrics_page.reasons(enum)
     rows = [(*meaning, ADVICE[member]) for member, meaning in zip(enum, meanings, strict=True)]
-    return metrics._table(("reason", "meaning", "what to do"), rows)
+    return metrics_page.table(("reason", "meaning", "what to do"), rows)

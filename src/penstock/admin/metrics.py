@@ -1,4 +1,4 @@
-"""The metrics: the table from which both ``/metrics`` and the reference page are made.
+"""The metrics: the tables from which ``/metrics`` and the reference page are made.
 
 To add a metric, add a row here, or to the table for queues (:mod:`~penstock.admin.metrics_queues`)
 or the cluster (:mod:`~penstock.admin.metrics_cluster`). A scrape walks the tables
@@ -11,13 +11,9 @@ not lost. Names follow the Prometheus conventions: prefix, subject, unit last, `
 counters.
 """
 
-import ast
 import asyncio
-import inspect
 from collections.abc import Iterable, Mapping
-from enum import Enum
 
-from prometheus_client import ProcessCollector
 from starlette.concurrency import run_in_threadpool
 
 from penstock.admin.exposition import (
@@ -39,7 +35,7 @@ from penstock.admin.view import BrokerView
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.faults import SignatureFault
 
-__all__ = ["CONTENT_TYPE", "METRICS", "Metric", "markdown", "render", "render_off_loop"]
+__all__ = ["CONTENT_TYPE", "METRICS", "Metric", "render", "render_off_loop"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # understood by old scrapers, too
 
@@ -270,110 +266,3 @@ async def render_off_loop(
         for _ in survey.slices():
             await asyncio.sleep(0)
     return await run_in_threadpool(exposition, families(table, Scrape(view, stored, survey)))
-
-
-# ── The reference page ────────────────────────────────────────────────────────────────────────
-
-PAGE = """\
-# Metrics
-
-*Generated from `penstock.admin.metrics`; run `make docs` to update.*
-
-`GET /metrics` on any listener answers in the Prometheus text format. What to watch, and when to
-worry, is in [monitoring](../operating/monitoring.md).
-
-{metrics}
-
-## Queues and groups
-
-{queues}
-
-## The cluster
-
-{cluster}
-
-Histograms have the usual series `_bucket`, `_sum` and `_count`. Every reason is always present, as
-0 until it occurs.
-
-## Under MetricMQ's names
-
-For existing dashboards. What differs from MetricMQ's own figures, and what counts as an error, is
-in [monitoring](../operating/monitoring.md#metricmqs-dashboards).
-
-{metricmq}
-
-Only in `/metrics?topics=1`:
-
-{per_topic}
-
-## Under HermesMQ's names
-
-For existing dashboards. A standalone broker is a cluster of one, node 1.
-
-{hermesmq}
-
-## Reasons in `penstock_disconnects_total`
-
-{disconnects}
-
-## Reasons in `penstock_dropped_total`
-
-{drops}
-
-## Faults in `penstock_signature_failures_total`
-
-{faults}
-
-## The process
-
-Where the system has `/proc`.
-
-{process}
-"""
-
-
-def markdown() -> str:
-    """Return the page ``docs/reference/metrics.md``."""
-    return PAGE.format(
-        metrics=_metrics_table(METRICS),
-        queues=_metrics_table(QUEUES),
-        cluster=_metrics_table(CLUSTER),
-        metricmq=_metrics_table(METRICMQ),
-        per_topic=_metrics_table(PER_TOPIC),
-        hermesmq=_metrics_table(HERMESMQ),
-        disconnects=_table(("reason", "meaning"), _reasons(DisconnectReason)),
-        drops=_table(("reason", "meaning"), _reasons(DropReason)),
-        faults=_table(("fault", "meaning"), _reasons(SignatureFault)),
-        process=_table(("metric", "type", "meaning"), _process_rows()),
-    )
-
-
-def _metrics_table(table: Iterable[Metric]) -> str:
-    rows = [(f"`{m.name}`", m.kind, m.label and f"`{m.label}`", m.help) for m in table]
-    return _table(("metric", "type", "label", "meaning"), rows)
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def _reasons(enum: type[Enum]) -> list[tuple[str, str]]:
-    """Return each member's value and the sentence that stands under it in the source."""
-    definition = ast.parse(inspect.getsource(enum)).body[0]
-    assert isinstance(definition, ast.ClassDef)
-    sentences = [
-        ast.literal_eval(node.value) for node in definition.body[1:] if isinstance(node, ast.Expr)
-    ]
-    return [(f"`{m.value}`", text) for m, text in zip(enum, sentences, strict=True)]
-
-
-def _process_rows() -> list[tuple[str, str, str]]:
-    return [
-        (
-            f"`{family.name}{'_total' * (family.type == 'counter')}`",
-            family.type,
-            family.documentation,
-        )
-        for family in ProcessCollector(registry=None).collect()
-    ]

@@ -6,10 +6,10 @@ import msgspec
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.options import LISTED_ADVICE, configured, load_or_advise
 from penstock.cli.output import columns, counted, json_option, print_result
+from penstock.config.example import example_toml, type_of
 from penstock.config.keys import KEYS, ConfigKey, closest
 from penstock.config.load import Loaded
 from penstock.config.problems import ConfigProblemsError, Problem, did_you_mean
-from penstock.config.reference import example_toml, type_of
 from penstock.config.schema import SECTIONS
 from penstock.config.values import encode, range_of
 from penstock.errors import ConfigError

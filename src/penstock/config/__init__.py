@@ -3,7 +3,7 @@
 * :mod:`~penstock.config.schema` declares every option: type, default, range, description;
 * :mod:`~penstock.config.checks` has the rules between options;
 * :mod:`~penstock.config.load` reads file, environment and flags;
-* :mod:`~penstock.config.reference` generates the reference page and the example file.
+* :mod:`~penstock.config.example` generates the example file.
 """
 
 from penstock.config.address import Address, parse_listen

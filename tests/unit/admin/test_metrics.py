@@ -6,8 +6,9 @@ import threading
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.metrics_page import markdown
 
-from penstock.admin.metrics import METRICS, markdown, render, render_off_loop
+from penstock.admin.metrics import METRICS, render, render_off_loop
 from penstock.admin.metrics_hermesmq import HERMESMQ
 from penstock.admin.metrics_metricmq import METRICMQ, PER_TOPIC
 from penstock.admin.metrics_queues import QUEUES

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from penstock.cli import penstock
 from penstock.config import Config
+from penstock.config.example import example_toml
 from penstock.config.keys import KEYS
-from penstock.config.reference import example_toml
 
 
 @pytest.fixture

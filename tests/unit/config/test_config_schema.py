@@ -4,11 +4,12 @@ import re
 import tomllib
 
 import pytest
+from tests.configuration_page import markdown
 
 from penstock.config import Config, load
+from penstock.config.example import example_toml, type_of
 from penstock.config.keys import KEYS, RULE_KEYS
 from penstock.config.load import FILE_VARIABLE
-from penstock.config.reference import example_toml, markdown, type_of
 from penstock.config.values import decode, encode
 
 ALL_KEYS = [*KEYS.values(), *(key for keys in RULE_KEYS.values() for key in keys.values())]
