@@ -45,7 +45,7 @@ _LIST_PARAMETERS = ("topic", "group", "after_topic", "after_group", "limit")
 _log = get_logger("queues")
 
 
-class _GroupRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _GroupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Creates, moves or configures a group."""
 
     topic: str
@@ -98,7 +98,7 @@ class _GroupPages:
         return (group for group in self._admin.groups if not group.topic.startswith(b"$"))
 
     async def put(self, request: Request) -> dict[str, object]:
-        wanted = await read_body(request, _GroupRequest)
+        wanted = await read_body(request, _GroupSettings)
         start = _position("start", "earliest" if wanted.start is None else wanted.start)
         seek = None if wanted.seek is None else _position("seek", wanted.seek)
         topic, group = self._check(wanted, must_exist=seek is not None)
@@ -110,7 +110,7 @@ class _GroupPages:
             _log.info("group_moved", topic=wanted.topic, group=wanted.group, to=wanted.seek)
         return self._describe(known_group(self._admin, wanted.topic, wanted.group))
 
-    def _check(self, wanted: _GroupRequest, *, must_exist: bool) -> tuple[bytes, bytes]:
+    def _check(self, wanted: _GroupSettings, *, must_exist: bool) -> tuple[bytes, bytes]:
         """Check the whole request before any part of it is applied."""
         topic, name = wanted.topic.encode(), wanted.group.encode()
         if must_exist:
@@ -123,7 +123,7 @@ class _GroupPages:
         _check_backoff(wanted, group)
         return topic, name
 
-    async def _configure(self, topic: bytes, group: bytes, wanted: _GroupRequest) -> None:
+    async def _configure(self, topic: bytes, group: bytes, wanted: _GroupSettings) -> None:
         backoff_ms = _milliseconds(wanted.backoff_s)
         settings = (wanted.max_deliveries, backoff_ms, _milliseconds(wanted.backoff_max_s))
         if settings != (None, None, None):
@@ -184,7 +184,7 @@ def _check_new(name: str, count: int) -> None:
         raise RequestRefused(409, f"there are {GROUPS_MAX} groups", "delete unused ones")
 
 
-def _check_backoff(wanted: _GroupRequest, group: Group | None) -> None:
+def _check_backoff(wanted: _GroupSettings, group: Group | None) -> None:
     """Refuse a maximum below the first back-off, whichever of them the group has already."""
     first_s, longest_s = wanted.backoff_s, wanted.backoff_max_s
     if first_s is None:

@@ -49,13 +49,10 @@ class QueueView(Protocol):
 
     @property
     def store(self) -> Store: ...
-
     @property
     def topics(self) -> Topics: ...
-
     @property
     def groups(self) -> Groups: ...
-
     def lag(self, group: Group) -> int: ...
 
     def first_offset(self, topic: bytes) -> int:
@@ -79,16 +76,12 @@ class BrokerView(Confirmed, Protocol):
 
     @property
     def version(self) -> str: ...
-
     @property
     def store(self) -> Store: ...
-
     @property
     def counters(self) -> Counters: ...
-
     @property
     def gate(self) -> Gate: ...
-
     @property
     def queues(self) -> QueueView: ...
 
@@ -151,14 +144,12 @@ class ClusterAdmin(Protocol):
     """Reads and changes the membership. Raises PenstockError for a change that is refused."""
 
     def own(self) -> Member: ...
-
     def status(self) -> ClusterStatus: ...
 
     async def bootstrap(self, members: Sequence[Member]) -> None:
         """Create a cluster of these nodes; of this node alone if there are none."""
 
     async def add(self, member: Member) -> None: ...
-
     async def remove(self, node_id: int) -> None: ...
 
     async def transfer(self, node_id: int) -> None:
@@ -216,7 +207,6 @@ class QueueAdmin(QueueView, Confirmed, Protocol):
         """Move a group to another position, given as for ``make_group``."""
 
     async def configure_group(self, command: GroupConfigured) -> None: ...
-
     async def delete_group(self, topic: bytes, group: bytes) -> None: ...
 
     async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int:

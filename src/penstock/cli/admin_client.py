@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from penstock.cli.connection import connection_options
-from penstock.cli.inputs import option_set
+from penstock.cli.inputs import flag, is_given, option_set
 from penstock.client.dial import unreachable
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError, Refused
@@ -67,33 +67,19 @@ def admin_options(command: Callable[..., object]) -> Callable[..., object]:
         **parameters: object,
     ) -> object:
         broker = AdminClient(server or Address(host, port), token)
+        broker.is_stale_fine = is_given("--stale")
         return command(*arguments, broker=broker, **parameters)
 
     return _server_options(with_broker)
 
 
-stale_flag = click.option(
+stale_option = flag(
     "--stale",
-    "is_stale_fine",
-    is_flag=True,
     help="In a cluster, show this node's own state, which may be outdated, without a quorum.",
 )
 
 
-def stale_option(command: Callable[..., object]) -> Callable[..., object]:
-    """Give a command that only reads ``--stale``; apply it below ``admin_options``."""
-
-    @wraps(command)
-    def with_choice(
-        *arguments: object, is_stale_fine: bool, broker: "AdminClient", **parameters: object
-    ) -> object:
-        broker.is_stale_fine = is_stale_fine
-        return command(*arguments, broker=broker, **parameters)
-
-    return stale_flag(with_choice)
-
-
-class Unavailable(Refused):
+class BrokerUnavailable(Refused):
     """The broker cannot serve the request now: its disk is full, or there is no leader."""
 
 
@@ -187,7 +173,7 @@ class AdminClient:
                 f"the server at {self.server} is not a Penstock broker (status {status})",
                 "give the address of the broker: -h HOST -p PORT",
             ) from None
-        kind = Unavailable if status == http.HTTPStatus.SERVICE_UNAVAILABLE else Refused
+        kind = BrokerUnavailable if status == http.HTTPStatus.SERVICE_UNAVAILABLE else Refused
         raise kind(f"the broker at {self.server} refused: {error}", advice)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.admin_client import AdminClient, Document, Unavailable, admin_options
+from penstock.cli.admin_client import AdminClient, BrokerUnavailable, Document, admin_options
 from penstock.cli.cluster_try import try_cluster
 from penstock.cli.inputs import confirm, duration, yes_option
 from penstock.cli.lazy import CommandGroup
@@ -65,19 +65,17 @@ cluster.add_command(try_cluster)
 @cluster.command()
 @json_option
 @admin_options
-def status(*, as_json: bool, broker: AdminClient) -> None:
+def status(broker: AdminClient) -> None:
     """Show the members, the leader and their lag, with a diagnosis."""
-    _show(broker, as_json=as_json)
+    _show(broker)
 
 
-def _show(broker: AdminClient, *, as_json: bool) -> None:
+def _show(broker: AdminClient) -> None:
     own = _status_of(broker)
     found = _leader_view(broker, own)
     is_cut_off = own.state is NodeState.MEMBER and not own.leader and bool(found.leader)
     text = f"{_table(found)}\n\n{_cut_off(own)}" if is_cut_off else _table(found)
-    print_result(
-        {**_document(found), "asked": own.node_id, "is_cut_off": is_cut_off}, text, as_json=as_json
-    )
+    print_result({**_document(found), "asked": own.node_id, "is_cut_off": is_cut_off}, text)
 
 
 def _cut_off(own: ClusterStatus) -> str:
@@ -192,7 +190,7 @@ def _answer(answers: bool | None) -> str:
 @cluster.command()
 @json_option
 @admin_options
-def compare(*, as_json: bool, broker: AdminClient) -> None:
+def compare(broker: AdminClient) -> None:
     """Check whether all nodes have the same state and log.
 
     Each node computes digests of its state (sessions, groups, keys, …) at the same entry, and of
@@ -201,7 +199,7 @@ def compare(*, as_json: bool, broker: AdminClient) -> None:
     from penstock.cli.cluster_compare import compared  # noqa: PLC0415 - seldom needed
 
     found = compared(broker, _leader_view(broker))
-    print_result(msgspec.to_builtins(found), found.table(), as_json=as_json)
+    print_result(msgspec.to_builtins(found), found.table())
     raise SystemExit(not found.is_equal)
 
 
@@ -240,7 +238,7 @@ def _node(text: str) -> Document:
 )
 @json_option
 @admin_options
-def init(*, nodes: list[Document], as_json: bool, broker: AdminClient) -> None:
+def init(*, nodes: list[Document], broker: AdminClient) -> None:
     """Create a cluster of one node, or of those named.
 
     Run it once, on one of them. Repeating it changes nothing.
@@ -251,7 +249,7 @@ def init(*, nodes: list[Document], as_json: bool, broker: AdminClient) -> None:
         member = f"node {before.node_id} is already in cluster {before.cluster_id}"
         click.echo(f"{member}: nothing was changed", err=True)
     _await(lambda: bool(_status_of(broker).leader), ELECTION_S)
-    _show(broker, as_json=as_json)
+    _show(broker)
 
 
 @cluster.command()
@@ -265,7 +263,7 @@ def init(*, nodes: list[Document], as_json: bool, broker: AdminClient) -> None:
 @_timeout_option
 @json_option
 @admin_options
-def join(*, existing: str, timeout_s: float, as_json: bool, broker: AdminClient) -> None:
+def join(*, existing: str, timeout_s: float, broker: AdminClient) -> None:
     """Add a new node to a cluster, and wait until it has caught up.
 
     The contacted node (-h, -p, --server) is the new one. It is a learner first, and becomes a voter
@@ -281,7 +279,7 @@ def join(*, existing: str, timeout_s: float, as_json: bool, broker: AdminClient)
         addresses = {name: own[name] for name in ("peer_addr", "client_addr")}
         _retried(lambda: there.post("/cluster/members", id=own["node_id"], **addresses))
     _follow(there, own["node_id"], timeout_s)
-    _show(there, as_json=as_json)
+    _show(there)
 
 
 def _address(text: str) -> Address:
@@ -401,7 +399,7 @@ def _progress(text: str, *, is_last: bool = False) -> None:
 @yes_option
 @json_option
 @admin_options
-def remove(node: int, *, is_sure: bool, as_json: bool, broker: AdminClient) -> None:
+def remove(node: int, *, broker: AdminClient) -> None:
     """Remove NODE from the cluster.
 
     Its data becomes useless, and its number must not be reused. If it is the leader, another node
@@ -416,18 +414,16 @@ def remove(node: int, *, is_sure: bool, as_json: bool, broker: AdminClient) -> N
     left = len([member for member in found.voters if member.id != node])
     lost = tolerance(left)
     rest = f"tolerates the loss of {counted(lost, 'node')}" if lost else "no fault tolerance"
-    confirm(
-        f"Remove node {node} permanently? ({counted(left, 'voter')} left: {rest})", is_sure=is_sure
-    )
+    confirm(f"Remove node {node} permanently? ({counted(left, 'voter')} left: {rest})")
     _retried(lambda: broker.delete("/cluster/members", id=node))
-    print_result({"removed": node}, f"removed node {node}: stop it now", as_json=as_json)
+    print_result({"removed": node}, f"removed node {node}: stop it now")
 
 
 @cluster.command()
 @_node_argument
 @json_option
 @admin_options
-def transfer(node: int, *, as_json: bool, broker: AdminClient) -> None:
+def transfer(node: int, broker: AdminClient) -> None:
     """Transfer leadership to NODE.
 
     For example before the leader is restarted. Clients notice a short delay at most.
@@ -438,7 +434,7 @@ def transfer(node: int, *, as_json: bool, broker: AdminClient) -> None:
             f"node {node} is not the leader after {ELECTION_S:g} s",
             "check with penstock cluster status that it is up and has caught up",
         )
-    print_result({"leader": node}, f"node {node} is the leader", as_json=as_json)
+    print_result({"leader": node}, f"node {node} is the leader")
 
 
 @cluster.command()
@@ -450,7 +446,7 @@ def transfer(node: int, *, as_json: bool, broker: AdminClient) -> None:
     help="Go ahead. Without it, the command shows what the directory contains and changes nothing.",
 )
 @json_option
-def recover(directory: Path, *, is_understood: bool, as_json: bool) -> None:
+def recover(directory: Path, *, is_understood: bool) -> None:
     """Turn a node that has lost its peers into a cluster of one.
 
     DIRECTORY is the node's data directory. Messages that the lost nodes acknowledged and this one
@@ -466,7 +462,7 @@ def recover(directory: Path, *, is_understood: bool, as_json: bool) -> None:
 
     if not is_understood:
         found = inspect_stopped_node(directory)
-        print_result(msgspec.to_builtins(found), _facts(found), as_json=as_json)
+        print_result(msgspec.to_builtins(found), _facts(found))
         raise PenstockError(
             "nothing was changed: messages that only the lost nodes had would be lost permanently",
             "use --i-understand-that-acknowledged-messages-may-be-lost to go ahead",
@@ -479,7 +475,7 @@ def recover(directory: Path, *, is_understood: bool, as_json: bool) -> None:
         " as before, and join new nodes (penstock cluster join). Never start the lost nodes again"
         " with their old directories."
     )
-    print_result(document, text, as_json=as_json)
+    print_result(document, text)
 
 
 def _facts(found: "StoppedNode") -> str:
@@ -500,7 +496,7 @@ def _retried(request: Callable[[], object]) -> None:
     while True:
         try:
             request()
-        except Unavailable:
+        except BrokerUnavailable:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(POLL_S)

@@ -5,7 +5,7 @@ import msgspec
 
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.options import LISTED_ADVICE, configured, load_or_advise
-from penstock.cli.output import columns, counted, json_option, print_result
+from penstock.cli.output import columns, counted, json_option, print_result, wants_json
 from penstock.config.example import example_toml, type_of
 from penstock.config.keys import KEYS, ConfigKey, closest
 from penstock.config.load import Loaded
@@ -23,7 +23,7 @@ def config() -> None:
 @config.command()
 @click.argument("file", required=False)
 @json_option
-def check(file: str | None, as_json: bool) -> None:
+def check(file: str | None) -> None:
     """Check FILE and the environment as the broker does.
 
     Prints all problems and exits with status 1, or reports success.
@@ -31,12 +31,12 @@ def check(file: str | None, as_json: bool) -> None:
     try:
         loaded = load_or_advise(file, {})
     except ConfigProblemsError as error:
-        if not as_json:
+        if not wants_json():
             raise
         problems = [_problem_json(problem) for problem in error.problems]
-        print_result({"ok": False, "problems": problems}, "", as_json=True)
+        print_result({"ok": False, "problems": problems}, "")
         raise click.exceptions.Exit(1) from None
-    print_result({"ok": True, "problems": []}, _summary(loaded), as_json=as_json)
+    print_result({"ok": True, "problems": []}, _summary(loaded))
 
 
 def _summary(loaded: Loaded) -> str:
@@ -62,7 +62,7 @@ def _problem_json(problem: Problem) -> dict[str, object]:
 @click.argument("name", required=False, metavar="[OPTION|SECTION]")
 @configured
 @json_option
-def explain(name: str | None, as_json: bool, loaded: Loaded) -> None:
+def explain(name: str | None, loaded: Loaded) -> None:
     """Show the values in effect and where they come from.
 
     Lists all options, or those of SECTION, or describes OPTION.
@@ -71,10 +71,10 @@ def explain(name: str | None, as_json: bool, loaded: Loaded) -> None:
     """
     if name is None or name in SECTIONS:
         keys = [key for key in KEYS.values() if name is None or key.section == name]
-        print_result([_facts(key, loaded) for key in keys], _table(keys, loaded), as_json=as_json)
+        print_result([_facts(key, loaded) for key in keys], _table(keys, loaded))
     else:
         key = _known(name)
-        print_result(_facts(key, loaded), _page(key, loaded), as_json=as_json)
+        print_result(_facts(key, loaded), _page(key, loaded))
 
 
 def _known(name: str) -> ConfigKey:

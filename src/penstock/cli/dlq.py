@@ -29,13 +29,13 @@ def dlq() -> None:
 @admin_options
 @stale_option
 @click.pass_context
-def list_letters(context: click.Context, as_json: bool, broker: AdminClient) -> None:
+def list_letters(context: click.Context, broker: AdminClient) -> None:
     """List the groups with dead letters."""
     if context.args:
         names = " ".join(context.args) if len(context.args) > 1 else f"{context.args[0]} GROUP"
         raise click.UsageError(f"list takes no names; to show letters: penstock dlq show {names}")
     found = list(broker.pages("/dlq", "dead_letters", after={"after": "letters_topic"}))
-    print_result(found, _table(found), as_json=as_json)
+    print_result(found, _table(found))
 
 
 def _table(found: list[Document]) -> str:
@@ -64,12 +64,10 @@ def _table(found: list[Document]) -> str:
 @json_option
 @admin_options
 @stale_option
-def show(
-    topic: str, group: str, *, count: int, offset: int | None, as_json: bool, broker: AdminClient
-) -> None:
+def show(topic: str, group: str, *, count: int, offset: int | None, broker: AdminClient) -> None:
     """Show dead letters of GROUP of TOPIC and why they failed."""
     found = broker.get("/dlq/letters", topic=topic, group=group, limit=count, offset=offset)
-    print_result(found, _letters(found), as_json=as_json)
+    print_result(found, _letters(found))
 
 
 def _letters(found: Document) -> str:
@@ -97,9 +95,7 @@ def _row(letter: Document) -> tuple[str, ...]:
 @click.option("-n", "--max", "most", type=click.IntRange(1), help="Maximum number of letters.")
 @json_option
 @admin_options
-def redrive(
-    topic: str, group: str, *, most: int | None, as_json: bool, broker: AdminClient
-) -> None:
+def redrive(topic: str, group: str, *, most: int | None, broker: AdminClient) -> None:
     """Send dead letters of GROUP back to the end of TOPIC, oldest first.
 
     Every group of TOPIC receives them, like any new message.
@@ -109,7 +105,7 @@ def redrive(
     outcome = {"topic": topic, "group": group, "redriven": sent, "left": left}
     text = f"sent {counted(sent, 'letter')} back to {printable(topic)}; {left:,} left"
     text = text if available else "there are no dead letters to send back"
-    print_result(outcome, text, as_json=as_json)
+    print_result(outcome, text)
 
 
 def _redrive(broker: AdminClient, topic: str, group: str, total: int) -> tuple[int, int]:
@@ -140,11 +136,11 @@ def _count(broker: AdminClient, topic: str, group: str) -> int:
 @yes_option
 @json_option
 @admin_options
-def drop(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: AdminClient) -> None:
+def drop(topic: str, group: str, *, broker: AdminClient) -> None:
     """Discard all dead letters of GROUP of TOPIC permanently."""
     available = _count(broker, topic, group)
     if available:
         name = f"{printable(group)} of {printable(topic)}"
-        confirm(f"Drop {counted(available, 'dead letter')} of {name}?", is_sure=is_sure)
+        confirm(f"Drop {counted(available, 'dead letter')} of {name}?")
     dropped = broker.delete("/dlq", topic=topic, group=group)
-    print_result(dropped, f"dropped {counted(dropped['dropped'], 'dead letter')}", as_json=as_json)
+    print_result(dropped, f"dropped {counted(dropped['dropped'], 'dead letter')}")

@@ -67,7 +67,7 @@ def _fields(settings: dict[str, object]) -> dict[str, object]:
 @json_option
 @admin_options
 @stale_option
-def list_groups(topic: str | None, *, is_each: bool, as_json: bool, broker: AdminClient) -> None:
+def list_groups(topic: str | None, *, is_each: bool, broker: AdminClient) -> None:
     """List the groups of TOPIC, or of all topics.
 
     A reader, such as a Spark query, has a group on every topic it reads. They are summed up in one
@@ -75,7 +75,7 @@ def list_groups(topic: str | None, *, is_each: bool, as_json: bool, broker: Admi
     """
     after = {"after_topic": "topic", "after_group": "group"}
     found = list(broker.pages("/groups", "groups", after=after, topic=topic))
-    print_result(found, _table(found if is_each else _summed(found)), as_json=as_json)
+    print_result(found, _table(found if is_each else _summed(found)))
 
 
 _SUMS: Final = ("lag", "in_flight", "returned", "delayed", "dead_letters")
@@ -117,10 +117,10 @@ def _row(found: Document) -> tuple[str, ...]:
 @json_option
 @admin_options
 @stale_option
-def show(topic: str, group: str, as_json: bool, broker: AdminClient) -> None:
+def show(topic: str, group: str, broker: AdminClient) -> None:
     """Show the progress and settings of GROUP of TOPIC."""
     found = _find(broker, topic, group)
-    print_result(found, _facts(found), as_json=as_json)
+    print_result(found, _facts(found))
 
 
 def _find(broker: AdminClient, topic: str, group: str) -> Document:
@@ -179,7 +179,6 @@ def create(
     group: str,
     *,
     start: int | str | None,
-    as_json: bool,
     broker: AdminClient,
     **settings: object,
 ) -> None:
@@ -189,7 +188,7 @@ def create(
     its settings are updated.
     """
     made = broker.put("/groups", topic=topic, group=group, start=start, **_fields(settings))
-    print_result(made, _facts(made), as_json=as_json)
+    print_result(made, _facts(made))
 
 
 @groups.command(name="set")
@@ -197,9 +196,7 @@ def create(
 @_settings_options
 @json_option
 @admin_options
-def set_group(
-    topic: str, group: str, *, as_json: bool, broker: AdminClient, **settings: object
-) -> None:
+def set_group(topic: str, group: str, broker: AdminClient, **settings: object) -> None:
     """Change settings of the existing GROUP of TOPIC.
 
     Settings that are not given do not change.
@@ -208,7 +205,7 @@ def set_group(
         raise click.UsageError("nothing to change: give --max-deliveries or --backoff")
     _find(broker, topic, group)  # a typo must not create a group
     changed = broker.put("/groups", topic=topic, group=group, **_fields(settings))
-    print_result(changed, _facts(changed), as_json=as_json)
+    print_result(changed, _facts(changed))
 
 
 @groups.command()
@@ -222,8 +219,6 @@ def seek(
     group: str,
     *,
     position: int | str,
-    is_sure: bool,
-    as_json: bool,
     broker: AdminClient,
 ) -> None:
     """Move GROUP of TOPIC to another position.
@@ -233,9 +228,9 @@ def seek(
     """
     found = _find(broker, topic, group)
     name = f"{printable(group)} of {printable(topic)}"
-    confirm(f"Move {name} from {found['position']} to {position}?", is_sure=is_sure)
+    confirm(f"Move {name} from {found['position']} to {position}?")
     moved = broker.put("/groups", topic=topic, group=group, seek=position)
-    print_result(moved, _facts(moved), as_json=as_json)
+    print_result(moved, _facts(moved))
 
 
 @groups.command()
@@ -243,7 +238,7 @@ def seek(
 @yes_option
 @json_option
 @admin_options
-def delete(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: AdminClient) -> None:
+def delete(topic: str, group: str, *, broker: AdminClient) -> None:
     """Delete GROUP of TOPIC and its position.
 
     Messages and dead letters stay.
@@ -251,6 +246,6 @@ def delete(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: Admi
     found = _find(broker, topic, group)
     name = f"{printable(group)} of {printable(topic)}"
     lag = counted(found["lag"], "message")
-    confirm(f"Delete {name}, which has a lag of {lag}?", is_sure=is_sure)
+    confirm(f"Delete {name}, which has a lag of {lag}?")
     deleted = broker.delete("/groups", topic=topic, group=group)
-    print_result(deleted, f"deleted {name}", as_json=as_json)
+    print_result(deleted, f"deleted {name}")

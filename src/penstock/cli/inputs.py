@@ -19,9 +19,21 @@ class CommandDecorator(Protocol):
     def __call__(self, command: _Command, /) -> _Command: ...
 
 
-yes_option = click.option(
-    "-y", "--yes", "is_sure", is_flag=True, help="Skip the confirmation prompt."
-)
+def flag(*names: str, help: str) -> CommandDecorator:  # noqa: A002 - click's name
+    """Make a flag that is not a parameter of the command; see ``is_given``."""
+
+    def remember(context: click.Context, _parameter: click.Parameter, given: bool) -> None:
+        context.meta[f"penstock{names[-1]}"] = given
+
+    return click.option(*names, is_flag=True, expose_value=False, callback=remember, help=help)
+
+
+def is_given(name: str) -> bool:
+    """Whether the current command has a flag of ``flag``, by its long name, and it was given."""
+    return bool(click.get_current_context().meta.get(f"penstock{name}"))
+
+
+yes_option = flag("-y", "--yes", help="Skip the confirmation prompt.")
 
 
 def option_set(*options: CommandDecorator) -> CommandDecorator:
@@ -35,10 +47,10 @@ def option_set(*options: CommandDecorator) -> CommandDecorator:
     return decorate
 
 
-def confirm(question: str, *, is_sure: bool) -> None:
+def confirm(question: str) -> None:
     """Return if the user confirms, here or by ``--yes``; raise otherwise."""
     try:
-        if is_sure or click.confirm(question, err=True):
+        if is_given("--yes") or click.confirm(question, err=True):
             return
     except click.Abort:
         click.echo(err=True)  # end the line of the question

@@ -17,7 +17,7 @@ from penstock.errors import PenstockError
 _BYTES_PER_ROW = 12
 
 
-class DeviceKey(msgspec.Struct, frozen=True):
+class DeviceKeyPair(msgspec.Struct, frozen=True):
     """What a device, or a Python client, needs to sign."""
 
     device: str
@@ -28,7 +28,7 @@ class DeviceKey(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         """Keep the secret out of tracebacks."""
-        return f"DeviceKey(device={self.device!r}, key_id={self.key_id})"
+        return f"DeviceKeyPair(device={self.device!r}, key_id={self.key_id})"
 
     def c_arrays(self) -> str:
         """Return the constants that the device library is built with."""
@@ -90,7 +90,7 @@ class KeyFiles:
     def names(self) -> list[str]:
         return [str(path) for path in self.paths]
 
-    def write(self, key: DeviceKey) -> None:
+    def write(self, key: DeviceKeyPair) -> None:
         """Write both files. Raises OSError."""
         for path, aside in zip(self.paths, self.set_aside, strict=False):
             if os.path.lexists(path):

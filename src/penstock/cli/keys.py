@@ -19,9 +19,9 @@ import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
 from penstock.cli.inputs import duration
-from penstock.cli.key_files import DeviceKey, KeyFiles
+from penstock.cli.key_files import DeviceKeyPair, KeyFiles
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, format_time, json_option, print_result
+from penstock.cli.output import columns, format_time, json_option, print_result, wants_json
 from penstock.config.units import with_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -107,7 +107,6 @@ def new(
     force: bool,
     print_secret: bool,
     offline: bool,
-    as_json: bool,
     broker: AdminClient,
 ) -> None:
     """Create a key for DEVICE (esp32_device by default) and register it.
@@ -125,12 +124,12 @@ def new(
         made = broker.post(
             "/keys", device=device, topics=topics, public_key=public_key, expires_s=expires
         )
-    key = DeviceKey(device, made["id"], topics, *pair)
+    key = DeviceKeyPair(device, made["id"], topics, *pair)
     until = _after_registration(expires) if offline else format_time(made["expires"])
-    wrote = _hand_out(files, key, until, as_json=as_json, print_secret=print_secret)
+    wrote = _hand_out(files, key, until, print_secret=print_secret)
     if offline:
         wrote += f"\nNot registered yet. To register it:\n  {made['register']}"
-    print_result(made | {"files": files.names}, wrote, as_json=as_json)
+    print_result(made | {"files": files.names}, wrote)
 
 
 def _new_pair() -> KeyPair:
@@ -153,7 +152,7 @@ def _check(device: str, topics: str, pair: KeyPair) -> None:
 
 def _unregistered(device: str, topics: str, pair: KeyPair, expires_s: int | None) -> Document:
     """Describe a key that is not registered yet, like the broker does."""
-    key = DeviceKey(device, secrets.randbelow(KEY_ID_MAX) + 1, topics, *pair)
+    key = DeviceKeyPair(device, secrets.randbelow(KEY_ID_MAX) + 1, topics, *pair)
     return {
         "id": key.key_id,
         "device": device,
@@ -165,7 +164,7 @@ def _unregistered(device: str, topics: str, pair: KeyPair, expires_s: int | None
     }
 
 
-def _add_line(key: DeviceKey, expires_s: int | None) -> str:
+def _add_line(key: DeviceKeyPair, expires_s: int | None) -> str:
     words = ["penstock", "keys", "add", key.device, "--topics", key.topics]
     words += ["--id", str(key.key_id), "--public-key", key.public_key.hex()]
     words += ["--expires", with_unit(expires_s, "s")] if expires_s else []
@@ -176,7 +175,7 @@ def _after_registration(expires_s: int | None) -> str:
     return f"{with_unit(expires_s, 's')} after it is registered" if expires_s else "never"
 
 
-def _described(key: DeviceKey, until: str) -> str:
+def _described(key: DeviceKeyPair, until: str) -> str:
     facts = [
         ("device", key.device),
         ("topics", printable(key.topics, 400)),
@@ -188,13 +187,11 @@ def _described(key: DeviceKey, until: str) -> str:
     return columns(facts)
 
 
-def _hand_out(
-    files: KeyFiles, key: DeviceKey, until: str, *, as_json: bool, print_secret: bool
-) -> str:
+def _hand_out(files: KeyFiles, key: DeviceKeyPair, until: str, *, print_secret: bool) -> str:
     """Print the key and write its files; return a summary."""
-    if not as_json:
+    if not wants_json():
         click.echo(_described(key, until))
-    if print_secret and not as_json:
+    if print_secret and not wants_json():
         click.echo(f"\n{key.c_arrays()}")
     try:
         files.write(key)
@@ -233,7 +230,6 @@ def add(
     topics: str,
     key_id: int | None,
     expires: int | None,
-    as_json: bool,
     broker: AdminClient,
 ) -> None:
     """Register a key of DEVICE that was created elsewhere."""
@@ -245,7 +241,7 @@ def add(
         key_id=key_id,
         expires_s=expires,
     )
-    print_result(key, f"registered key {key['id']} of {device} ({_expiry(key)})", as_json=as_json)
+    print_result(key, f"registered key {key['id']} of {device} ({_expiry(key)})")
 
 
 # ── Registered keys ───────────────────────────────────────────────────────────────────────────
@@ -255,10 +251,10 @@ def add(
 @json_option
 @admin_options
 @stale_option
-def list_keys(as_json: bool, broker: AdminClient) -> None:
+def list_keys(broker: AdminClient) -> None:
     """List all keys, active or not."""
     found = broker.get("/keys")["keys"]
-    print_result(found, _table(found), as_json=as_json)
+    print_result(found, _table(found))
 
 
 def _table(found: list[Document]) -> str:
@@ -280,7 +276,7 @@ def _row(key: Document, *, is_followed: bool) -> tuple[str, ...]:
 @click.option("--all", "is_all", is_flag=True, help="Revoke every active key of DEVICE.")
 @json_option
 @admin_options
-def revoke(key: str, *, is_all: bool, as_json: bool, broker: AdminClient) -> None:
+def revoke(key: str, *, is_all: bool, broker: AdminClient) -> None:
     """Revoke a key: refuse what is signed with it from now on.
 
     Name the key by its ID, or by its DEVICE if only one of the device's keys is active. With --all,
@@ -291,24 +287,23 @@ def revoke(key: str, *, is_all: bool, as_json: bool, broker: AdminClient) -> Non
         print_result(
             revoked,
             "\n".join(map(_outcome, revoked)) or f"no key of {key} is active",
-            as_json=as_json,
         )
     else:
         changed = _changed(broker, _key_id(broker, key, _ACTIVE, "or revoke all: --all"), "revoke")
-        print_result(changed, _outcome(changed), as_json=as_json)
+        print_result(changed, _outcome(changed))
 
 
 @keys.command()
 @_key_argument
 @json_option
 @admin_options
-def enable(key: str, as_json: bool, broker: AdminClient) -> None:
+def enable(key: str, broker: AdminClient) -> None:
     """Enable a revoked key again.
 
     Name the key by its ID, or by its DEVICE if only one of the device's keys is revoked.
     """
     changed = _changed(broker, _key_id(broker, key, _REVOKED), "enable")
-    print_result(changed, _outcome(changed), as_json=as_json)
+    print_result(changed, _outcome(changed))
 
 
 def _changed(broker: AdminClient, key_id: int, change: str) -> Document:
@@ -347,7 +342,6 @@ def rotate(
     out: Path,
     force: bool,
     print_secret: bool,
-    as_json: bool,
     broker: AdminClient,
 ) -> None:
     """Replace the key of a device by a new one.
@@ -365,13 +359,13 @@ def rotate(
         files = KeyFiles(out, _device_of(broker, key_id), force=force, replaced=key_id)
         outcome = broker.post(path, public_key=pair.public_key.hex(), overlap_s=overlap)
         made = outcome["key"]
-        fresh = DeviceKey(made["device"], made["id"], made["topics"], *pair)
+        fresh = DeviceKeyPair(made["device"], made["id"], made["topics"], *pair)
         until = format_time(made["expires"])
-        wrote = _hand_out(files, fresh, until, as_json=as_json, print_secret=print_secret)
+        wrote = _hand_out(files, fresh, until, print_secret=print_secret)
         outcome["files"] = files.names
-        if not as_json:
+        if not wants_json():
             click.echo(wrote)
-    print_result(outcome, _succession(outcome["key"], outcome["previous"]), as_json=as_json)
+    print_result(outcome, _succession(outcome["key"], outcome["previous"]))
 
 
 def _succession(new_key: Document, previous: Document) -> str:

@@ -5,12 +5,19 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+from penstock.cli.inputs import flag, is_given
+
+json_option = flag("--json", help="Print JSON.")
 
 
-def print_result(document: object, text: str, *, as_json: bool) -> None:
-    """Print a document as JSON, or the text that describes it."""
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2) if as_json else text)
+def wants_json() -> bool:
+    return is_given("--json")
+
+
+def print_result(document: object, text: str) -> None:
+    """Print a document as JSON if the user wants that, otherwise the text that describes it."""
+    json = msgspec.json.format(msgspec.json.encode(document), indent=2) if wants_json() else ""
+    click.echo(json or text)
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> str:

@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from penstock.cli.connection import checked_topic, client_id_option, connection_options
-from penstock.cli.inputs import READ_BYTES, in_lines
+from penstock.cli.inputs import READ_BYTES, flag, in_lines, is_given
 from penstock.client import Client, ClientError, ConnectionLostError, connect
 from penstock.config.address import Address
 from penstock.errors import PenstockError
@@ -74,7 +74,7 @@ class _Pub(click.Command):
 @client_id_option("Client id. A stored session with this id is discarded.")
 @click.option("-v", "--verbose", is_flag=True, help="Report success also with QoS 0.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON object.")
+@flag("--json", help="Print the result as a JSON object.")
 def pub(
     words: tuple[str, ...],
     *,
@@ -90,7 +90,6 @@ def pub(
     client_id: str,
     verbose: bool,
     quiet: bool,
-    as_json: bool,
 ) -> None:
     """Publish MESSAGE to TOPIC; without MESSAGE, each line of standard input.
 
@@ -107,7 +106,7 @@ def pub(
     except ClientError as error:
         outcome.error = _failure(error, outcome, Address(host, port))
     outcome.ok = outcome.error is None
-    if as_json:
+    if is_given("--json"):
         click.echo(msgspec.json.encode(outcome))
     elif outcome.ok and not quiet and (qos or verbose):
         click.echo(_sentence(outcome))

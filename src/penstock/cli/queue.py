@@ -43,10 +43,10 @@ def _path(topic: str) -> str:
 @json_option
 @admin_options
 @stale_option
-def list_queues(prefix: str | None, as_json: bool, broker: AdminClient) -> None:
+def list_queues(prefix: str | None, broker: AdminClient) -> None:
     """List topics that were created or configured, or have groups."""
     found = list(broker.pages("/queues", "queues", after={"after": "topic"}, prefix=prefix))
-    print_result(found, _table(found), as_json=as_json)
+    print_result(found, _table(found))
 
 
 def _table(found: list[Document]) -> str:
@@ -86,10 +86,10 @@ def _limits(found: Document) -> str:
 @json_option
 @admin_options
 @stale_option
-def show(topic: str, as_json: bool, broker: AdminClient) -> None:
+def show(topic: str, broker: AdminClient) -> None:
     """Show the contents and settings of TOPIC."""
     found = broker.get(_path(topic))
-    print_result(found, _facts(found), as_json=as_json)
+    print_result(found, _facts(found))
 
 
 def _facts(found: Document) -> str:
@@ -170,14 +170,14 @@ def _fields(settings: dict[str, object]) -> dict[str, object]:
 @_settings_options
 @json_option
 @admin_options
-def create(topic: str, as_json: bool, broker: AdminClient, **settings: object) -> None:
+def create(topic: str, broker: AdminClient, **settings: object) -> None:
     """Create TOPIC, or update the settings of an existing one.
 
     The first message also creates a topic. There is no limit unless one is given. A new topic
     removes messages that every group has finished; one created by another protocol keeps them.
     """
     made = broker.put(_path(topic), **_fields(settings))
-    print_result(made, _facts(made), as_json=as_json)
+    print_result(made, _facts(made))
 
 
 @queue.command(name="set")
@@ -185,7 +185,7 @@ def create(topic: str, as_json: bool, broker: AdminClient, **settings: object) -
 @_settings_options
 @json_option
 @admin_options
-def set_queue(topic: str, as_json: bool, broker: AdminClient, **settings: object) -> None:
+def set_queue(topic: str, broker: AdminClient, **settings: object) -> None:
     """Change settings of the existing TOPIC.
 
     Settings that are not given do not change.
@@ -194,7 +194,7 @@ def set_queue(topic: str, as_json: bool, broker: AdminClient, **settings: object
         raise click.UsageError("nothing to change: give --rate, --max-age or another setting")
     broker.get(_path(topic))  # a typo must not create a topic
     changed = broker.put(_path(topic), **_fields(settings))
-    print_result(changed, _facts(changed), as_json=as_json)
+    print_result(changed, _facts(changed))
 
 
 @queue.command()
@@ -202,14 +202,14 @@ def set_queue(topic: str, as_json: bool, broker: AdminClient, **settings: object
 @yes_option
 @json_option
 @admin_options
-def delete(topic: str, is_sure: bool, as_json: bool, broker: AdminClient) -> None:
+def delete(topic: str, broker: AdminClient) -> None:
     """Delete TOPIC, its messages, its groups and its settings."""
     found = broker.get(_path(topic))
     content = f"{counted(found['messages'], 'message')} and {counted(found['groups'], 'group')}"
-    confirm(f"Delete {printable(topic)} with {content}?", is_sure=is_sure)
+    confirm(f"Delete {printable(topic)} with {content}?")
     deleted = broker.delete(_path(topic))
     messages = counted(deleted["messages"], "message")
-    print_result(deleted, f"deleted {printable(topic)} with {messages}", as_json=as_json)
+    print_result(deleted, f"deleted {printable(topic)} with {messages}")
 
 
 # ── Messages ──────────────────────────────────────────────────────────────────────────────────
@@ -247,7 +247,6 @@ def push(
     payloads: tuple[str, ...],
     *,
     delay: float | None,
-    as_json: bool,
     broker: AdminClient,
     **settings: Any,
 ) -> None:
@@ -265,7 +264,7 @@ def push(
     last = offsets[-1] if offsets else None
     outcome = {"topic": topic, "pushed": len(offsets), "last_offset": last}
     pushed = counted(len(offsets), "message")
-    print_result(outcome, f"pushed {pushed} to {printable(topic)}", as_json=as_json)
+    print_result(outcome, f"pushed {pushed} to {printable(topic)}")
 
 
 def _standard_input() -> Iterator[bytes]:
@@ -302,7 +301,7 @@ def _push(
 @json_option
 @admin_options
 @stale_option
-def peek(topic: str, *, count: int, offset: int | None, as_json: bool, broker: AdminClient) -> None:
+def peek(topic: str, *, count: int, offset: int | None, broker: AdminClient) -> None:
     """Show messages of TOPIC without consuming them."""
     with queue_client(broker.server, stale_reads=broker.is_stale_fine) as client:
         found = client.topic(topic)
@@ -311,7 +310,7 @@ def peek(topic: str, *, count: int, offset: int | None, as_json: bool, broker: A
         first = max(found.end_offset - count, found.first_offset) if offset is None else offset
         records = list(client.messages(topic, first, min(first + count, found.end_offset)))
     shown = [_record(record) for record in records]
-    print_result(shown, _record_table(shown), as_json=as_json)
+    print_result(shown, _record_table(shown))
 
 
 def _record(record: "Record") -> Document:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.admin_client import stale_flag
+from penstock.cli.admin_client import stale_option
 from penstock.cli.connection import checked_filters, connection_options, queue_client
+from penstock.cli.inputs import flag, is_given
 from penstock.cli.interrupts import discard_output
 from penstock.cli.journal_reader import JournalReader, StartPosition, start_options
 from penstock.cli.message_lines import record_json, record_text
-from penstock.cli.output import columns, json_option, print_result
+from penstock.cli.output import columns, json_option, print_result, wants_json
 from penstock.config.address import Address
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.errors import PenstockError
@@ -32,8 +33,8 @@ if TYPE_CHECKING:  # loads protobuf
     "--last", type=click.IntRange(min=1), metavar="COUNT", help="The last COUNT of each topic."
 )
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after COUNT messages.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message.")
-@stale_flag
+@flag("--json", help="Print a JSON object per message.")
+@stale_option
 def read(
     filters: tuple[str, ...],
     *,
@@ -43,8 +44,6 @@ def read(
     since: float | None,
     last: int | None,
     count: int | None,
-    as_json: bool,
-    is_stale_fine: bool,
 ) -> None:
     """Print the messages of topics that match FILTERs, as `topic payload`, one per line.
 
@@ -53,10 +52,10 @@ def read(
     """
     if sum(option is not None for option in (begin, since, last)) > 1:
         raise click.UsageError("give only one of --from, --since and --last")
-    show = record_json if as_json else record_text
+    show = record_json if wants_json() else record_text
     is_empty = True
     try:
-        with queue_client(Address(host, port), stale_reads=is_stale_fine) as client:
+        with queue_client(Address(host, port), stale_reads=is_given("--stale")) as client:
             stored = JournalReader(client, filters, StartPosition(begin or 0, since, last)).stored()
             for record in islice(stored, count):
                 is_empty = False
@@ -78,15 +77,15 @@ def _checked_prefix(context: click.Context, parameter: click.Parameter, wanted: 
 @click.argument("wanted", default="", metavar="[PREFIX|FILTER]", callback=_checked_prefix)
 @connection_options
 @json_option
-@stale_flag
-def topics(wanted: str, *, host: str, port: int, as_json: bool, is_stale_fine: bool) -> None:
+@stale_option
+def topics(wanted: str, *, host: str, port: int) -> None:
     """List topics with their messages, bytes and offsets.
 
     All of them, or those whose names begin with PREFIX, or that match FILTER (with + or #).
     """
-    with queue_client(Address(host, port), stale_reads=is_stale_fine) as client:
+    with queue_client(Address(host, port), stale_reads=is_given("--stale")) as client:
         found = _matching(client.topics(_common_prefix(wanted)), wanted)
-    print_result(list(map(msgspec.structs.asdict, found)), _table(found, wanted), as_json=as_json)
+    print_result(list(map(msgspec.structs.asdict, found)), _table(found, wanted))
 
 
 def _is_filter(wanted: str) -> bool:

@@ -25,13 +25,13 @@ NOTE_CHARACTERS = 60
 @json_option
 @admin_options
 @click.pass_context
-def sinks(context: click.Context, *, as_json: bool, broker: AdminClient) -> None:
+def sinks(context: click.Context, broker: AdminClient) -> None:
     """List sinks with what they have published and staged, or forget one."""
     context.obj = broker
     if context.invoked_subcommand is None:
         with queue_client(broker.server) as client:
             found = client.sinks()
-        print_result([_document(sink) for sink in found], _table(found), as_json=as_json)
+        print_result([_document(sink) for sink in found], _table(found))
 
 
 def _document(sink: SinkStatus) -> dict[str, object]:
@@ -69,7 +69,7 @@ def _row(sink: SinkStatus) -> tuple[str, ...]:
 @click.argument("name")
 @yes_option
 @click.pass_obj
-def forget(broker: AdminClient, name: str, *, is_sure: bool) -> None:
+def forget(broker: AdminClient, name: str) -> None:
     """Forget sink NAME and discard what it has staged.
 
     Published messages stay. A writer that repeats an epoch under this name publishes it again.
@@ -80,6 +80,6 @@ def forget(broker: AdminClient, name: str, *, is_sure: bool) -> None:
             raise PenstockError(f"there is no sink {name!r}", "penstock spark sinks lists them")
         published = counted(found[0].messages, "message")
         question = f"Forget {printable(name)}, which has published {published}?"
-        confirm(question, is_sure=is_sure)
+        confirm(question)
         client.forget_sink(name)
     click.echo(f"forgot {printable(name)}; its messages stay")

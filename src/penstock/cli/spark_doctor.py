@@ -14,13 +14,13 @@ from penstock.spark.doctor import Finding, examine
 @click.option("--start", is_flag=True, help="Also start Spark, which takes some seconds.")
 @json_option
 @click.pass_context
-def doctor(context: click.Context, *, servers: str | None, start: bool, as_json: bool) -> None:
+def doctor(context: click.Context, *, servers: str | None, start: bool) -> None:
     """Check what Spark needs on this machine, and how to install what is missing.
 
     Exits with 1 if something is missing.
     """
     found = list(examine(servers, start=start))
-    print_result(msgspec.to_builtins(found), _text(found), as_json=as_json)
+    print_result(msgspec.to_builtins(found), _text(found))
     if any(finding.state == "missing" for finding in found):
         context.exit(1)
 

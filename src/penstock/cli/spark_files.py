@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from penstock.cli.output import counted, json_option, print_result
+from penstock.cli.output import counted, json_option, print_result, wants_json
 from penstock.spark.archived.layout import root_of
 from penstock.spark.archived.snapshot import ArchiveFile, chosen, take
 
@@ -27,18 +27,18 @@ _QUOTE: Final = "'"
 )
 @click.option("--sql", "as_sql", is_flag=True, help="Print an SQL list, as in ['a', 'b'].")
 @json_option
-def files(path: str, topics: tuple[str, ...], as_sql: bool, as_json: bool) -> None:
+def files(path: str, topics: tuple[str, ...], as_sql: bool) -> None:
     """List the current Parquet files of an archive, one per line.
 
     They contain each message once. They are not removed before the --grace period of compaction is
     over: 24 hours by default.
     """
-    if as_sql and as_json:
+    if as_sql and wants_json():
         raise click.UsageError("give only one of --sql and --json")
     found = chosen(take(root_of(path)).parts, topics or None)
     paths = [part.path for part in found]
-    print_result(paths, _sql(paths) if as_sql else "\n".join(paths), as_json=as_json)
-    if not as_sql and not as_json:
+    print_result(paths, _sql(paths) if as_sql else "\n".join(paths))
+    if not as_sql and not wants_json():
         click.echo(_summary(found), err=True)
 
 

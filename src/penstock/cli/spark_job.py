@@ -63,7 +63,7 @@ def execute(
     finally:
         java.write = java.say
         spark.stop()
-    _conclude(done, as_json=as_json)
+    _conclude(done)
 
 
 def _check(found: PipelineJob, options: dict[str, object]) -> None:
@@ -132,11 +132,11 @@ def _explained(name: str, run: Callable[[], _Result]) -> _Result:
         raise monitor.JobFailedError(f"{name} failed: {error}") from error
 
 
-def _conclude(done: object, *, as_json: bool) -> None:
+def _conclude(done: object) -> None:
     """Print the outcome; exit with 1 if it is bad."""
     if not isinstance(done, JobOutcome):
         return
-    print_result(done.document, done.text, as_json=as_json)
+    print_result(done.document, done.text)
     if not done.is_ok:
         click.get_current_context().exit(1)
 

@@ -14,7 +14,7 @@ import click
 
 from penstock.cli.inputs import CommandDecorator, duration, option_set
 from penstock.cli.lazy import LazyGroup
-from penstock.cli.output import columns, json_option, print_result
+from penstock.cli.output import columns, json_option, print_result, wants_json
 from penstock.errors import ConfigError
 from penstock.spark.pipelines.registry import JOBS, Option, PipelineJob, job
 from penstock.spark.requirements import INSTALL
@@ -41,7 +41,7 @@ class _Jobs(LazyGroup):
 @click.option("--list", "is_list", is_flag=True, help="List all jobs.")
 @json_option
 @click.pass_context
-def run(context: click.Context, *, is_list: bool, as_json: bool) -> None:
+def run(context: click.Context, *, is_list: bool) -> None:
     """Run the pipeline NAME; NAME --help shows its options.
 
     It runs on this machine unless --master is given. Each job is also a Python function in
@@ -52,7 +52,7 @@ def run(context: click.Context, *, is_list: bool, as_json: bool) -> None:
         shown = columns(
             [("NAME", "DESCRIPTION"), *((each["name"], each["help"]) for each in found)]
         )
-        print_result(found, shown, as_json=as_json)
+        print_result(found, shown)
     elif is_list:
         raise click.UsageError("--list takes no NAME")
 
@@ -61,14 +61,11 @@ def run(context: click.Context, *, is_list: bool, as_json: bool) -> None:
 
 
 def command_of(found: PipelineJob) -> click.Command:
-
-    def callback(
-        *, master: str | None, conf: tuple[str, ...], as_json: bool, **options: object
-    ) -> None:
+    def callback(*, master: str | None, conf: tuple[str, ...], **options: object) -> None:
         settings = _settings(conf)
         with advice():
             execute = import_module("penstock.cli.spark_job").execute
-        execute(found, options, master=master, settings=settings, as_json=as_json)
+        execute(found, options, master=master, settings=settings, as_json=wants_json())
 
     command = option_set(*map(_flag, found.options), *_COMMON)(callback)
     return click.command(found.name, help=found.run.__doc__)(command)

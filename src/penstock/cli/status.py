@@ -15,13 +15,13 @@ REASON_TIMEOUT_S = 5.0
 @click.command()
 @json_option
 @admin_options
-def status(as_json: bool, broker: AdminClient) -> None:
+def status(broker: AdminClient) -> None:
     """Show whether the broker is ready, its clients and its journal.
 
     Exits with 0 if the broker answers. `penstock cluster status` shows all nodes.
     """
     found = broker.get("/status")
-    print_result(found, columns(_facts(found)), as_json=as_json)
+    print_result(found, columns(_facts(found)))
 
 
 def _facts(found: Document) -> list[tuple[str, str]]:
@@ -76,10 +76,10 @@ def _span(seconds: float) -> str:
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @json_option
 @admin_options
-def clients(prefix: str, *, away: bool, limit: int, as_json: bool, broker: AdminClient) -> None:
+def clients(prefix: str, *, away: bool, limit: int, broker: AdminClient) -> None:
     """List the clients connected to this node, or those whose ids begin with PREFIX."""
     page = broker.get("/clients", prefix=prefix, limit=limit, away="true" if away else None)
-    print_result(page["clients"], _table(page, away=away), as_json=as_json)
+    print_result(page["clients"], _table(page, away=away))
 
 
 def _table(page: Document, *, away: bool) -> str:

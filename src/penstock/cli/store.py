@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from penstock.cli.inputs import flag, is_given
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import counted
 from penstock.config.schema import Config
@@ -18,8 +19,8 @@ def store() -> None:
 
 @store.command(name="verify")
 @click.argument("directory", type=click.Path(path_type=Path), default=Path(Config().data))
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def verify_command(directory: Path, as_json: bool) -> None:
+@flag("--json", help="Print the report as JSON.")
+def verify_command(directory: Path) -> None:
     """Verify checksums, the order of entries and all indexes.
 
     Nothing is changed.
@@ -30,7 +31,7 @@ def verify_command(directory: Path, as_json: bool) -> None:
     The broker may be running. Exits with 1 if anything is damaged.
     """
     report = verify(directory)
-    if as_json:
+    if is_given("--json"):
         findings = {"sound": report.is_sound, **msgspec.to_builtins(report)}
         click.echo(msgspec.json.encode(findings).decode())
     else:

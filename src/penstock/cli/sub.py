@@ -38,6 +38,7 @@ from penstock.cli.connection import (
     connection_options,
     queue_client,
 )
+from penstock.cli.inputs import flag, is_given
 from penstock.cli.interrupts import discard_output, signals_as_input, watchable
 from penstock.cli.journal_reader import JournalReader, StartPosition, start_options
 from penstock.cli.message_lines import delivery_json, delivery_text, record_json, record_text
@@ -102,7 +103,7 @@ _Formatter: TypeAlias = Callable[[Delivery], bytes]
     "-v", "--verbose", is_flag=True, help="Ignored, for compatibility; topics are always printed."
 )
 @click.option("--quiet", is_flag=True, help="Do not report the subscription on standard error.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message.")
+@flag("--json", help="Print a JSON object per message.")
 def sub(
     filters: tuple[str, ...],
     *,
@@ -117,7 +118,6 @@ def sub(
     timeout_s: float | None,
     verbose: bool,  # noqa: ARG001 - for users of mosquitto_sub
     quiet: bool,
-    as_json: bool,
 ) -> None:
     r"""Subscribe to FILTERs and print `topic payload`, a line per message.
 
@@ -134,7 +134,7 @@ def sub(
     try:
         if begin is None and since is None:
             listening = _Listening(Address(host, port), wanted, qos, client_id, output)
-            listening.run(delivery_json if as_json else delivery_text)
+            listening.run(delivery_json if is_given("--json") else delivery_text)
         else:
             _check_start(wanted, client_id, begin, since)
             _follow(
@@ -142,7 +142,6 @@ def sub(
                 wanted,
                 StartPosition(begin or 0, since),
                 output,
-                as_json=as_json,
             )
     except BrokenPipeError:
         discard_output()
@@ -291,11 +290,9 @@ def _follow(
     filters: tuple[str, ...],
     start: StartPosition,
     output: _Output,
-    *,
-    as_json: bool,
 ) -> None:
     """Print stored messages, then new ones, until the count or the deadline."""
-    show = record_json if as_json else record_text
+    show = record_json if is_given("--json") else record_text
     with queue_client(server) as client, _signals_as_interrupts():
         outage = _Outage(output)
         client.when_lost(outage.begin)

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.admin_client import AdminClient
-from penstock.cli.inputs import confirm, duration, in_lines
+from penstock.cli.inputs import confirm, duration, in_lines, yes_option
 from penstock.config.address import Address
 from penstock.errors import PenstockError
 
@@ -50,9 +50,9 @@ def test_names_in_a_query_are_escaped_and_what_is_none_is_left_out():
 
 
 @click.command()
-@click.option("--yes", "is_sure", is_flag=True)
-def deleting(is_sure):
-    confirm("Delete it?", is_sure=is_sure)
+@yes_option
+def deleting():
+    confirm("Delete it?")
     click.echo("deleted")
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from penstock.admin.app import create_app
 from penstock.cli import key_files, penstock
-from penstock.cli.key_files import DeviceKey
+from penstock.cli.key_files import DeviceKeyPair
 from penstock.config import Log
 from penstock.testing.quiet import Quiet
 from penstock.trust.keys import Key, KeyRing
@@ -141,7 +141,7 @@ def test_header_holds_the_symbols_that_devices_are_built_with(served):
 
 
 def test_arrays_have_twelve_bytes_to_a_row():
-    key = DeviceKey("pump", 7, "*", bytes(range(32)), bytes(range(64)))
+    key = DeviceKeyPair("pump", 7, "*", bytes(range(32)), bytes(range(64)))
     first = ", ".join(f"0x{byte:02x}" for byte in range(12))
     assert f"= {{\n    {first},\n    0x0c, " in key.c_arrays()
     assert [row.count("0x") for row in key.c_arrays().splitlines() if "0x" in row] == [
@@ -501,5 +501,5 @@ def test_address_that_is_none_is_a_usage_error(served):
 
 
 def test_key_does_not_show_its_secret_by_accident():
-    key = DeviceKey("pump", 7, "*", b"P" * 32, b"S" * 64)
+    key = DeviceKeyPair("pump", 7, "*", b"P" * 32, b"S" * 64)
     assert "SSSS" not in repr(key)
