@@ -93,10 +93,8 @@ class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     """Those of QoS 0: sent with the others, but nothing about them is remembered or written."""
     number: int = 0
     """Of the offer (``core/retained_offers``); 0: written before there were pages, and complete."""
-    since: int = 0
-    """Position of the offer when the page was made; it is void at any other."""
-    after: int = 0
-    """Position of the offer once these have been sent."""
+    since: int = 0  # position of the offer when the page was made; it is void at any other
+    after: int = 0  # position of the offer once these have been sent
     is_last: bool = True
 
 
@@ -210,8 +208,7 @@ class GroupMade(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
     start: int
     reader: bool = False
     """Whether it stands for somebody who reads by itself, and only says how far."""
-    since: int = 0
-    """Messages before are left to other groups; 0: none are."""
+    since: int = 0  # messages before are left to other groups; 0: none are
     rest: bool = False
     """Whether it begins with what no group has done: what a group that is gone did stays done."""
     backoff_ms: int = 0
@@ -225,8 +222,7 @@ class GroupMoved(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False)
     topic: bytes
     group: bytes
     start: int
-    done: int = -1
-    """As with ``GroupGone``."""
+    done: int = -1  # as with ``GroupGone``
 
 
 class GroupGone(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
@@ -299,14 +295,11 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
     offsets: list[int]
     min_idle_ms: int
     now_ms: int
-    taken_ms: int
-    """When they are to count as taken: now, unless the client asks for another time."""
+    taken_ms: int  # when they are to count as taken: now, unless the client asks for another time
     deliveries: int | None
     """How often they are to count as delivered; None: once more than before (or as before)."""
-    counts: bool
-    """Whether this is a delivery of its own."""
-    forces: bool
-    """Whether messages that nobody has taken are claimed, too."""
+    counts: bool  # whether this is a delivery of its own
+    forces: bool  # whether messages that nobody has taken are claimed, too
     renews: bool = False
     """Whether only what the consumer has already is meant: it looks at its own again."""
 
@@ -332,21 +325,16 @@ class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
     topic: bytes
     group: bytes
     version: int
-    first: int
-    """Offsets below are no longer there."""
+    first: int  # offsets below are no longer there
     heads: list[int]
     """Where the group stands afterwards, per priority; one number: the same for all."""
-    ahead: int
-    """How many messages were handed out, afterwards, that lie beyond the lowest head."""
-    first_lease: int
-    """The number of the first lease; the others follow, in the order of ``shares``."""
+    ahead: int  # how many messages were handed out, afterwards, that lie beyond the lowest head
+    first_lease: int  # the number of the first lease; the others follow, in the order of ``shares``
     now_ms: int
     shares: list[tuple[bytes, int, list[Run]]]
     """Who gets them (empty: whoever has the lease), until when (0: until it leaves), and which."""
-    delayed: list[Scheduled] = []
-    """Messages that were passed over as their time has not come."""
-    expired: list[int] = []
-    """Messages that were passed over as their time is over."""
+    delayed: list[Scheduled] = []  # messages that were passed over as their time has not come
+    expired: list[int] = []  # messages that were passed over as their time is over
     generation: int = -1
     """``Group.generation`` when they were chosen; -1 (written by earlier versions): any."""
 
@@ -531,8 +519,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     position: int
     time_ms: int
     packet_ids: list[int]
-    keep: bool = False
-    """If the disk refuses it, try again: nobody else will."""
+    keep: bool = False  # if the disk refuses it, try again: nobody else will
 
 
 Event = (

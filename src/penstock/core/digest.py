@@ -18,8 +18,7 @@ from penstock.core.tables import tables_of
 
 DIGEST_BYTES = 16
 
-_Row = tuple[bytes, bytes | None]
-"""Key and row; None: it is not recorded."""
+_Row = tuple[bytes, bytes | None]  # key and row; None: it is not recorded
 
 _NAMES = {"settings": "topics"}  # digests that are named unlike their table
 

@@ -56,8 +56,7 @@ GroupCommand = (
     | DeadLettered
 )
 
-_LEASE_KEY = b""
-"""Key of the row that has the number of the next lease; no group's key is empty."""
+_LEASE_KEY = b""  # key of the row that has the number of the next lease; no group's key is empty
 
 
 def row_key(topic: bytes, name: bytes) -> bytes:
@@ -84,16 +83,13 @@ class Groups:
 
     def __init__(self) -> None:
         self.by_topic: dict[bytes, dict[bytes, Group]] = {}
-        self.count = 0
-        """How many groups there are."""
+        self.count = 0  # how many groups there are
         self.retired = RetiredGroups()
         self._low_water_marks = LowWaterMarks(self.by_topic)
         self.dirty: dict[bytes, None] = {}
         """Keys (``row_key``) of groups whose row on disk is older than the state here."""
-        self.timed: dict[Group, None] = {}
-        """Groups in which something happens when time passes."""
-        self.redeliveries = 0
-        """How often a message was handed out that had been handed out before."""
+        self.timed: dict[Group, None] = {}  # groups in which something happens when time passes
+        self.redeliveries = 0  # how often a message was handed out that had been handed out before
         self._stored: dict[bytes, set[int]] = {}
         """Chunks of pending messages that have a row on disk, by the key of their group."""
         self._deleted: dict[bytes, set[int]] = {}

@@ -11,8 +11,7 @@ from heapq import heappop, heappush, heapreplace
 
 from penstock.core.pending import Pending
 
-VOID_MAX = 1_024
-"""Entries that may be void, beside as many as there are leases."""
+VOID_MAX = 1_024  # entries that may be void, beside as many as there are leases
 
 
 RESUMED_MS_MAX = 60_000

@@ -25,8 +25,7 @@ owner to know, who keeps a flat dict beside the tree anyway.
 from collections.abc import Iterator
 from typing import Final
 
-END: Final = None
-"""The last key of every path."""
+END: Final = None  # the last key of every path
 
 PLUS: Final = b"+"
 HASH: Final = b"#"
@@ -43,8 +42,7 @@ class LevelTree:
     def __init__(self) -> None:
         self._ordinary: Node = {}
         self._reserved: Node = {}
-        self.visits = 0
-        """Places that ``topics_matching`` has looked at, of all times together."""
+        self.visits = 0  # places that ``topics_matching`` has looked at, of all times together
 
     def add(self, name: bytes) -> None:
         """Take in a name that is not there yet."""

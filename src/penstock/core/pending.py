@@ -22,11 +22,9 @@ class Pending(msgspec.Struct, array_like=True, gc=False):
     taken_ms: int
     deliveries: int
     lease: int = NO_LEASE
-    until_ms: int = 0
-    """With somebody: until when, 0 for no end. With nobody: not before."""
+    until_ms: int = 0  # with somebody: until when, 0 for no end. With nobody: not before.
     priority: int = 0
-    reason: bytes = b""
-    """Why it was last given back."""
+    reason: bytes = b""  # why it was last given back
 
 
 class Consumer(msgspec.Struct, array_like=True):

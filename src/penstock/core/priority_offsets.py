@@ -24,8 +24,7 @@ from bisect import bisect_left, bisect_right
 from penstock.core.columns import cut_front
 from penstock.model.message import PRIORITY_MAX
 
-PRIORITIES = PRIORITY_MAX + 1
-"""One for each priority; the greatest is the most urgent."""
+PRIORITIES = PRIORITY_MAX + 1  # one for each priority; the greatest is the most urgent
 
 
 class Schedule:
@@ -37,8 +36,7 @@ class Schedule:
         self._offsets = array("Q")
         self._due = array("Q")
         self._expires = array("Q")
-        self._passed = 0
-        """Entries at the front that are forgotten and not cut off yet."""
+        self._passed = 0  # entries at the front that are forgotten and not cut off yet
 
     def __len__(self) -> int:
         return len(self._offsets) - self._passed
@@ -96,10 +94,8 @@ class PriorityOffsets:
     def __init__(self) -> None:
         self._starts = array("Q")
         self._ranks = array("Q", (0,))
-        self._end = 0
-        """The end of the last range."""
-        self._passed = 0
-        """Ranges at the front that are forgotten and not cut off yet."""
+        self._end = 0  # the end of the last range
+        self._passed = 0  # ranges at the front that are forgotten and not cut off yet
         self.schedule = Schedule()
 
     def __len__(self) -> int:

@@ -32,11 +32,9 @@ import msgspec
 
 from penstock.core.columns import cut_front
 
-WINDOW = 100_000
-"""Numbered messages of a topic that are remembered."""
+WINDOW = 100_000  # numbered messages of a topic that are remembered
 
-CHUNK_RUNS_MAX = 128
-"""Runs in a chunk: some 2 KiB as a row, written anew when it has grown."""
+CHUNK_RUNS_MAX = 128  # runs in a chunk: some 2 KiB as a row, written anew when it has grown
 
 
 class _ProducerRow(msgspec.Struct, array_like=True):
@@ -183,10 +181,8 @@ class _TopicWindow:
     def __init__(self) -> None:
         self.chunks: deque[_Chunk] = deque()
         self.by_producer: dict[bytes, _Seqs] = {}
-        self.count = 0
-        """Messages that are remembered."""
-        self.end = 0
-        """Everything below this offset was noted."""
+        self.count = 0  # messages that are remembered
+        self.end = 0  # everything below this offset was noted
 
     def find(self, producer: bytes, seq: int) -> int | None:
         """The offset of a message."""

@@ -13,8 +13,7 @@ the caller, who counts it. Forgetting ranges instead would deliver again what wa
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-RANGES_MAX = 10_000
-"""Ranges above the mark, per client and topic: some 160 KiB at worst."""
+RANGES_MAX = 10_000  # ranges above the mark, per client and topic: some 160 KiB at worst
 
 
 class Progress:

@@ -15,8 +15,7 @@ of a clock that never goes back, and are passed in.
 
 from math import floor
 
-RATE_MILLI_MAX = 1 << 62
-"""A rate beyond everything; infinity is taken for this."""
+RATE_MILLI_MAX = 1 << 62  # a rate beyond everything; infinity is taken for this
 
 _SLACK = 1e-6
 """Clocks and fractions are rounded: one who waited as long as he was told must not get nothing for
@@ -40,8 +39,7 @@ class TokenBucket:
         self.configure(rate_milli, burst)
         self._tokens = float(self._burst)
         self._filled_at = now
-        self._is_short = False
-        """Whether somebody wanted more the last time."""
+        self._is_short = False  # whether somebody wanted more the last time
 
     def configure(self, rate_milli: int, burst: int) -> None:
         """Change the rate, which is not 0: a topic without a limit has no bucket."""

@@ -18,8 +18,7 @@ from penstock.core.retained_offers import RetainedOffer, RetainedSearch
 from penstock.core.routes import Routes
 from penstock.core.session import Session, SessionClient
 
-SUBSCRIBE_FAILED = 0x80
-"""The only failure code of a 3.1.1 SUBACK."""
+SUBSCRIBE_FAILED = 0x80  # the only failure code of a 3.1.1 SUBACK
 
 OFFERED_MAX = 1_024
 """Deliveries in flight beyond which no retained message is added: the window is for live ones."""
@@ -42,8 +41,7 @@ class RetainedDelivery:
         self._routes = routes
         self._window = min(inflight_max, OFFERED_MAX)
         self._send = send
-        self.sessions: set[Session] = set()
-        """Durable sessions that are being offered something."""
+        self.sessions: set[Session] = set()  # durable sessions that are being offered something
 
     def begin(
         self, session: Session, requests: list[tuple[bytes, int]], last_sequence: int

@@ -39,14 +39,10 @@ PAGE_BYTES_MAX = 128 * 1024
 class RetainedOffer(msgspec.Struct, array_like=True):
     """Filters of one SUBSCRIBE whose retained messages are being sent, and how far that is."""
 
-    number: int
-    """Another one each time that pages on their way become void."""
-    filters: dict[bytes, int]
-    """With the QoS granted to each."""
-    after: int
-    """All that is due up to this sequence has been offered; -1: nothing yet."""
-    horizon: int
-    """Sequence of the last message when the subscription was made."""
+    number: int  # another one each time that pages on their way become void
+    filters: dict[bytes, int]  # with the QoS granted to each
+    after: int  # all that is due up to this sequence has been offered; -1: nothing yet
+    horizon: int  # sequence of the last message when the subscription was made
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -54,10 +50,8 @@ class Page(msgspec.Struct, frozen=True):
 
     number: int
     offers: list[tuple[bytes, int, int]]
-    live: list[tuple[bytes, int, int]]
-    """Those of QoS 0."""
-    after: int
-    """The offer's position once they have been sent."""
+    live: list[tuple[bytes, int, int]]  # those of QoS 0
+    after: int  # the offer's position once they have been sent
     is_last: bool
 
 

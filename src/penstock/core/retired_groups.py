@@ -20,8 +20,7 @@ from penstock.core.group import Group, Pending
 from penstock.core.priority_offsets import PRIORITIES
 from penstock.limits import GROUP_BYTES_MAX
 
-RETIRED_NAME = b"remainder".ljust(GROUP_BYTES_MAX + 1, b"\0")
-"""The name of every remainder."""
+RETIRED_NAME = b"remainder".ljust(GROUP_BYTES_MAX + 1, b"\0")  # the name of every remainder
 
 
 class RetiredGroups:

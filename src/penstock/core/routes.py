@@ -60,8 +60,7 @@ class Route(Generic[Subscriber]):
 
     def __init__(self, topic: bytes, targets: tuple[tuple[Subscriber, int], ...]) -> None:
         self.topic = topic
-        self.targets = targets
-        """Each subscriber once, with the QoS to deliver at most with."""
+        self.targets = targets  # each subscriber once, with the QoS to deliver at most with
         self.policy = UNKNOWN_POLICY  # flags of ``access.admission``
 
 
@@ -101,10 +100,8 @@ class Routes(Generic[Subscriber]):
         self._subscriptions: SubscriptionTrie[Subscriber] = SubscriptionTrie()
         self._patterns: dict[bytes, _Pattern[Subscriber]] = {}
         self._topics: TopicTree[Route[Subscriber]] = TopicTree()
-        self._visits_before = 0
-        """Looks until the cache was last emptied."""
-        self.cached = self._topics.values
-        """Read only; the same dict for life."""
+        self._visits_before = 0  # looks until the cache was last emptied
+        self.cached = self._topics.values  # read only; the same dict for life
         self.misses = 0
         self.invalidations = 0
         self.pattern_cost = 0

@@ -32,14 +32,11 @@ from heapq import heapify, heapreplace
 
 from penstock.core.priority_offsets import PRIORITIES, OffsetsByPriority, PriorityOffsets
 
-PASSED_MAX = 1_024
-"""Messages put aside or found expired in one deal: they travel in one command."""
+PASSED_MAX = 1_024  # messages put aside or found expired in one deal: they travel in one command
 
-_NOTHING = 1 << 64
-"""An offset behind all others: there is no next message."""
+_NOTHING = 1 << 64  # an offset behind all others: there is no next message
 
-_PEEKED = 16
-"""Messages of a lane that are looked at ahead while the oldest are searched."""
+_PEEKED = 16  # messages of a lane that are looked at ahead while the oldest are searched
 
 
 class Picker:
@@ -67,8 +64,7 @@ class Picker:
         self.now_ms = now_ms
         self.delayed: list[tuple[int, int, int]] = []
         """Passed because they are not due yet: offset, when they are, priority."""
-        self.expired: list[int] = []
-        """Passed because their time is over."""
+        self.expired: list[int] = []  # passed because their time is over
         self._streams = [
             _Stream(
                 self,

@@ -26,21 +26,17 @@ SinkCommand = SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten
 SinkPosition: TypeAlias = tuple[int, int, int]
 """Number of the part, of the block within it, of the message within that."""
 
-NO_EPOCH = -1
-"""The last epoch of a sink that has published none."""
+NO_EPOCH = -1  # the last epoch of a sink that has published none
 
 
 class Committing(msgspec.Struct, array_like=True):
     """An epoch that is being published."""
 
     epoch: int
-    parts: list[tuple[bytes, int]]
-    """Names, and how many blocks each has."""
+    parts: list[tuple[bytes, int]]  # names, and how many blocks each has
     note: bytes
-    place: SinkPosition = (0, 0, 0)
-    """The first message that is not published."""
-    messages: int = 0
-    """How many are."""
+    place: SinkPosition = (0, 0, 0)  # the first message that is not published
+    messages: int = 0  # how many are
 
 
 class SinkState(msgspec.Struct, array_like=True):
@@ -49,18 +45,13 @@ class SinkState(msgspec.Struct, array_like=True):
     name: bytes
     applied: int = 0
     """Index of the last journal entry that this state contains; replay skips up to it."""
-    epoch: int = NO_EPOCH
-    """The last that was published."""
-    note: bytes = b""
-    """What came with it."""
-    epoch_messages: int = 0
-    """How many messages it had."""
-    messages: int = 0
-    """How many all epochs had."""
+    epoch: int = NO_EPOCH  # the last that was published
+    note: bytes = b""  # what came with it
+    epoch_messages: int = 0  # how many messages it had
+    messages: int = 0  # how many all epochs had
     committed_ms: int = 0
     committing: Committing | None = None
-    gone: bool = False
-    """Whether it was forgotten by then: only ``applied`` means something."""
+    gone: bool = False  # whether it was forgotten by then: only ``applied`` means something
 
 
 _decoder = msgspec.msgpack.Decoder(SinkState)
@@ -72,8 +63,7 @@ class Sinks:
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, SinkState] = {}
-        self.dirty: dict[bytes, None] = {}
-        """Names whose row on disk is older than the state here."""
+        self.dirty: dict[bytes, None] = {}  # names whose row on disk is older than the state here
         self._gone: dict[bytes, int] = {}
         """Names of sinks that are forgotten, and the entry as of which they are."""
 

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from penstock.core.commands import Received, from_event, to_event
 from penstock.core.session import Session
 
-_RECEIVED = to_event(Received(b"", []))[0]
-"""The tag of such an event."""
+_RECEIVED = to_event(Received(b"", []))[0]  # the tag of such an event
 
 
 def has_stale_publish(

@@ -18,8 +18,7 @@ class TopicSettings(msgspec.Struct, array_like=True):
     name: bytes
     applied: int = 0
     """Index of the last journal entry that this state contains; replay skips up to it."""
-    rate_milli: int = 0
-    """Messages delivered per thousand seconds."""
+    rate_milli: int = 0  # messages delivered per thousand seconds
     burst: int = 0
     max_messages: int = 0
     max_age_ms: int = 0
@@ -43,10 +42,8 @@ class Topics:
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, TopicSettings] = {}
-        self.dirty: dict[bytes, None] = {}
-        """Names whose row on disk is older than the state here."""
-        self.version = 0
-        """Counts changes, for those who derive something from all settings."""
+        self.dirty: dict[bytes, None] = {}  # names whose row on disk is older than the state here
+        self.version = 0  # counts changes, for those who derive something from all settings
 
     def __len__(self) -> int:
         return len(self.by_name)

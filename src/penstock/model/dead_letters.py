@@ -6,8 +6,7 @@ stand there, or would make two names one, is percent-encoded.
 
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-PREFIX = b"$dlq/"
-"""How the names of topics with dead letters begin."""
+PREFIX = b"$dlq/"  # how the names of topics with dead letters begin
 
 REDRIVE = b"redrive"
 """The group of such a topic that knows which letters were sent back, or dropped."""

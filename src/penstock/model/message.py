@@ -6,11 +6,9 @@
 
 import msgspec
 
-FLAG_QOS = 0b0000_0011
-"""Bits of ``flags`` that hold the QoS the message was published with."""
+FLAG_QOS = 0b0000_0011  # bits of ``flags`` that hold the QoS the message was published with
 
-FLAG_RETAIN = 0b0000_0100
-"""Bit of ``flags``: published with RETAIN."""
+FLAG_RETAIN = 0b0000_0100  # bit of ``flags``: published with RETAIN
 
 FLAG_FIELDS = 0b0000_1000
 """Bit of ``flags``: the payload is the JSON object of a stream entry's fields, in their order."""

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from penstock.limits import SINK_BYTES_MAX, SINK_EPOCH_MAX, STAGED_PART_BYTES_MAX
 from penstock.model.topic import topic_fault
 
-PREFIX = b"$stage/"
-"""How the names of topics with staged rows begin."""
+PREFIX = b"$stage/"  # how the names of topics with staged rows begin
 
 
 class Stage(NamedTuple):

@@ -1,6 +1,6 @@
 """The journal on disk: batches, entries, indexes, retention, the writer thread.
 
-Start reading at ``store.py`` (what a store promises), then ``batch.py`` and ``entry.py`` (what is
+Start with ``store.py`` (what a store guarantees), then read ``batch.py`` and ``entry.py`` (what is
 written), ``lmdb_store.py`` (how), ``index.py`` (how it is found again), ``deletions.py`` and
-``dropped.py`` (what is passed over) and ``retention.py``.
+``dropped.py`` (what readers skip) and ``retention.py``.
 """

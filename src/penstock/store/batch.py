@@ -1,13 +1,13 @@
-"""What one commit writes, gathered on the event loop.
+"""What one commit writes, collected on the event loop.
 
-A batch is built while the previous commit is under way, one ``append`` per publish or per run of
-publishes, so appending must cost next to nothing: it files payloads under their topic and notes
-one *run* (position, count, time, flags). Consecutive appends with the same topic, time and flags
-grow the last run instead. Everything else (columns, checksum, topic ids, offsets) is left to the
-codec, which works on the whole batch at once, in the writer thread. What few messages have (their
-``Extras``, the producer who numbered them) is filed apart: those that have none do not pay for it.
+A batch is filled while the previous commit is in flight, with one ``append`` per publish or run of
+publishes, so appending must cost next to nothing: it adds payloads to their topic and notes one
+*run* (position, count, time, flags). Consecutive appends with the same topic, time and flags extend
+the last run. Everything else (columns, checksum, topic ids, offsets) is left to the codec, which
+works on the whole batch at once in the writer thread. Rare properties (``Extras``, producers) are
+kept apart, so that other messages do not pay for them.
 
-A batch belongs to one thread at a time: the loop until it is handed to the writer, then the writer.
+A batch belongs to one thread at a time: to the loop until it is submitted, then to the writer.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from penstock.model.message import Extras
 from penstock.store.extras import extras_bytes
 from penstock.store.producers import ProducerRun, join, note_bytes
 
+# integers per run in ``TopicBatch.runs``: position in the batch, count, time in ms, flags
 RUN_WIDTH = 4
-"""Integers per run in ``TopicBatch.runs``: position in the batch, count, time in ms, flags."""
 
 _NO_EXTRAS = Extras()
 
@@ -48,9 +48,9 @@ class TopicBatch:
 
 
 class Batch:
-    """Topics to drop, messages by topic, events, checkpoint rows: all or nothing on disk.
+    """What one commit writes, atomically: dropped topics, messages, events, checkpoint rows.
 
-    ``checkpoint``, when set, makes replay begin after that entry index from this commit on.
+    ``checkpoint``, when set, makes replay start after that entry index from this commit on.
     """
 
     __slots__ = (
@@ -74,23 +74,20 @@ class Batch:
 
     def __init__(self) -> None:
         self.count = 0
-        self.payload_bytes = 0
-        """Bytes of payloads, and of what is beside them."""
+        self.payload_bytes = 0  # payloads and extras
         self.groups: dict[bytes, TopicBatch] = {}
+        # by topic, then by number in the topic's payloads
         self.extras: dict[bytes, dict[int, Extras]] = {}
-        """By topic, then by number within the topic's group; only of messages that have any."""
+        # by topic; numbers count the topic's payloads
         self.producers: dict[bytes, list[ProducerRun]] = {}
-        """By topic; numbers are those within the topic's group."""
         self.drops: dict[bytes, None] = {}
         self.events: list[tuple[int, tuple[object, ...]]] = []
         self.rows: list[tuple[str, bytes, bytes | None]] = []
         self.checkpoint: int | None = None
-        self.segments: list[NodeSegment] = []
-        """Whose batches these were, where several nodes share a journal."""
+        self.segments: list[NodeSegment] = []  # which nodes' batches these are, in a cluster
+        # a membership change: kind and content, opaque to the store
         self.configuration: tuple[int, bytes] | None = None
-        """A change of who has a say: kind and content, which the store does not look into."""
-        self.term = 0
-        """Where not 0, only the leader of this term may put the batch into the log."""
+        self.term = 0  # where not 0, only the leader of this term may put the batch into the log
         self._topic: bytes | None = None
         self._group = TopicBatch()
         self._time_ms = 0
@@ -104,7 +101,7 @@ class Batch:
         flags: int,
         extras: Sequence[Extras | None] | None = None,
     ) -> int:
-        """Add messages of one topic that arrived back to back; return the first one's position.
+        """Add consecutive messages of one topic; return the position of the first.
 
         ``extras``, if given, has one element for each payload.
         """
@@ -129,9 +126,9 @@ class Batch:
     def note_producer(
         self, topic: bytes, place: int, count: int, producer: bytes, seq: int
     ) -> None:
-        """Note who numbered some messages of a topic: those in a row from ``place`` of its group.
+        """Note that a producer numbered ``count`` consecutive messages of a topic, from ``seq`` on.
 
-        Their seqs follow each other from ``seq`` on. Places of a topic are noted in order.
+        ``place`` is the number of the first one in the topic's payloads. Calls ascend.
         """
         note = (place, count, producer, seq)
         size = note_bytes(note)
@@ -145,35 +142,33 @@ class Batch:
         self.payload_bytes += size
 
     def drop(self, topic: bytes) -> None:
-        """Make a topic cease to exist, if it does, before the messages of this batch.
+        """Drop a topic, if it exists, before the messages of this batch.
 
-        Those that have its name, appended to this batch before or after, begin it anew.
+        Messages to that topic in this batch, appended before or after, create it again.
         """
         self.drops[topic] = None
 
     def add_event(self, event: tuple[object, ...]) -> None:
-        """Add an event; it is ordered after the messages appended so far."""
+        """Add an event, ordered after the messages appended so far."""
         self.events.append((self.count, event))
 
     def add_row(self, table: str, key: bytes, value: bytes | None) -> None:
-        """Put a checkpoint row with this commit, or delete it (``None``)."""
+        """Put a checkpoint row, or delete it (None)."""
         self.rows.append((table, key, value))
 
     @property
     def is_empty(self) -> bool:
-        """Whether a commit of this batch would write nothing."""
         return not (self.has_content or self.rows) and self.checkpoint is None
 
     @property
     def has_content(self) -> bool:
-        """Whether there is something for the journal, not only for the checkpoint."""
+        """Whether it has something for the journal, not only checkpoint rows."""
         return bool(self.count or self.drops or self.events)
 
     def absorb(self, other: "Batch", segment: "NodeSegment | None" = None) -> None:
-        """Add all that another batch has for the journal, behind what is here.
+        """Append the journal content of another batch. Neither may drop topics.
 
-        Runs stay apart, so that each can be told from those of other batches by its position. No
-        topic may be dropped by either: that comes before anything else that an entry has.
+        Runs are not merged, so that the position of a run tells which batch it came from.
         """
         if segment is not None:
             self.segments.append(segment._replace(position=self.count, event=len(self.events)))

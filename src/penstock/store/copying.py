@@ -1,9 +1,9 @@
-"""A copy of a store in use, made by a process of its own: ``python -m penstock.store.copying DIR``.
+"""Copy a store while it is in use, in a separate process: ``python -m penstock.store.copying DIR``.
 
-LMDB lets several processes have a database open. A copy within the broker's own process would keep
-its map from growing for as long as the copy takes, minutes perhaps, and commits would wait for
-that. A process of its own disturbs nobody, and whoever does not want the copy any more closes the
-pipe. What is copied is the state of one moment, without the pages that nothing uses.
+LMDB lets several processes open a database. A copy within the broker's process would keep its map
+from growing for as long as the copy takes, perhaps minutes, and commits would wait. A separate
+process blocks nothing, and closing the pipe ends it. The copy is the state of one moment, without
+unused pages.
 """
 
 import subprocess
@@ -19,8 +19,8 @@ ERROR_CHARACTERS_MAX = 500
 def copy_in_process(data: Path, environment: Environment, file: int) -> None:
     """Write a copy of the store in ``data`` to an open file or pipe; raises StorageError.
 
-    Blocks until all is written, so call it in a thread. ``environment`` is what this process has
-    open there: it forgets the reader, in case that was killed.
+    Blocks until everything is written, so call it in a thread. ``environment`` is what this process
+    has open there; it releases the reader of a process that was killed.
     """
     try:
         _run(data, file)

@@ -1,19 +1,18 @@
-"""Offsets that were deleted though their groups are still there: tombstones, as ranges.
+"""Deleted offsets in groups that still exist: tombstones, as ranges.
 
-A group is written once and never touched again, so a message that is trimmed or deleted stays on
-disk until its whole group goes. Meanwhile its offset lies in a *range* of deleted offsets, and
-everything that reads looks past those. Ranges of a topic are disjoint and never touch: two that
-meet become one, so the offset after a range is a living message or the topic's end.
+A group is written once and never changed, so a trimmed or deleted message stays on disk until its
+whole group is removed. Meanwhile its offset lies in a *range* of deleted offsets, which every read
+skips. Ranges of a topic are disjoint and never adjacent: two that meet become one, so the offset
+after a range is a living message or the topic's end.
 
-Two notions of a topic's beginning follow. Its *state* (topics.py) begins with the oldest group that
-is still there; that is what retention moves, and ranges below it are forgotten. Its ``TopicInfo``
-begins with the first living message. Trimming is deleting a range at the beginning; nothing else
-knows the difference.
+So a topic has two beginnings. Its *state* (topics.py) begins with the oldest group that exists;
+retention moves that, and ranges below it are forgotten. Its ``TopicInfo`` begins with the first
+living message. Trimming deletes a range at the beginning.
 
-Ranges are immutable: a change makes new ones, and a reader keeps those it began with. All ranges of
-all topics are in memory, 24 bytes each, and each knows how many bytes of payload it covers, so that
-sizes stay exact without looking at the messages again. A topic that has none costs one failed look
-into a dict. On disk each is a row of its own; the topic's name stands before the first.
+Ranges are immutable: a change makes new ones, and a reader keeps those it started with. All ranges
+of all topics are in memory, 24 bytes each. Each knows how many bytes of payload it covers, so sizes
+stay exact without reading messages again. A topic without any costs one failed dict lookup. On disk
+each range is a row; the topic's name precedes the first.
 """
 
 import struct
@@ -27,16 +26,14 @@ from penstock.errors import StorageDamaged
 from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import index_key, topic_key, unpack_index_key
 
-DELETED_ROW_BYTES = 64
-"""What a range of deleted offsets takes on disk, or a little less."""
+DELETED_ROW_BYTES = 64  # upper bound of what a range takes on disk
 
 OFFSET_MAX = 2**64 - 1
 
-OffsetRange: TypeAlias = tuple[int, int]
-"""An offset, and the one after the last."""
+OffsetRange: TypeAlias = tuple[int, int]  # the first offset, and the one after the last
 
+# rows by first offset: end offset and bytes; None to delete a row
 Changes: TypeAlias = dict[int, tuple[int, int] | None]
-"""Rows by first offset: the offset after the last, and bytes; None where a row goes."""
 
 _ROW = struct.Struct("<QQ")
 
@@ -61,16 +58,15 @@ class Ranges:
         return max(offset, self.ends[place]) if place >= 0 else offset
 
     def contains(self, offset: int) -> bool:
-        """Whether an offset is deleted."""
         return self.skip(offset) != offset
 
     def within(self, first: int, end: int) -> Iterator[OffsetRange]:
-        """The deleted stretches of ``first … end - 1``."""
+        """The deleted parts of ``first … end - 1``."""
         for place in range(bisect_right(self.ends, first), bisect_left(self.firsts, end)):
             yield max(first, self.firsts[place]), min(end, self.ends[place])
 
     def living(self, first: int, end: int = OFFSET_MAX) -> Iterator[OffsetRange]:
-        """The other stretches of ``first … end - 1``."""
+        """The parts of ``first … end - 1`` that are not deleted."""
         for deleted_first, deleted_end in self.within(first, end):
             if first < deleted_first:
                 yield first, deleted_first
@@ -79,7 +75,7 @@ class Ranges:
             yield first, end
 
     def plus(self, added: Iterable[tuple[int, int, int]]) -> tuple["Ranges", Changes]:
-        """With living stretches (first, end, bytes) deleted as well; and what changes on disk."""
+        """Ranges that include more (first, end, bytes), which were living; and the changed rows."""
         firsts, ends, sizes = self.firsts[:], self.ends[:], self.sizes[:]
         changes: Changes = {}
         for first, end, size in added:
@@ -95,7 +91,7 @@ class Ranges:
         return Ranges(firsts, ends, sizes), changes
 
     def beyond(self, offset: int, bytes_below: int) -> tuple["Ranges", Changes]:
-        """Without what lies below ``offset``, which covers so many bytes; and what changes."""
+        """Ranges without those below ``offset``, which cover ``bytes_below``; and changed rows."""
         place = bisect_right(self.ends, offset)
         firsts, ends, sizes = self.firsts[place:], self.ends[place:], self.sizes[place:]
         changes: Changes = dict.fromkeys(self.firsts[:place])
@@ -108,11 +104,10 @@ class Ranges:
 
 
 NOTHING = Ranges()
-"""The ranges of a topic from which nothing was deleted."""
 
 
 class Deletion(NamedTuple):
-    """What deleting comes to: the ranges afterwards, the rows that change, how many messages go."""
+    """The result of deleting: ranges, rows that change, number of messages."""
 
     ranges: Ranges
     changes: Changes
@@ -124,7 +119,7 @@ def erase(
     wanted: Iterable[OffsetRange],
     payload_bytes: Callable[[list[OffsetRange]], list[int]],
 ) -> Deletion:
-    """Delete what still lives of some stretches (ascending, disjoint), all within the topic."""
+    """Delete the living messages of some ranges, which ascend and lie within the topic."""
     stretches = [part for first, end in wanted for part in deleted.living(first, end)]
     sizes = payload_bytes(stretches)
     added = [(first, end, size) for (first, end), size in zip(stretches, sizes, strict=True)]
@@ -133,7 +128,7 @@ def erase(
 
 
 def stretches_of(offsets: Iterable[int], first: int, end: int) -> list[OffsetRange]:
-    """Those of some offsets that lie in ``first … end - 1``, as stretches."""
+    """Offsets between ``first`` and ``end - 1``, as ranges."""
     ordered = sorted({offset for offset in offsets if first <= offset < end})
     numbered = groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0])
     runs = ([offset for _, offset in run] for _, run in numbered)
@@ -147,7 +142,7 @@ def put_deleted(
     ranges: Ranges,
     changes: Changes,
 ) -> None:
-    """Write the rows of a topic (id and name) that change; ``ranges`` are those afterwards."""
+    """Write the changed rows of a topic (id and name); ``ranges`` are the new ranges."""
     database = environment["deleted"]
     topic_id, name = topic
     for first, row in changes.items():
@@ -164,10 +159,7 @@ def put_deleted(
 def load_deleted(
     environment: Environment, transaction: Transaction, dropped: Container[int]
 ) -> dict[int, tuple[bytes, Ranges]]:
-    """The whole table, without topics that were dropped: name and ranges by topic id.
-
-    Raises StorageDamaged.
-    """
+    """Name and ranges by topic id, without dropped topics; raises StorageDamaged."""
     found: dict[int, tuple[bytes, list[tuple[int, int, int]]]] = {}
     for key, value in transaction.cursor(environment["deleted"]):
         topic_id = int.from_bytes(key[:4], "big")

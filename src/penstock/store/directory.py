@@ -1,24 +1,22 @@
-"""The data directory: whose it is, and that only one broker has it.
+"""The data directory: which program owns it, and the lock that keeps other brokers out.
 
 ::
 
     LOCK        locked (flock) while a broker runs; holds its process id
-    PENSTOCK    the marker: format version, the store's identity, and whether it was ever ready
+    PENSTOCK    the marker: format version, the store's identity, whether it was ever ready
     data.mdb    LMDB
     lock.mdb    LMDB's table of readers
-    snapshot.new/   what another node's store is received into; of no meaning to a start
+    snapshot.new/   a store being received from another node; ignored by a start
 
-The marker is written first and becomes ``ready`` only once an empty database is safely on disk,
-which is before the first commit. So a creation that was cut short is known by its marker and is
-simply begun anew: nobody was promised anything. Once ready, nothing is ever created or thrown away
-here; what is missing or strange is reported, with advice.
+The marker is written first and becomes ``ready`` once an empty database is on disk, before the
+first commit. An interrupted creation is recognised by its marker and starts over. Once ready,
+nothing is created or deleted here; missing or unknown files are reported, with advice.
 
-A store that was received from another node takes the place of ours by one rename (``switch``),
-while no database is open. Whatever happens, there is the old one or the new one; a start throws
-away what was not switched to.
+A store received from another node replaces ours with one rename (``switch``), while no database is
+open. Either the old or the new one exists at any moment; a start deletes an unused snapshot.
 
-A directory that is made here is for its owner only, since messages and public keys are in it. One
-that was there before keeps the mode that somebody gave it.
+A directory created here is readable by its owner only, since it holds messages and public keys. An
+existing one keeps its mode.
 """
 
 import fcntl
@@ -56,7 +54,7 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 class DataDirectory:
-    """A locked data directory. Close it to let another broker have it."""
+    """A locked data directory; ``close`` unlocks it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -76,13 +74,12 @@ class DataDirectory:
             raise
 
     def ready(self) -> None:
-        """Note that an empty database is on disk. From here on its content is precious."""
+        """Record that an empty database is on disk, so that it is never created again."""
         if not self.marker.ready:
             self.marker = msgspec.structs.replace(self.marker, ready=True)
             self._write_marker(self.marker)
 
     def close(self) -> None:
-        """Unlock."""
         self._lock.close()
 
     def _look_at_data(self) -> None:
@@ -124,7 +121,7 @@ class DataDirectory:
 
 
 def read_marker(path: Path) -> Marker | None:
-    """The marker of a data directory; None where there is none."""
+    """The marker of a data directory; None if it has none."""
     try:
         content = (path / MARKER_NAME).read_bytes()
     except FileNotFoundError:
@@ -144,12 +141,12 @@ def read_marker(path: Path) -> Marker | None:
 
 
 def snapshot_path(path: Path) -> Path:
-    """Where a data directory receives another node's store."""
+    """Where a store from another node is received."""
     return path / SNAPSHOT_NAME
 
 
 def fresh_snapshot(path: Path) -> Path:
-    """Make that place, empty."""
+    """Create that directory, empty."""
     draft = snapshot_path(path)
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
@@ -157,10 +154,9 @@ def fresh_snapshot(path: Path) -> Path:
 
 
 def switch(path: Path) -> None:
-    """Put the received store in the place of ours. The lock is held, no database is open.
+    """Replace our store by the received one. The lock is held, and no database is open.
 
-    The table of readers goes first: it is made anew for whichever store is found. The rename is
-    the moment; after it comes only tidying up.
+    LMDB's table of readers goes first; it is created again for either store.
     """
     draft = snapshot_path(path)
     (path / READERS_NAME).unlink(missing_ok=True)
@@ -170,7 +166,6 @@ def switch(path: Path) -> None:
 
 
 def marker_missing(path: Path) -> StorageForeign:
-    """A database without marker: somebody's else, or ours and copied without the small file."""
     return StorageForeign(
         f"{path} is not a whole Penstock data directory: it holds {DATA_NAME}, but the marker file"
         f" {MARKER_NAME} is missing",
@@ -194,7 +189,7 @@ def _make(path: Path) -> None:
 
 
 def lock_directory(path: Path) -> IO[bytes]:
-    """Lock a data directory until the file is closed; raises StorageLocked."""
+    """Lock a data directory until the returned file is closed; raises StorageLocked."""
     file = (path / LOCK_NAME).open("a+b")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -213,7 +208,7 @@ def lock_directory(path: Path) -> IO[bytes]:
 
 
 def sync_directory(path: Path) -> None:
-    """See that the names in a directory are on disk."""
+    """Flush the directory itself, so that renames in it are durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,25 +1,23 @@
-"""Room for the next commit: a store does not outgrow its total, commits wait instead.
+"""Room for the next commit: the store does not exceed its total; commits wait instead.
 
-Retention runs every now and then, and between commits. Publishers may be faster than that. So each
-commit first looks at how much is stored (pages in use, of what retention can free), and removes the
-oldest entries until it fits. Who waits for the commit waits for that, too, and so publishers are
-slowed down to what retention can do. The same on every node of a cluster: a follower makes room
-before it writes what the leader sends.
+Retention runs between commits, and publishers may be faster. So each commit first checks how much
+is stored (pages in use, of what retention can free), and removes the oldest entries until it fits.
+Clients wait for that with the commit, so publishers are slowed down to what retention can do. Each
+node of a cluster does the same: a follower makes room before it writes what the leader sends.
 
-Three things keep this from costing much. Far from the total nothing is measured: what commits can
-have added since the last look is known well enough (``_unseen``). After a commit, when nobody
-waits, a slice of the work is done in advance. And once begun it goes on until there is room for
-many commits, because the row of a topic is written once per slice, however many entries the slice
-removes.
+Three things keep this cheap. Far from the total nothing is measured: what commits can have added
+since the last measurement is known well enough (``_unseen``). After a commit, when nobody waits, a
+slice of the work is done in advance. And once started it goes on until there is room for many
+commits, because the row of a topic is written once per slice, however many entries that removes.
 
-What cannot be removed is not waited for: entries that a start would replay, topics that are kept
-whole. If there is more than the total allows already (it was made smaller), each commit frees twice
-what it adds; the rest is left to retention.
+Commits do not wait for what cannot be removed: entries that a start would replay, topics that are
+kept. If the store is over its total already (the limit was lowered), each commit frees twice what
+it adds; retention does the rest.
 
-**The file** never becomes shorter, and is larger than what is in use: LMDB copies each page that it
-changes, and frees the old one for use after the next commit. How many those are depends on how many
-topics one commit touches. So the file is watched, too. If it grows although as much is stored as
-may be, less will be: three times what it grew by is kept free from then on.
+**The file** never shrinks, and is larger than what is in use: LMDB copies each page that it
+changes, and frees the old one after the next commit. How many pages those are depends on how many
+topics one commit touches. So the file size is watched as well. If it grows at the limit, the limit
+is lowered: three times that growth is kept free from then on.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,32 +32,29 @@ from penstock.store.retention import FREEABLE
 from penstock.store.store import RetentionRequest, RetentionResult
 
 ENTRY_BYTES_PER_MESSAGE = 32
-ENTRY_BYTES_PER_GROUP = 256
-"""Generous estimates of what an entry needs beside its payloads."""
+ENTRY_BYTES_PER_GROUP = 256  # generous estimates of the overhead of an entry
 
-SPARE_BYTES = 4 * MIB
-"""Room that stays free for copies of pages, or a quarter of a small total."""
+SPARE_BYTES = 4 * MIB  # kept free for copies of pages, or a quarter of a small total
 
+# databases that do not shrink when messages are removed
 FIXED = tuple(name for name in DATABASES if name not in FREEABLE)
-"""The databases of which no message that is removed makes anything free."""
 
-GROWTH_BYTES = 64 * KIB
-"""What a commit may add beside twice its size: pages of the index, rows, marks."""
+GROWTH_BYTES = 64 * KIB  # what a commit may add besides twice its size: index pages, rows, marks
 
-SHARE_MIN_BYTES = 64 * KIB
-"""Least part of the total that is worth to be looked at by itself."""
+SHARE_MIN_BYTES = 64 * KIB  # smallest part of the total that is used as a unit
 
 
 class _Removing(Protocol):
-    """What does the removing: one slice towards a total."""
+    """Removes one slice towards a total."""
 
     def __call__(self, request: RetentionRequest, total: int) -> RetentionResult: ...
 
 
 class DiskBudget:
-    """Sees to it that there is room. Writer thread only.
+    """Keeps the store within its total. Writer thread only.
 
-    ``flush`` writes more of the index, if that lets more entries go, and tells whether it did.
+    ``flush`` writes more of the index if that lets retention remove more, and returns whether it
+    did.
     """
 
     def __init__(
@@ -74,22 +69,17 @@ class DiskBudget:
         self._remove = remove
         self._flush = flush
         self._request: RetentionRequest | None = None
-        self._total = 0
-        """How much may be stored; 0: no limit is known."""
-        self._spare = 0
-        """How much of the total stays free, lest the file grow."""
-        self._end = 0
-        """Where the file ended at its longest, without what retention cannot free."""
-        self._size = 0
-        """Of the last commit."""
-        self._is_going_on = False
-        """Whether removing in advance has begun and is not done."""
+        self._total = 0  # 0: no limit is known
+        self._spare = 0  # part of the total that is kept free, so that the file does not grow
+        self._end = 0  # largest size of the file, without what retention cannot free
+        self._size = 0  # of the last commit
+        self._is_going_on = False  # whether removal in advance is under way
+        # bytes that may be written before the store is measured again, which takes a tenth of the
+        # time of a small commit
         self._unseen = 0
-        """How much more may be written before the store is measured again: that takes as long as a
-        tenth of a small commit, and far from the total nothing depends on it."""
 
     def keep_to(self, request: RetentionRequest) -> None:
-        """Keep to the total of these rules from now on."""
+        """Use the total of these rules from now on."""
         self._request = request
         total = request.rules.total_bytes_max or 0
         if total != self._total:
@@ -101,7 +91,7 @@ class DiskBudget:
             self._environment.runway_bytes = min(RUNWAY_BYTES, share // 4)
 
     def before(self, size: int) -> None:
-        """Make room for a commit of so many bytes, as far as there is anything to remove."""
+        """Make room for a commit of ``size`` bytes, as far as anything can be removed."""
         self._size = size
         self._unseen -= 2 * size + GROWTH_BYTES
         if self._request is None or not self._total or self._unseen > 0:
@@ -115,12 +105,12 @@ class DiskBudget:
             return  # the commit meets it again, if it lasts
 
     def _go_on(self, request: RetentionRequest, total: int) -> bool:
-        """Remove some, or let more be removed; tell whether there is anything."""
+        """Remove a slice, or flush so that more can be removed; return whether it did either."""
         removed = self._remove(request, total)
         return bool(removed.entries or removed.more) or self._flush()
 
     def after(self) -> None:
-        """Remove some in advance, if the next commits would have to wait for it."""
+        """Remove a slice in advance, if the next commits would have to wait for it."""
         if self._request is None or not self._total or self._unseen > 0:
             return
         self._watch_file()
@@ -138,7 +128,7 @@ class DiskBudget:
         return self._total - self._spare
 
     def _watch_file(self) -> None:
-        """Store less, if the file grows though it need not."""
+        """Lower the limit if the file grows although it should not."""
         end = self._ends_at()
         grown = end - max(self._end, self._total + self._total // 16)
         if grown > 0:
@@ -156,12 +146,11 @@ class DiskBudget:
 
 
 def row_bytes(rows: Sequence[tuple[str, bytes, bytes | None]]) -> int:
-    """Bytes that rows of the checkpoint take."""
     return sum(len(name) + len(value or b"") for _, name, value in rows)
 
 
 def bytes_expected(batch: Batch) -> int:
-    """Bytes that a commit will take, or some more."""
+    """Upper bound of what a commit adds."""
     return (
         batch.payload_bytes
         + row_bytes(batch.rows)

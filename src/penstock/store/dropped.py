@@ -1,13 +1,13 @@
-"""Topics that were dropped and whose space is not freed yet.
+"""Dropped topics whose space is not freed yet.
 
 Dropping a topic is one small write, however much it holds: its row leaves ``topics`` and becomes a
-*record* here, in the same transaction as the entry that says so. From then on the name is free. All
-that is left is filed under the topic's id, which is never given again: references, ranges of
-deleted offsets, groups in entries that others share. Retention frees it in slices; the record's
-first offset says how far it has come, and with the last of it the record goes.
+*record* here, in the transaction of the entry that drops it. From then on the name is free. What is
+left is stored under the topic's id, which is never reused: references, ranges of deleted offsets,
+groups in entries shared with other topics. Retention frees it in slices; the record's first offset
+shows its progress, and the record is deleted with the last slice.
 
-A record stays at least until the index contains the entry that dropped the topic. So a start, which
-applies the entries after that, finds a record for each topic in them that was dropped, and does not
+A record exists at least until the index contains the entry that dropped the topic. So a start,
+which applies the entries after that, finds a record for each dropped topic in them, and does not
 take its groups for those of a new topic.
 """
 
@@ -30,13 +30,11 @@ class Dropped(NamedTuple):
 
 
 def put_dropped(environment: Environment, transaction: Transaction, dropped: Dropped) -> None:
-    """Write a record."""
     value = _INDEX.pack(dropped.entry_index) + pack_topic(dropped.state)
     transaction.put(_PREFIX + topic_key(dropped.state.id), value, db=environment["meta"])
 
 
 def delete_dropped(environment: Environment, transaction: Transaction, topic_id: int) -> None:
-    """Delete a record: nothing is left."""
     transaction.delete(_PREFIX + topic_key(topic_id), db=environment["meta"])
 
 

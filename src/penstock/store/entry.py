@@ -1,18 +1,18 @@
 """The codec of a journal entry: a batch as columns under one checksum.
 
-An entry is a fixed header, a directory of *sections* and the sections themselves, each one column,
-each starting on a multiple of eight bytes. Numbers are little-endian, so on the machines we run on
-a column is read in place (``memoryview.cast``) and Arrow can take it as it is. Sections that a
-reader does not know are passed over; what few messages have is in sections that few entries have.
-docs/reference/journal-format.md has the layout byte by byte.
+An entry is a fixed header, a directory of *sections* and the sections themselves. Each section is
+one column and starts on a multiple of eight bytes. Numbers are little-endian, so columns are read
+in place (``memoryview.cast``) and Arrow can use them directly. Readers skip unknown sections; rare
+properties are in sections that few entries have. docs/reference/journal-format.md has the layout
+byte by byte.
 
-Messages stand in *group order*: all of the first topic, then all of the second. ``BOUNDS`` has one
-number more than there are messages; message *m* is ``payloads[bounds[m]:bounds[m + 1]]``. Runs
-stand in group order too. A topic's messages are found without a scan. The order of arrival is not
-written: sorting the runs by position gives it to the few who ask for it (a start that replays, a
-session that catches up), and most entries are written for nobody to read in that order.
+Messages are in *group order*: all of the first topic, then all of the second, so a topic's messages
+are found without a scan. ``BOUNDS`` has one number more than there are messages; message *m* is
+``payloads[bounds[m]:bounds[m + 1]]``. Runs are in group order too. The order of arrival is not
+written: sorting the runs by position gives it to the few readers that need it (replay, a session
+that catches up).
 
-Decoding is lazy: nothing but the header and directory is looked at before it is asked for.
+Decoding is lazy: only the header and directory are read before something is asked for.
 """
 
 import struct
@@ -124,7 +124,7 @@ _decode_events = msgspec.msgpack.Decoder(list[tuple[int, tuple[object, ...]]]).d
 
 
 class Placement(NamedTuple):
-    """Where a group of a batch goes: the topic's number, and the offset of its first message."""
+    """Where a group of a batch goes: topic id, and offset of its first message."""
 
     topic_id: int
     first_offset: int
@@ -230,7 +230,7 @@ def _flag_sections(flags: list[int]) -> list[tuple[int, bytes]]:
 
 
 def _extras_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
-    """Each kind of extras under its messages' numbers, in the order of the groups."""
+    """Each kind of extras by message number, in group order."""
     found: list[tuple[int, Extras]] = []
     for topic, start in _group_starts(batch):
         of_group = batch.extras.get(topic, {})
@@ -300,7 +300,7 @@ class GroupView(NamedTuple):
 
 
 class Entry:
-    """A decoded entry. Columns are views of the buffer it was decoded from: mind its lifetime."""
+    """A decoded entry. Its columns are views of the buffer and valid only as long as that is."""
 
     def __init__(self, buffer: memoryview) -> None:
         self.buffer = buffer
@@ -311,7 +311,7 @@ class Entry:
         self._columns: dict[int, memoryview] = {}
 
     def column(self, section: int) -> memoryview:
-        """A section, typed; empty where the entry has none."""
+        """A section with its element type; empty if the entry has none."""
         found = self._columns.get(section)
         if found is None:
             span = self._sections.get(section)
@@ -323,25 +323,22 @@ class Entry:
 
     @cached_property
     def has_extras(self) -> bool:
-        """Whether any message has what only few have: headers, a signature, and such."""
+        """Whether any message has headers, a signature, a schedule or a producer."""
         return not self._sections.keys().isdisjoint((*_EXTRAS_SECTIONS, PRODUCER_NUMBERS))
 
     def has(self, section: int) -> bool:
-        """Whether the entry has a section."""
         return section in self._sections
 
     def u32(self, section: int, first: int, end: int) -> memoryview:
-        """Numbers ``first … end - 1`` of a section the entry has, as the bytes that they are."""
+        """Numbers ``first … end - 1`` of a u32 section that exists, as bytes."""
         start = self._sections[section][0]
         return self.buffer[start + 4 * first : start + 4 * end]
 
     def bytes_of(self, section: int, first: int, end: int) -> memoryview:
-        """The same of a section of bytes."""
         start = self._sections[section][0]
         return self.buffer[start + first : start + end]
 
     def u64(self, section: int, first: int, end: int) -> memoryview:
-        """The same of a section of u64."""
         start = self._sections[section][0]
         return self.buffer[start + 8 * first : start + 8 * end]
 
@@ -352,7 +349,7 @@ class Entry:
 
     @cached_property
     def run_bounds(self) -> memoryview:
-        """Message number of each run's first message; one more than there are runs."""
+        """Number of each run's first message, then the number of messages."""
         return self.column(RUN_BOUNDS)
 
     @cached_property
@@ -371,13 +368,12 @@ class Entry:
         return self.column(RUN_TYPES)
 
     def flags(self, run: int) -> int:
-        """The flags of a run."""
         types = self.run_types
         return self.run_flags[run] | types[run] << 8 if types else self.run_flags[run]
 
     @cached_property
     def arrival(self) -> Sequence[int]:
-        """Run numbers in order of arrival; worked out here, for few are ever read in that order."""
+        """Run numbers in order of arrival."""
         positions = self.run_positions
         numbers = range(len(positions))
         if self.group_count == 1:
@@ -386,12 +382,11 @@ class Entry:
 
     @cached_property
     def bounds(self) -> memoryview:
-        """Where each payload begins; one more than there are messages."""
+        """Where each payload begins, then where the last ends."""
         return self.column(BOUNDS)
 
     @cached_property
     def payloads(self) -> memoryview:
-        """All payloads, joined."""
         return self.column(PAYLOADS)
 
     @cached_property
@@ -401,11 +396,10 @@ class Entry:
 
     @cached_property
     def groups(self) -> list[GroupView]:
-        """All groups, in the order of the entry."""
         return [self.group(number) for number in range(self.group_count)]
 
     def group(self, number: int) -> GroupView:
-        """One group, without looking at the others."""
+        """One group, without decoding the others."""
         messages, runs = self.column(GROUP_MESSAGES), self.group_runs
         names = self.column(NAME_ENDS)
         before = number - 1
@@ -422,9 +416,9 @@ class Entry:
         )
 
     def extents(self, first: int, end: int) -> Iterator[tuple[int, int, bytes, int, int, int]]:
-        """Of some groups: number, topic id, name, first offset, messages, bytes of payload.
+        """Number, topic id, name, first offset, messages, payload bytes of ``first … end - 1``.
 
-        For whoever removes whole entries: each costs little more than its tuple.
+        A cheap form for removing whole entries.
         """
         names, bounds = bytes(self.column(NAMES)), self.bounds
         name_ends, message_ends = self.column(NAME_ENDS), self.column(GROUP_MESSAGES)
@@ -445,9 +439,9 @@ class Entry:
             name_start, message_start = name_end, message_end
 
     def span(self, number: int) -> tuple[int, int, int]:
-        """Of one group, what takes an offset to a message's number, and its runs: start and end.
+        """Message number minus offset, and start and end of the runs, of one group.
 
-        The same as ``group`` says, for those who read many entries and little of each.
+        A cheap form of ``group`` for reading little of many entries.
         """
         buffer, spans = self.buffer, self._sections
         (first_offset,) = _U64.unpack_from(buffer, spans[FIRST_OFFSETS][0] + 8 * number)
@@ -458,7 +452,7 @@ class Entry:
         return message_start - first_offset, *_U32_PAIR.unpack_from(buffer, runs - 4)
 
     def u32_at(self, section: int, number: int) -> int:
-        """One number of a section that the entry has."""
+        """One number of a u32 section that exists."""
         found: int = _U32.unpack_from(self.buffer, self._sections[section][0] + 4 * number)[0]
         return found
 
@@ -470,14 +464,14 @@ class Entry:
 
     @cached_property
     def dropped(self) -> list[tuple[int, bytes]]:
-        """Id and name of the topics that were dropped, before this entry's messages."""
+        """Id and name of the topics dropped before this entry's messages."""
         ends = [0, *self.column(DROPPED_NAME_ENDS)]
         names = [bytes(self.column(DROPPED_NAMES)[a:b]) for a, b in pairwise(ends)]
         return list(zip(self.column(DROPPED_IDS), names, strict=True))
 
     @property
     def segments(self) -> list[NodeSegment]:
-        """Whose batches the entry holds, in order; none where the journal is one node's alone."""
+        """Which nodes' batches the entry holds, in order; empty without a cluster."""
         content = self.column(SEGMENTS)
         return (
             [NodeSegment(*found) for found in _decode_segments(content)] if content.nbytes else []
@@ -485,17 +479,17 @@ class Entry:
 
     @property
     def configuration(self) -> tuple[int, bytes] | None:
-        """Kind and content of a change of who has a say."""
+        """Kind and content of a membership change."""
         content = bytes(self.column(CONFIGURATION))
         return (content[0], content[1:]) if content else None
 
     @property
     def end_sequence(self) -> int:
-        """The sequence after this entry's last."""
+        """The sequence after the last message."""
         return int(self.base_sequence + self.count)
 
     def messages(self, is_wanted: Callable[[int], bool] = lambda _flags: True) -> Iterator[Message]:
-        """All messages whose flags are wanted, in order of arrival."""
+        """Messages whose flags are wanted, in order of arrival."""
         for run in self.arrival:
             if not is_wanted(self.flags(run)):
                 continue
@@ -510,7 +504,7 @@ class Entry:
         return self.located(sequence)[1]
 
     def located(self, sequence: int) -> tuple[int, Message]:
-        """The same, and the id of its topic before it."""
+        """The topic id and message of one sequence."""
         position = sequence - self.base_sequence
         place = bisect_right(self.arrival, position, key=self.run_positions.__getitem__) - 1
         run = self.arrival[place]
@@ -538,14 +532,14 @@ class Entry:
         }
 
     def schedule(self, start: int, end: int) -> dict[int, Schedule]:
-        """Schedules of the messages ``start … end - 1`` that have one, by their numbers."""
+        """Schedules of those of the messages ``start … end - 1`` that have one, by number."""
         if SCHEDULE_NUMBERS not in self._sections:
             return {}
         numbers, due, expiry = map(self.column, _SCHEDULE_SECTIONS)
         return dict(schedule_between((numbers, due, expiry), start, end))
 
     def producers(self) -> Iterator[tuple[bytes, int, int, bytes, int]]:
-        """Who numbered which messages: topic, first offset, count, producer, first seq."""
+        """Topic, first offset, count, producer and first seq of each producer run."""
         if PRODUCER_NUMBERS not in self._sections:
             return
         for group in self.groups:
@@ -554,7 +548,7 @@ class Entry:
                 yield group.name, group.first_offset + number, count, producer, seq
 
     def notes(self, start: int, end: int) -> Iterator[ProducerRun]:
-        """Who numbered which of the messages ``start … end - 1``, counted from ``start``."""
+        """Producer runs of the messages ``start … end - 1``, counted from ``start``."""
         if PRODUCER_NUMBERS not in self._sections:
             return iter(())
         numbers, counts, seqs, name_ends, names = map(self.column, _PRODUCER_SECTIONS)
@@ -574,7 +568,7 @@ class Entry:
 
 
 def decode(buffer: bytes | memoryview, *, verify: bool = True) -> Entry:
-    """Open an entry; ``verify`` reads all of it once to compare the checksum.
+    """Open an entry; ``verify`` reads all of it to compare the checksum.
 
     Raises StorageDamaged, or StorageForeign for an entry of a later version.
     """

@@ -1,14 +1,14 @@
-"""LMDB, wrapped to what the store needs: databases by name, room that grows, errors of ours.
+"""LMDB as the store needs it: databases by name, a map that grows, our exceptions.
 
-**Room.** LMDB maps a fixed range of addresses. The map doubles before a write could fill it; the
-new size costs address space, not disk. Resizing is only allowed while no transaction of this
-process is alive, so readers pass through a gate that the writer can shut: it waits for those
-inside (reads are short and bounded) and lets the others in afterwards.
+**Growth.** LMDB maps a fixed range of addresses. The map doubles before a write could fill it; the
+new size costs address space, not disk. Resizing is only allowed while this process has no open
+transaction, so readers pass a gate that the writer can shut: it waits for those inside (reads are
+short) and lets the others in afterwards.
 
-**Errors.** A write either commits or changes nothing. A full disk surfaces as StorageFull, and the
-same environment works again as soon as there is room. When the disk takes only part of a write,
-LMDB calls it an input/output error, so after one of those we ask the file system for the room: its
-answer tells a full disk from a broken one.
+**Errors.** A write either commits or changes nothing. A full disk raises StorageFull, and the same
+environment works again as soon as there is room. When the disk takes only part of a write, LMDB
+reports an input/output error; then we ask the file system for the space, which distinguishes a full
+disk from a broken one.
 """
 
 import errno
@@ -28,10 +28,9 @@ from penstock.store.directory import DATA_NAME
 DATABASES = ("journal", "index", "topics", "rows", "live", "deleted", "meta")
 
 READERS_MAX = 126
-ROOM_FRACTION = 0.7
-"""The map grows when more than this part of it would be in use."""
+ROOM_FRACTION = 0.7  # the map grows when more than this fraction would be in use
+# pages a commit may copy beyond its own content: the path to each leaf it touches
 WRITE_SLACK_BYTES = 256 * 1024
-"""Pages a commit may copy beyond its own content: the path to each leaf it touches."""
 
 _FULL_CODES = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _FULL = tuple(os.strerror(code) for code in _FULL_CODES)
@@ -48,7 +47,7 @@ T = TypeVar("T")
 
 
 class _Gate:
-    """Many readers, or one who changes the ground under them."""
+    """Many readers, or one writer that resizes the map."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -78,8 +77,8 @@ class _Gate:
                 self._changed.notify_all()
 
 
+# how far ahead the file is extended: a hundred small commits, a millisecond of work
 RUNWAY_BYTES = 1 << 20
-"""How far ahead the file is made longer: a hundred small commits' worth, a millisecond's work."""
 
 
 class Environment:
@@ -107,12 +106,10 @@ class Environment:
             raise storage_error(error) from error
         self._page_bytes: int = self._lmdb.stat()["psize"]
         self.runway_bytes = RUNWAY_BYTES
-        """How far ahead the file is made longer at a time."""
-        self._file_end = 0
-        """One past the last byte of the file, as far as we have looked."""
+        self._file_end = 0  # size of the file when last looked at
 
     def _check_length(self, path: Path) -> None:
-        """A file that lost its end must be found here: touching a page beyond it is SIGBUS."""
+        """Refuse a truncated file: touching a page beyond its end raises SIGBUS."""
         expected = (self._lmdb.info()["last_pgno"] + 1) * self._lmdb.stat()["psize"]
         if expected > _file_bytes(path):
             self._lmdb.close()
@@ -122,12 +119,11 @@ class Environment:
             )
 
     def __getitem__(self, name: str) -> "lmdb._Database":
-        """The handle of a database."""
         return self._databases[name]
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """A snapshot. What is to outlive it must be copied out of it."""
+        """A snapshot; copy what should outlive it."""
         self._gate.enter()
         try:
             with self._lmdb.begin(buffers=True) as transaction:
@@ -138,10 +134,10 @@ class Environment:
             self._gate.leave()
 
     def write(self, bytes_expected: int, job: Callable[[Transaction], T]) -> tuple[T, float]:
-        """Run ``job`` in a write transaction; return its result and the seconds of the commit.
+        """Run ``job`` in a write transaction; return its result and the duration of the commit.
 
-        Writer thread only. ``job`` may run twice (when the map turned out too small), so it must
-        change nothing but the transaction.
+        Writer thread only. ``job`` may run twice (if the map was too small), so it may change
+        nothing but the transaction.
         """
         try:
             self._make_room(bytes_expected + WRITE_SLACK_BYTES)
@@ -184,9 +180,9 @@ class Environment:
     def prepare(self) -> None:
         """Write zeros where the file will grow next, if a commit has come near its end.
 
-        A commit that overwrites blocks is flushed in about half the time of one that makes the file
-        longer, as the file system need not note new blocks. So the file is made longer beforehand,
-        between commits, many commits' worth at a time.
+        A commit that overwrites blocks is flushed in about half the time of one that extends the
+        file, as the file system need not allocate. So the file is extended between commits, many
+        commits ahead.
         """
         try:
             end = self.end_bytes
@@ -210,7 +206,7 @@ class Environment:
     def copy(self, file: int) -> None:
         """Write a compacted copy, as of one moment, to an open file or pipe.
 
-        The map can not grow meanwhile; see :mod:`penstock.store.copying`.
+        The map cannot grow meanwhile; see :mod:`penstock.store.copying`.
         """
         self._gate.enter()
         try:
@@ -221,7 +217,7 @@ class Environment:
             self._gate.leave()
 
     def forget_dead_readers(self) -> None:
-        """Free the pages that a process needed which was killed while it read."""
+        """Release the pages of processes that were killed while they read."""
         self._gate.enter()
         try:
             self._lmdb.reader_check()
@@ -232,16 +228,15 @@ class Environment:
 
     @property
     def map_bytes(self) -> int:
-        """Size of the map."""
         return int(self._lmdb.info()["map_size"])
 
     @property
     def end_bytes(self) -> int:
-        """Where the last page ends that was ever in use."""
+        """End of the last page that was ever in use."""
         return int((self._lmdb.info()["last_pgno"] + 1) * self._page_bytes)
 
     def used_bytes(self, transaction: Transaction, names: Iterable[str] = DATABASES) -> int:
-        """Bytes in pages that hold something, over some databases or all."""
+        """Bytes in pages that are in use, of some databases."""
         pages = 0
         for name in names:
             stat = transaction.stat(self._databases[name])
@@ -249,7 +244,7 @@ class Environment:
         return pages * self._page_bytes
 
     def close(self) -> None:
-        """Close; readers that are inside finish first."""
+        """Close, after readers that are inside have finished."""
         with self._gate.shut():
             self._lmdb.close()
 
@@ -265,7 +260,7 @@ class Environment:
 
 
 def storage_error(error: lmdb.Error) -> StorageError:
-    """Say in our words, with advice, what LMDB reported."""
+    """An LMDB error as one of ours, with advice."""
     text = str(error)
     if any(reason in text for reason in _FULL):
         return _full(text)

@@ -1,11 +1,11 @@
-"""Columns of what only few messages carry: headers, signatures, schedules.
+"""Columns of rare properties of messages: headers, signatures, schedules.
 
-They are *sparse*: one column has the numbers of the messages that have something, ascending, the
-others have it. A batch in which nobody has any writes none of these columns, and a reader finds
-those of a stretch of messages by two bisections.
+They are *sparse*: one column has the numbers of the messages that have the property, ascending, the
+others have its values. A batch without any writes none of these columns, and a reader finds those
+of a range of messages with two bisections.
 
 A signature is a record of fixed size, a schedule is two times. Headers are a list of lists of
-pairs, laid out as Arrow has it: per message the bounds of its headers, per name and per value the
+pairs, laid out as in Arrow: per message the bounds of its headers, per name and per value the
 bounds of its bytes.
 """
 
@@ -18,25 +18,22 @@ from typing import TypeAlias
 
 from penstock.model.message import Extras, Signature
 
-SIGNATURE_BYTES = 64
-"""An Ed25519 signature."""
+SIGNATURE_BYTES = 64  # an Ed25519 signature
 NONCE_BYTES_MAX = 8
 KEY_ID_MAX = 0xFFFF_FFFF
 TIME_MS_MAX = 0xFFFF_FFFF_FFFF_FFFF
-SCHEDULE_BYTES = 20
-"""A message number and two times."""
+SCHEDULE_BYTES = 20  # a message number and two times
 
 # signature, time of signing, nonce, key id, version, length of the nonce, zero
 _SIGNATURE = struct.Struct(f"<{SIGNATURE_BYTES}sQ{NONCE_BYTES_MAX}sIBBH")
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+# message numbers, header bounds, text bounds (u32 each), texts
 HeaderColumns: TypeAlias = tuple[memoryview, memoryview, memoryview, memoryview]
-"""Message numbers, header bounds, text bounds (u32 each), and the texts themselves."""
 
-Schedule: TypeAlias = tuple[int, int]
-"""When a message is due, and when it expires, in ms; 0 is without."""
+Schedule: TypeAlias = tuple[int, int]  # when a message is due and when it expires, in ms; 0: never
+# message numbers (u32), times due and times of expiry (u64 each)
 ScheduleColumns: TypeAlias = tuple[memoryview, memoryview, memoryview]
-"""Message numbers (u32), times due and times of expiry (u64 each)."""
 
 
 def extras_bytes(extras: Extras) -> int:
@@ -56,7 +53,7 @@ def extras_bytes(extras: Extras) -> int:
 
 
 def pack_signatures(found: Iterable[tuple[int, Signature]]) -> tuple[bytes, bytes]:
-    """Numbers and records, from message numbers (ascending) and their signatures."""
+    """Numbers and records, from ascending message numbers and their signatures."""
     numbers = array("I")
     records = bytearray()
     for number, signature in found:
@@ -77,7 +74,7 @@ def pack_signatures(found: Iterable[tuple[int, Signature]]) -> tuple[bytes, byte
 def signatures_between(
     numbers: memoryview, records: memoryview, start: int, end: int
 ) -> Iterator[tuple[int, Signature]]:
-    """Signatures of the messages ``start … end - 1``, with the messages' numbers."""
+    """Numbers and signatures of those of the messages ``start … end - 1`` that have one."""
     first, last = bisect_left(numbers, start), bisect_left(numbers, end)
     stretch = records[first * _SIGNATURE.size : last * _SIGNATURE.size]
     for number, fields in zip(numbers[first:last], _SIGNATURE.iter_unpack(stretch), strict=True):
@@ -86,7 +83,7 @@ def signatures_between(
 
 
 def pack_headers(found: list[tuple[int, Headers]]) -> tuple[bytes, bytes, bytes, bytes]:
-    """Numbers, header bounds, text bounds, texts; from message numbers (ascending) and headers."""
+    """Numbers, header bounds, text bounds, texts; from ascending message numbers and headers."""
     texts = [text for _, headers in found for text in chain.from_iterable(headers)]
     return (
         array("I", [number for number, _ in found]).tobytes(),
@@ -97,7 +94,7 @@ def pack_headers(found: list[tuple[int, Headers]]) -> tuple[bytes, bytes, bytes,
 
 
 def headers_between(columns: HeaderColumns, start: int, end: int) -> Iterator[tuple[int, Headers]]:
-    """Headers of the messages ``start … end - 1``, with the messages' numbers."""
+    """Numbers and headers of those of the messages ``start … end - 1`` that have some."""
     numbers, header_bounds, text_bounds, content = columns
     for place in range(bisect_left(numbers, start), bisect_left(numbers, end)):
         yield (
@@ -113,7 +110,7 @@ def headers_between(columns: HeaderColumns, start: int, end: int) -> Iterator[tu
 
 
 def pack_schedule(found: list[tuple[int, Schedule]]) -> tuple[bytes, bytes, bytes]:
-    """Numbers, times due, times of expiry; from message numbers (ascending) and schedules."""
+    """Numbers, times due, times of expiry; from ascending message numbers and schedules."""
     return (
         array("I", [number for number, _ in found]).tobytes(),
         array("Q", [due_ms for _, (due_ms, _) in found]).tobytes(),
@@ -124,7 +121,7 @@ def pack_schedule(found: list[tuple[int, Schedule]]) -> tuple[bytes, bytes, byte
 def schedule_between(
     columns: ScheduleColumns, start: int, end: int
 ) -> Iterator[tuple[int, Schedule]]:
-    """Schedules of the messages ``start … end - 1``, with the messages' numbers."""
+    """Numbers and schedules of those of the messages ``start … end - 1`` that have one."""
     numbers, due, expiry = columns
     for place in range(bisect_left(numbers, start), bisect_left(numbers, end)):
         yield numbers[place], (due[place], expiry[place])

@@ -1,17 +1,17 @@
 """Where the groups of a topic are: references, in rows of many.
 
 A *reference* locates one group. References of a topic are packed one after another, 56 bytes each,
-ascending by offset; a row of them is the same bytes in memory and on disk. On disk the key is
+ascending by offset; a row of them has the same bytes in memory and on disk. On disk the key is
 topic id ‖ first offset of the row.
 
-References of fresh commits are gathered in memory. A *round* freezes what has gathered and writes
-it out, one row per topic, so that ten thousand busy topics cost ten thousand rows per round and not
-per commit. The rows of a round are spread over the commits that follow: as the next round fills,
-the current one is written to the same degree, and it is complete when the next one is due. All of
-it is derived; a start rebuilds from the entries after the last complete round.
+References of new commits are collected in memory. A *round* freezes what was collected and writes
+it, one row per topic, so that ten thousand busy topics cost ten thousand rows per round and not per
+commit. The rows of a round are spread over the commits that follow: as the next round fills, the
+current one is written to the same degree, and it is complete when the next one is due. All of it is
+derived; a start rebuilds it from the entries after the last complete round.
 
 Readers take a topic's rows in memory under a lock and *then* look at the disk. What a round moves
-in between is seen twice, never missed; rows that overlap are recognised by their offsets.
+in between is seen twice, never missed; overlapping rows are recognised by their offsets.
 """
 
 import struct
@@ -34,10 +34,9 @@ from penstock.store.slices import GroupRange
 
 ROUND_ENTRIES = 256
 ROUND_REFERENCES = 262_144
+# a round is due when any of these is reached; they bound memory and the work of a start
 ROUND_BYTES = 64 * 1024 * 1024
-"""A round is due when any of these has gathered; they bound memory and the work of a start."""
-SLICE_TOPICS = 256
-"""Topics written with one commit, if the next round is not pressing: two puts each."""
+SLICE_TOPICS = 256  # topics written with one commit, unless the next round is near; two puts each
 
 _REFERENCE = struct.Struct("<QQQQQIIII")
 _FIRST_OFFSET = struct.Struct("<Q")
@@ -50,28 +49,24 @@ class Reference(NamedTuple):
     base_sequence: int
     entry_index: int
     last_sequence: int
-    time_ms: int
-    """The newest time in the group."""
+    time_ms: int  # newest in the group
     group: int
-    group_count: int
-    """How many groups the entry has."""
+    group_count: int  # of the entry
     message_count: int
     bytes: int
 
     @property
     def next_offset(self) -> int:
-        """The offset after the group's last."""
         return self.first_offset + self.message_count
 
     def piece(self, entry: Entry, first: int, end: int) -> GroupRange:
-        """What a stretch has of this group, which must be something."""
+        """The part of this group within an offset range, which must not be empty."""
         return GroupRange(
             entry, self.group, max(first, self.first_offset), min(end, self.next_offset)
         )
 
 
 def reference(entry: Entry, number: int) -> Reference:
-    """The reference to one group of an entry."""
     group = entry.group(number)
     last = group.run_end - 1
     run_bounds, bounds = entry.run_bounds, entry.bounds
@@ -174,9 +169,9 @@ def row_span(row: bytes | bytearray | memoryview) -> tuple[int, int]:
 
 
 class MemoryIndex:
-    """References that are not on disk yet: those gathering, and the round being written.
+    """References that are not on disk yet: those collected, and the round being written.
 
-    The writer thread changes it, readers call ``rows`` only.
+    The writer thread changes it; readers only call ``rows``.
     """
 
     def __init__(self) -> None:
@@ -185,19 +180,17 @@ class MemoryIndex:
         self._round: dict[int, bytearray] = {}
         self._order: list[int] = []
         self._written = 0
+        # topics of the round whose rows are on disk (and still in ``_round``)
         self._done: set[int] = set()
-        """Topics of the round whose rows are on disk; readers find them in ``_round`` as well."""
         self._entries = 0
         self._references = 0
         self._bytes = 0
+        # bytes of entries after which a round is due; less for a small journal
         self.round_bytes = ROUND_BYTES
-        """Bytes of entries after which a round is due; less where the journal may not have more."""
         self.round_index = 0
-        self.round_sequence = 0
-        """The last entry of the round being written, and the sequence after it."""
+        self.round_sequence = 0  # last entry of the round being written, and the sequence after it
 
     def add(self, entry: IndexedEntry) -> None:
-        """Index a committed entry."""
         pack, gathering = _REFERENCE.pack, self._gathering
         with self._lock:
             for topic_id, fields in zip(entry.topic_ids, entry.references, strict=True):
@@ -217,14 +210,14 @@ class MemoryIndex:
             return [bytes(row) for row in found if row]
 
     def holds(self, topic_id: int) -> bool:
-        """Whether the topic has references only here, so that its state is ahead of its row."""
+        """Whether a topic has references only here, so that its row is behind its state."""
         if topic_id in self._gathering:
             return True
         return topic_id in self._round and topic_id not in self._done
 
     @property
     def fullness(self) -> float:
-        """How far the next round has gathered; it is due at 1."""
+        """How full the next round is; it is due at 1."""
         return max(
             self._entries / ROUND_ENTRIES,
             self._references / ROUND_REFERENCES,
@@ -233,16 +226,14 @@ class MemoryIndex:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a round is being written."""
         return self.round_index > 0
 
     @property
     def is_gathering(self) -> bool:
-        """Whether entries have gathered for the next round."""
         return self._entries > 0
 
     def begin_round(self, index: int, sequence: int) -> None:
-        """Freeze what has gathered up to entry ``index``; it will be written in slices."""
+        """Freeze what was collected up to entry ``index``, to be written in slices."""
         assert not self.is_writing
         with self._lock:
             self._round, self._gathering = self._gathering, {}
@@ -252,7 +243,7 @@ class MemoryIndex:
         self.round_index, self.round_sequence = index, sequence
 
     def slice(self, topics_min: int = 0) -> list[tuple[int, bytearray]]:
-        """The rows that the next commit should write: topic id and row."""
+        """Topic id and row of what the next commit should write."""
         total = len(self._order)
         due = int(total * min(self.fullness, 1.0)) - self._written
         end = self._written + max(SLICE_TOPICS, topics_min, due)
@@ -263,7 +254,7 @@ class MemoryIndex:
         return self.is_writing and self._written + written == len(self._order)
 
     def advance(self, written: int) -> None:
-        """Note that the rows of a slice are on disk."""
+        """Note that a slice is on disk."""
         self._done.update(self._order[self._written : self._written + written])
         self._written += written
         if self.is_last(0):

@@ -10,8 +10,7 @@ from penstock.store.keys import index_key
 from penstock.store.marks import Marks, StorePosition, put_marks
 from penstock.store.topics import TopicStates, put_topic
 
-SLICE_TOPICS_ALONE = 4_096
-"""Topics per slice when the index is written by itself, without a commit."""
+SLICE_TOPICS_ALONE = 4_096  # topics per slice when the index is written by itself, without a commit
 
 
 class IndexRounds:

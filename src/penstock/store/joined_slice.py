@@ -1,9 +1,9 @@
-"""Small pieces of a topic, each out of an entry of its own, joined to one slice.
+"""Small parts of a topic, each from another entry, joined to one slice.
 
-Devices that publish one by one leave a few messages per topic in each entry. A slice for each of
-them would cost more than its messages, here and again for whoever reads it. So their numbers are
-taken up one by one, as there are few, and counted anew from the beginning of the whole; payloads
-and texts stay views, and are joined when the slice is done.
+Devices that publish one by one leave a few messages per topic in each entry. A slice for each would
+cost more than its messages, here and for the reader. So their numbers, of which there are few, are
+copied and counted from the beginning of the joined slice; payloads and texts stay views, and are
+joined when the slice is complete.
 """
 
 from array import array
@@ -16,11 +16,9 @@ from penstock.store import entry as sections
 from penstock.store.entry import Entry
 from penstock.store.store import Column, RawSlice
 
-SMALL: Final = 32
-"""Messages of a piece that is worth joining; more are cheaper as they are."""
+SMALL: Final = 32  # messages of a part that is worth joining
 
 MESSAGES_MAX: Final = 8_192
-"""Messages of one joined slice."""
 
 U32_MAX: Final = 0xFFFF_FFFF
 
@@ -35,7 +33,7 @@ def _u32(column: Column) -> tuple[int, ...]:
 
 
 class _Counted:
-    """Bounds, or ends, of bytes that come piece by piece: counted on from one to the next."""
+    """Bounds of bytes that come in parts, counted from the first."""
 
     __slots__ = ("numbers", "total")
 
@@ -44,14 +42,14 @@ class _Counted:
         self.total = 0
 
     def add(self, bounds: tuple[int, ...]) -> None:
-        """Take bounds, of which only differences count."""
+        """Add bounds, of which only the differences count."""
         shift = self.total - bounds[0]
         self.numbers.extend([bound + shift for bound in bounds[1:]])
         self.total = bounds[-1] + shift
 
 
 class JoinedPart(NamedTuple):
-    """Some messages of an entry, by their numbers, and the runs that they lie in."""
+    """Some messages of an entry, by number, and their runs."""
 
     first_offset: int
     entry: Entry
@@ -62,19 +60,17 @@ class JoinedPart(NamedTuple):
 
 
 class Joined:
-    """One slice in the making; columns that are not wanted stay empty."""
+    """A slice under construction; columns that are not wanted stay empty."""
 
     def __init__(self, entry: Entry, first_offset: int) -> None:
         self.count = 0
-        self._before = 0
-        """How many there were before the last that were added."""
+        self._before = 0  # messages before the last part
         self._first_offset = first_offset
         self._base = entry.base_sequence
         self._time_ms = entry.time_ms
         self._bounds = _Counted(0)
         self._payloads: list[Column] = []
-        self._runs = array("I"), array("I"), array("I")
-        """Starts, positions, times."""
+        self._runs = array("I"), array("I"), array("I")  # starts, positions, times
         self._flags: list[Column] = []
         self._types: list[Column] = []
         self._has_types = False
@@ -87,7 +83,7 @@ class Joined:
         self._names: list[Column] = []
 
     def add(self, stretch: JoinedPart, mask: int) -> bool:
-        """Take messages; False: they do not go on where this ends, or their numbers do not fit."""
+        """Add messages; False if they do not continue this slice, or their numbers do not fit."""
         first_offset, entry, first, end, start, stop = stretch
         times = _u32(entry.u32(sections.RUN_TIMES, start, stop))
         later = entry.time_ms - self._time_ms
@@ -130,14 +126,13 @@ class Joined:
     # ── what few have, of the messages that were added last ───────────────────────────────────
 
     def add_signatures(self, numbers: Column, records: Column) -> None:
-        """Take signatures, by number counted from the first of those messages."""
+        """Add signatures, by number counted from the first message of the last part."""
         self._number(self._signatures[0], numbers)
         self._signatures[1].append(records)
 
     def add_headers(
         self, numbers: Column, bounds: Column, text_bounds: Column, texts: Column
     ) -> None:
-        """Take headers in the same way."""
         own, own_bounds, own_text_bounds = self._headers
         self._number(own, numbers)
         own_bounds.add(_u32(bounds))
@@ -145,7 +140,6 @@ class Joined:
         self._texts.append(texts)
 
     def add_schedules(self, numbers: Column, due: Column, expiry: Column) -> None:
-        """Take schedules in the same way."""
         self._number(self._schedules[0], numbers)
         self._schedules[1].append(due)
         self._schedules[2].append(expiry)
@@ -153,7 +147,6 @@ class Joined:
     def add_producers(
         self, numbers: Column, counts: Column, seqs: Column, name_ends: Column, names: Column
     ) -> None:
-        """Take notes of producers in the same way."""
         self._number(self._notes[0], numbers)
         self._notes[1].append(counts)
         self._notes[2].append(seqs)
@@ -166,7 +159,6 @@ class Joined:
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def slice(self) -> RawSlice:
-        """All of it."""
         payloads = b"".join(self._payloads)
         return RawSlice(
             self._first_offset,

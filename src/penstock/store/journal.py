@@ -1,4 +1,4 @@
-"""Finding entries: by sequence, by index, one after another. Works inside a given transaction."""
+"""Finding entries by sequence or index, and iterating over them, within a given transaction."""
 
 from collections.abc import Iterator
 
@@ -7,15 +7,14 @@ from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import journal_key, unpack_journal_key
 
-VERIFIED_MAX = 65_536
-"""Entries remembered as verified by this process; others are verified again when read."""
+VERIFIED_MAX = 65_536  # entries that are remembered as verified; others are verified again
 
 
 class JournalCursor:
-    """The journal, within one snapshot.
+    """The journal within one snapshot.
 
-    An entry's checksum is compared unless it is among ``verified``, to which it is then added;
-    without ``verified`` nothing is compared, for those who only look at headers.
+    The checksum of an entry is compared unless it is in ``verified``, to which it is then added;
+    without ``verified`` nothing is compared.
     """
 
     def __init__(
@@ -25,7 +24,7 @@ class JournalCursor:
         self._verified = verified
 
     def holding(self, sequence: int) -> Entry | None:
-        """The entry that holds a sequence; None if it is gone or not there yet."""
+        """The entry that holds a sequence; None if it is gone or does not exist yet."""
         cursor = self._cursor
         found = cursor.prev() if cursor.set_range(journal_key(sequence + 1, 0)) else cursor.last()
         if not found:
@@ -34,7 +33,6 @@ class JournalCursor:
         return entry if sequence < entry.end_sequence else None
 
     def at(self, base_sequence: int, index: int) -> Entry | None:
-        """The entry of exactly this key."""
         return self._entry() if self._cursor.set_key(journal_key(base_sequence, index)) else None
 
     def after(self, index: int) -> Iterator[Entry]:
@@ -45,7 +43,7 @@ class JournalCursor:
             found = self._cursor.next()
 
     def each(self) -> Iterator[Entry | StorageDamaged]:
-        """All entries; what is wrong with one is yielded in its place."""
+        """All entries; a damaged one is yielded as its error."""
         found = self._cursor.first()
         while found:
             try:
@@ -55,20 +53,17 @@ class JournalCursor:
             found = self._cursor.next()
 
     def following(self, entry: Entry) -> Entry | None:
-        """The next entry."""
         key = journal_key(entry.base_sequence, entry.index + 1)
         return self._entry() if self._cursor.set_range(key) else None
 
     def first(self) -> Entry | None:
-        """The oldest entry."""
         return self._entry() if self._cursor.first() else None
 
     def last(self) -> Entry | None:
-        """The newest entry."""
         return self._entry() if self._cursor.last() else None
 
     def sample(self, count: int, next_sequence: int) -> None:
-        """Verify a few entries, evenly spread; `verify` looks at all of them."""
+        """Verify a few entries, evenly spread."""
         oldest = self.first()
         if oldest is not None:
             span = next_sequence - oldest.base_sequence
@@ -97,7 +92,7 @@ class JournalCursor:
         self._verified[index] = None
 
     def _key_after(self, index: int) -> bytes:
-        """The smallest possible key of entries after ``index``: both halves of keys ascend."""
+        """The smallest possible key of entries after ``index``; both halves of keys ascend."""
         low, high = 0, self._last_base() + 1
         while high - low > 1:  # the first entry at or above `low` is not after `index`
             middle = (low + high) // 2
@@ -118,7 +113,6 @@ class JournalCursor:
 
 
 def broken_order(index: int, what: str) -> StorageDamaged:
-    """An entry is not where it should be."""
     return StorageDamaged(
         f"entry {index} {what}",
         "Restore the data directory from a backup; docs/operating/storage.md tells how to find out "

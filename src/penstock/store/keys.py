@@ -1,9 +1,9 @@
-"""Keys of the databases. Big-endian, so that the order of bytes is the order of numbers.
+"""Keys of the databases. Big-endian, so that bytes sort like the numbers.
 
 LMDB keys hold at most 511 bytes, while topics may have 1,024. A name that does not fit is cut and
-completed with its digest; the full name then stands in the value. A cut key is always exactly
-``KEY_BYTES_MAX`` long and a whole one always shorter, so the two can not be confused, and names
-with a common beginning stay together.
+completed with its digest; the value then has the full name. A cut key is always exactly
+``KEY_BYTES_MAX`` long and a whole one always shorter, so they cannot be confused, and names with a
+common prefix stay together.
 """
 
 import struct
@@ -11,31 +11,24 @@ from hashlib import blake2b
 
 KEY_BYTES_MAX = 511
 DIGEST_BYTES = 32
-NAME_BYTES_WHOLE = KEY_BYTES_MAX - DIGEST_BYTES - 1
-"""Longest name that is its own key."""
+NAME_BYTES_WHOLE = KEY_BYTES_MAX - DIGEST_BYTES - 1  # longest name that is its own key
 
 _JOURNAL = struct.Struct(">QQ")
 _INDEX = struct.Struct(">IQ")
 _TOPIC = struct.Struct(">I")
 
-journal_key = _JOURNAL.pack
-"""(base sequence, entry index) → key in ``journal`` and ``live``."""
+journal_key = _JOURNAL.pack  # (base sequence, entry index) → key in ``journal`` and ``live``
 
-unpack_journal_key = _JOURNAL.unpack
-"""The inverse of ``journal_key``."""
+unpack_journal_key = _JOURNAL.unpack  # the inverse of ``journal_key``
 
-index_key = _INDEX.pack
-"""(topic id, first offset) → key in ``index`` and ``deleted``."""
+index_key = _INDEX.pack  # (topic id, first offset) → key in ``index`` and ``deleted``
 
-unpack_index_key = _INDEX.unpack
-"""The inverse of ``index_key``."""
+unpack_index_key = _INDEX.unpack  # the inverse of ``index_key``
 
-topic_key = _TOPIC.pack
-"""Topic id → what all its keys in ``index`` and ``deleted`` begin with."""
+topic_key = _TOPIC.pack  # topic id → prefix of its keys in ``index`` and ``deleted``
 
 
 def name_key(name: bytes) -> bytes:
-    """The key of a topic or row name."""
     if len(name) <= NAME_BYTES_WHOLE:
         return name
     digest = blake2b(name, digest_size=DIGEST_BYTES).digest()
@@ -43,6 +36,6 @@ def name_key(name: bytes) -> bytes:
 
 
 def row_prefix(table: str) -> bytes:
-    """What the names of all rows of one table begin with."""
+    """Prefix of the names of all rows of one table."""
     assert "\0" not in table
     return table.encode() + b"\0"

@@ -1,13 +1,12 @@
-"""The log: the journal as several nodes agree upon it.
+"""The log: the journal as the nodes of a cluster agree on it.
 
-Entries of the log are entries of the journal, in the same database, under the same keys. Those that
-are not agreed upon yet are its **tail**: nobody reads them, no topic knows of them, and they may be
-replaced. ``LmdbStore.apply`` makes them part of what is read. What a log needs and a journal does
-not (an entry that holds nothing, one that changes who has a say) is wrapped as an entry here, and
-unwrapped for whoever asks for it.
+Log entries are journal entries, in the same database, under the same keys. Those that are not
+committed yet are its **tail**: no read sees them, no topic knows of them, and they may be replaced.
+``LmdbStore.apply`` makes them visible. What only a log needs (an empty entry, a membership change)
+is wrapped as a journal entry here.
 
-Beside the log stands one **record** in ``meta``: how far the log is committed, and whatever those
-who agree want to have remembered with it.
+Beside the log, ``meta`` has one **record**: the commit index, and whatever consensus stores with
+it.
 """
 
 import struct
@@ -25,8 +24,7 @@ from penstock.store.store import LogEntry
 RECORD_KEY = b"raft"
 
 _RECORD = struct.Struct("<IIQ")  # checksum, zero, committed
-_ALL = (1 << 64) - 1
-"""Committed: whatever is in the log."""
+_ALL = (1 << 64) - 1  # the whole log is committed
 
 EMPTY_ENTRY_BYTES = len(encode(Batch(), 0, 0, []))
 
@@ -118,7 +116,7 @@ def put_tail(
 def get_record(
     environment: Environment, transaction: Transaction
 ) -> tuple[bytes | None, int | None]:
-    """The record, and how far the log is committed (None: all of it); raises StorageDamaged."""
+    """The record, and the commit index (None: the whole log); raises StorageDamaged."""
     found = transaction.get(RECORD_KEY, db=environment["meta"])
     if found is None:
         return None, None
@@ -135,7 +133,6 @@ def get_record(
 def put_record(
     environment: Environment, transaction: Transaction, record: bytes, committed: int | None
 ) -> None:
-    """Write the record."""
     number = _ALL if committed is None else committed
     content = _RECORD.pack(0, 0, number) + record
     checked = struct.pack("<I", crc32(content)) + content[4:]

@@ -1,4 +1,4 @@
-"""The one record of ``meta``: how far everything derived has come. Small, checksummed."""
+"""The record in ``meta`` of how far everything derived from the journal has come."""
 
 import struct
 from zlib import crc32
@@ -11,26 +11,22 @@ from penstock.store.environment import Environment, Transaction
 MARKS_KEY = b"marks"
 
 _MARKS = struct.Struct("<IIQQQQQQ")
+# without ``compacted``, as versions without clusters wrote it
 _MARKS_BEFORE = struct.Struct("<IIQQQQQ")
-"""Without ``compacted``, as brokers wrote them that knew of no others."""
 
 
 class Marks(msgspec.Struct, frozen=True, gc=False):
-    """Where the derived parts stand. Each field only grows."""
+    """Progress of the derived parts. Each field only grows."""
 
+    # as of the last complete round; later ids follow from the entries after it
     next_topic_id: int = 1
-    """As of the last complete round; a start takes later ids from the entries after it."""
     flushed_index: int = 0
+    # index and topic rows contain all entries up to ``flushed_index``; the sequence after it
     flushed_sequence: int = 1
-    """Index and topic rows contain all entries up to this one; the sequence after it."""
-    checkpoint: int = 0
-    """Rows contain all entries up to this one; replay begins after it."""
-    swept: int = 0
-    """Entries up to this one were looked at for having nothing to keep."""
-    removed_messages: int = 0
-    """How many messages retention has removed, ever."""
-    compacted: int = 0
-    """Up to this entry some may be missing; from the next on the log is whole."""
+    checkpoint: int = 0  # rows contain all entries up to this one; replay begins after it
+    swept: int = 0  # entries up to this one were checked for having nothing to keep
+    removed_messages: int = 0  # removed by retention, ever
+    compacted: int = 0  # the log may have gaps up to this entry, and has none after it
 
 
 class StorePosition:
@@ -48,7 +44,6 @@ class StorePosition:
 
 
 def pack_marks(marks: Marks) -> bytes:
-    """The record, with its checksum."""
     topic_id, *numbers = msgspec.structs.astuple(marks)
     content = _MARKS.pack(0, topic_id, *numbers)
     return struct.pack("<I", crc32(content)) + content[4:]
@@ -68,7 +63,7 @@ def unpack_marks(record: bytes | memoryview) -> Marks:
 
 
 def _completed(marks: Marks, *, is_old: bool) -> Marks:
-    """Retention was free to make gaps up to the checkpoint when nobody else needed the log."""
+    """Before clusters, retention could leave gaps up to the checkpoint."""
     if not is_old:
         return marks
     gaps = min(marks.checkpoint, marks.flushed_index)
@@ -76,10 +71,9 @@ def _completed(marks: Marks, *, is_old: bool) -> Marks:
 
 
 def get_marks(environment: Environment, transaction: Transaction) -> Marks:
-    """Read the record, which every store has from its creation on; raises StorageDamaged."""
+    """Raises StorageDamaged."""
     return unpack_marks(transaction.get(MARKS_KEY, db=environment["meta"]) or b"")
 
 
 def put_marks(environment: Environment, transaction: Transaction, marks: Marks) -> None:
-    """Write the record."""
     transaction.put(MARKS_KEY, pack_marks(marks), db=environment["meta"])

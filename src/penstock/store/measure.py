@@ -1,7 +1,7 @@
-"""How far so many bytes of payload reach, found without reading payloads.
+"""How far a number of payload bytes reaches, without reading payloads.
 
-A reference says how many bytes its group has. So whole groups are passed by as they are, and only
-one that is not wanted as a whole, or does not fit, is opened.
+A reference knows how many bytes its group has. So whole groups are skipped, and only a group that
+is not wanted as a whole, or does not fit, is opened.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,12 +13,12 @@ from penstock.store.index import Reference
 from penstock.store.raw import fitting
 from penstock.store.slices import GroupRange
 
+# groups per answer, a tenth of a second; the answer is shorter if there are more
 SPANS_MAX: Final = 65_536
-"""Groups that are passed by for one answer: a tenth of a second. The answer is short then."""
 
 
 class GroupOverlap(NamedTuple):
-    """What a stretch of offsets has of a group; ``open`` finds the group, None: it is gone."""
+    """The part of a group in an offset range; ``open`` finds the group, None if it is gone."""
 
     found: Reference
     first: int
@@ -27,12 +27,11 @@ class GroupOverlap(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all that the group has."""
         return self.first <= self.found.first_offset and self.found.next_offset <= self.end
 
 
 def reach(spans: Iterable[GroupOverlap], start: int, bytes_max: int) -> int:
-    """The offset behind the last that fits; one message at least, if there is one."""
+    """The offset after the last message that fits; at least one message, if there is one."""
     reached, left = start, bytes_max
     for span in islice(spans, SPANS_MAX):
         if span.found.bytes <= left and span.is_whole:

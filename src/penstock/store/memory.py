@@ -1,8 +1,7 @@
-"""The store without a disk: gone with the process.
+"""The store without a disk: lost with the process.
 
-It keeps decoded entries in a list and does everything the plain way, in one go. That makes it the
-store for trying things out, and the statement of what ``LmdbStore`` must do: both pass the same
-conformance tests.
+It keeps decoded entries in a list and does everything in the simplest way. That makes it useful for
+trying things out, and the specification of ``LmdbStore``: both pass the same conformance tests.
 """
 
 import threading
@@ -53,7 +52,7 @@ _next_offset = attrgetter("next_offset")
 
 
 class _MemoryTopic(StoredTopic):
-    """A topic with references to its groups, oldest first, and what was deleted from them."""
+    """A topic with references to its groups, oldest first, and its deleted ranges."""
 
     __slots__ = ("deleted", "references")
 
@@ -63,11 +62,10 @@ class _MemoryTopic(StoredTopic):
         self.deleted: Ranges = NOTHING
 
     def view(self) -> TopicInfo:
-        """What readers see of it."""
         return self.info(self.deleted)
 
     def living(self, group: Reference) -> list[OffsetRange]:
-        """What was not deleted of a group."""
+        """The parts of a group that were not deleted."""
         return list(self.deleted.living(group.first_offset, group.next_offset))
 
 
@@ -95,16 +93,13 @@ class MemoryStore:
 
     @property
     def next_sequence(self) -> int:
-        """See ``Store``."""
         return self._next_sequence
 
     @property
     def next_index(self) -> int:
-        """See ``Store``."""
         return self._next_index
 
     def commit(self, batch: Batch) -> Commit:
-        """See ``Store``."""
         started = perf_counter()
         if self._is_closed:
             raise StorageError("the store is closed")
@@ -147,30 +142,24 @@ class MemoryStore:
 
     @property
     def first_index(self) -> int:
-        """See ``LogStore``."""
         return self._compacted + 1
 
     @property
     def last_index(self) -> int:
-        """See ``LogStore``."""
         return self._tail.last_index
 
     def record(self) -> bytes | None:
-        """See ``LogStore``."""
         return self._record
 
     @property
     def committed(self) -> int | None:
-        """See ``LogStore``."""
         return self._committed
 
     def encode_batch(self, batch: Batch) -> EncodedBatch:
-        """See ``LogStore``."""
         with self._lock:
             return self._draw(batch)
 
     def write(self, write: Write) -> Written:
-        """See ``LogStore``."""
         started = perf_counter()
         if self._is_closed:
             raise StorageError("the store is closed")
@@ -184,7 +173,6 @@ class MemoryStore:
         return Written(perf_counter() - started, 0.0)
 
     def apply(self, index: int) -> list[Entry]:
-        """See ``LogStore``."""
         with self._lock:
             entries = [entry for entry in self._tail.entries if entry.index <= index]
             for entry in entries:
@@ -192,7 +180,6 @@ class MemoryStore:
             return entries
 
     def log_entries(self, low: int, high: int, bytes_max: int) -> list[LogEntry]:
-        """See ``LogStore``."""
         found: list[LogEntry] = []
         with self._lock:
             tail = {entry.index: entry for entry in self._tail.entries}
@@ -207,11 +194,9 @@ class MemoryStore:
         return found
 
     def copy(self, file: int) -> None:  # noqa: ARG002 - as ``LogStore`` has it
-        """See ``LogStore``."""
         raise StorageError("a store in memory can not be copied")
 
-    def prepare(self) -> None:
-        """See ``Store``."""
+    def prepare(self) -> None: ...
 
     def _placements(self, batch: Batch) -> list[Placement]:
         placements = []
@@ -244,12 +229,12 @@ class MemoryStore:
 
     @property
     def _removable(self) -> int:
-        """The last entry that neither a start nor another node will need."""
+        """The last entry that neither a start nor another node needs."""
         return min(self._disposable, self.log_floor - 1)
 
     @property
     def _disposable(self) -> int:
-        """The last entry that no start will need: the total may take what others would ask for."""
+        """The last entry that no start needs; the total may remove what other nodes need."""
         return min(self._checkpoint, self.start_floor - 1)
 
     def _put_row(self, table: str, key: bytes, value: bytes | None) -> None:
@@ -260,18 +245,15 @@ class MemoryStore:
             rows[key] = value
 
     def replay(self) -> Iterator[Entry]:
-        """See ``Store``."""
         with self._lock:
             entries = [e for index, e in self._entries.items() if index > self._checkpoint]
         return iter(entries)
 
     def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
-        """See ``Store``."""
         with self._lock:
             return iter(sorted(self._rows.get(table, {}).items()))
 
     def read(self, sequences: Sequence[int]) -> list[Message | None]:
-        """See ``Store``."""
         with self._lock:
             entries = [entry for entry in self._entries.values() if entry.count]
             ends = [entry.end_sequence for entry in entries]
@@ -290,7 +272,6 @@ class MemoryStore:
         return message.offset >= topic.first_offset and not topic.deleted.contains(message.offset)
 
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
-        """See ``Store``."""
         with self._lock:
             state = self._topics.get(topic)
             if state is None:
@@ -305,7 +286,6 @@ class MemoryStore:
     def read_raw(
         self, query: RawQuery, make: Callable[[TopicInfo, int, list[RawSlice]], Result]
     ) -> Result | None:
-        """See ``Store``."""
         with self._lock:
             state = self._topics.get(query.topic)
             if state is None:
@@ -317,7 +297,6 @@ class MemoryStore:
             return make(info, raw_next(query, span, deleted, slices), slices)
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
-        """See ``Store``."""
         with self._lock:
             state = self._topics.get(topic)
             if state is None:
@@ -335,7 +314,6 @@ class MemoryStore:
                 yield GroupOverlap(found, first, end, partial(found.piece, entry, first, end))
 
     def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
-        """See ``Store``."""
         with self._lock:
             state = self._topics.get(topic)
             if state is None:
@@ -356,20 +334,17 @@ class MemoryStore:
                 yield found.piece(self._entries[found.entry_index], first, end)
 
     def topic(self, name: bytes) -> TopicInfo | None:
-        """See ``Store``."""
         with self._lock:
             topic = self._topics.get(name)
             return topic.view() if topic else None
 
     def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
-        """See ``Store``."""
         with self._lock:
             behind = (name for name in self._topics if name > after)
             names = sorted(name for name in behind if name.startswith(prefix))
             return iter([self._topics[name].view() for name in names])
 
     def size(self) -> StoreSize:
-        """See ``Store``."""
         with self._lock:
             oldest = next(iter(self._entries.values()), None)
             used = self._used_bytes()
@@ -383,13 +358,11 @@ class MemoryStore:
             )
 
     def close(self) -> None:
-        """See ``Store``."""
         self._is_closed = True
 
     # ── Deleting ──────────────────────────────────────────────────────────────────────────────
 
     def trim(self, topic: bytes, offset: int) -> int:
-        """See ``Store``."""
         with self._lock:
             state = self._topics.get(topic)
             if state is None:
@@ -397,7 +370,6 @@ class MemoryStore:
             return self._erase(state, [(state.first_offset, min(offset, state.next_offset))])
 
     def delete(self, topic: bytes, offsets: Sequence[int]) -> int:
-        """See ``Store``."""
         with self._lock:
             state = self._topics.get(topic)
             if state is None:
@@ -427,7 +399,6 @@ class MemoryStore:
         protected: ProtectedTopics = NOTHING_PROTECTED,
         low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS,
     ) -> RetentionResult:
-        """See ``Store``."""
         request = RetentionRequest(rules, now_ms, floor_sequence, protected, low_water_marks)
         removed = RetentionResult()
         with self._lock:
@@ -460,7 +431,7 @@ class MemoryStore:
             self._drop_through(topic, oldest, removed)
 
     def _is_old(self, topic: _MemoryTopic, request: RetentionRequest) -> bool:
-        """Whether the oldest group is too old by a limit that was set for this topic alone."""
+        """Whether the oldest group exceeds the topic's own age limit."""
         age = request.rules.own_age(topic.name)
         if age is None:
             return False
@@ -515,7 +486,7 @@ class MemoryStore:
             topic.deleted, _ = topic.deleted.beyond(oldest.next_offset, oldest.bytes - size)
 
     def _sweep(self, removed: RetentionResult, last: int) -> None:
-        """Delete entries with nothing to keep that no start will replay."""
+        """Delete entries without content that no start will replay."""
         for entry in list(self._entries.values()):
             if entry.index > last:
                 return

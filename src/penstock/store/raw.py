@@ -1,14 +1,13 @@
-"""Cutting a stretch of one topic out of an entry as it lies there: views, and nothing taken apart.
+"""Cutting a range of one topic out of an entry as views, without decoding it.
 
-``slices`` copies what it cuts and makes objects of what few messages carry. For bulk that is too
-much: where every message is signed, each would cost some microseconds. Here a column is a view of
-the entry's own bytes, valid for as long as the entry is, and whoever cuts joins the views into the
-bytes that it wants, once.
+``slices`` copies what it cuts and makes objects of rare properties. For bulk reads that is too
+slow: if every message is signed, each costs some microseconds. Here a column is a view of the
+entry's bytes, valid as long as the entry is, and the caller joins the views once.
 
-Cost: some bisections per slice, whatever the number of messages. Few columns cannot stay as they
-are, as their numbers count from the beginning of the entry, and a slice begins elsewhere. From
-these a number is taken in one go (``lessened``): a column is one large integer, with the same
-number in each of its lanes to be subtracted.
+This costs some bisections per slice, whatever the number of messages. A few columns have to change,
+because their numbers count from the beginning of the entry. Those are shifted at once
+(``lessened``): a column is treated as one large integer, from which the same number is subtracted
+at every position.
 """
 
 from array import array
@@ -28,23 +27,20 @@ from penstock.store.store import Column, RawQuery, RawSlice, TopicInfo
 
 _U32: Final = Struct("<I")
 _U64: Final = Struct("<Q")
-SIGNATURE_BYTES: Final = 88
-"""One record; see ``extras``."""
+SIGNATURE_BYTES: Final = 88  # one record; see ``extras``
 
-FEW: Final = 24
-"""Numbers that are changed one by one faster than together."""
+FEW: Final = 24  # numbers that are faster to shift one by one
 
-PIECES_MAX: Final = 2_048
-"""Pieces that are opened for one answer: of tiny ones, each an entry, that takes a while."""
+PIECES_MAX: Final = 2_048  # ranges that are opened for one answer; tiny ones take an entry each
 
+# 0, 1, 2 …: message numbers where all have the property
 _COUNTED: Final = memoryview(array("I", range(65_536)).tobytes())
-"""0, 1, 2 …: the numbers of messages where all have something."""
 
 _ZERO: Final = bytes(4)
 
 
 class _Gathering:
-    """Slices in the making: small pieces are joined, large ones stay what they are."""
+    """Slices under construction: small ranges are joined, large ones stay as they are."""
 
     def __init__(self, columns: int) -> None:
         self.slices: list[RawSlice] = []
@@ -52,7 +48,6 @@ class _Gathering:
         self._joined: Joined | None = None
 
     def add(self, stretch: JoinedPart) -> None:
-        """Take the next messages."""
         if stretch.end - stretch.first > SMALL:
             self.end()
             self.slices.append(_cut(stretch, self._columns))
@@ -77,7 +72,7 @@ class _Gathering:
                 add(*found)
 
     def end(self) -> None:
-        """What was joined is a slice."""
+        """Complete the joined slice."""
         if self._joined is not None:
             self.slices.append(self._joined.slice())
             self._joined = None
@@ -86,7 +81,7 @@ class _Gathering:
 def gather_raw(
     pieces: Iterable[GroupRange], count_max: int, bytes_max: int, columns: int
 ) -> list[RawSlice]:
-    """Slices of successive pieces, within the bounds; at least one message, if any."""
+    """Slices of successive ranges, within the bounds; at least one message, if any."""
     gathering = _Gathering(columns)
     is_first = True
     for piece in islice(pieces, PIECES_MAX):
@@ -107,7 +102,7 @@ def gather_raw(
 
 
 def _run_range(entry: Entry, runs: tuple[int, int], first: int, end: int) -> tuple[int, int]:
-    """Those of the runs of a group that hold some of the messages ``first … end - 1``."""
+    """The runs of a group that hold messages ``first … end - 1``."""
     start, stop = runs
     if stop - start == 1:
         return runs
@@ -116,7 +111,7 @@ def _run_range(entry: Entry, runs: tuple[int, int], first: int, end: int) -> tup
 
 
 def raw_span(query: RawQuery, info: TopicInfo, deleted: Ranges) -> tuple[int, int]:
-    """Which offsets are meant, of those that a topic has: the first, and one past the last."""
+    """The wanted offsets that the topic has: the first, and one past the last."""
     start = deleted.skip(max(query.start, info.first_offset))
     return start, min(query.end or info.next_offset, info.next_offset)
 
@@ -124,7 +119,7 @@ def raw_span(query: RawQuery, info: TopicInfo, deleted: Ranges) -> tuple[int, in
 def raw_next(
     query: RawQuery, span: tuple[int, int], deleted: Ranges, slices: list[RawSlice]
 ) -> int:
-    """Where to go on reading: beyond what was deleted, but not beyond what was asked for."""
+    """Where to continue: after deleted messages, but not beyond what was asked for."""
     start, end = span
     if slices:
         start = deleted.skip(slices[-1].first_offset + slices[-1].messages)
@@ -132,9 +127,9 @@ def raw_next(
 
 
 def fitting(piece: GroupRange, count_max: int, bytes_max: int, columns: int) -> tuple[int, int]:
-    """Where the first messages of a piece end that fit, one at least; and how large they are.
+    """End offset of the first messages of a range that fit (at least one), and their size.
 
-    Payloads count, and so do headers, if they are wanted: both can be of any size.
+    Payloads count, and headers if they are wanted.
     """
     shift = piece.entry.span(piece.group)[0]
     bounds = count_max, bytes_max, columns
@@ -145,7 +140,7 @@ def fitting(piece: GroupRange, count_max: int, bytes_max: int, columns: int) -> 
 def _fitting(
     piece: GroupRange, first: int, end: int, bounds: tuple[int, int, int]
 ) -> tuple[int, int]:
-    """The same, in numbers of messages."""
+    """The same, in message numbers."""
     entry = piece.entry
     count_max, bytes_max, columns = bounds
     end = min(end, first + max(count_max, 1))
@@ -177,7 +172,7 @@ def _fitting_headers(entry: Entry, first: int, end: int, bytes_max: int) -> tupl
 
 
 def _text_start(entry: Entry, place: int) -> int:
-    """Where the texts of the headers of a message begin, which is the ``place``-th with any."""
+    """Where the header texts begin of the message that is the ``place``-th with headers."""
     header = entry.column(sections.HEADER_BOUNDS)[place]
     return int(entry.column(sections.HEADER_TEXT_BOUNDS)[2 * header])
 
@@ -204,7 +199,7 @@ def _payloads(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
 
 
 def _runs(stretch: JoinedPart) -> tuple[Column, ...]:
-    """Runs, the first one trimmed to where the slice begins."""
+    """Runs, the first one trimmed to the beginning of the slice."""
     _, entry, first, _, start, stop = stretch
     positions: Column = entry.u32(sections.RUN_POSITIONS, start, stop)
     trimmed = first - entry.run_bounds[start]
@@ -253,7 +248,7 @@ def _schedules(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
 
 
 def _producers(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
-    """Notes, the first and the last one trimmed to the slice."""
+    """Producer runs, the first and last trimmed to the slice."""
     numbers = entry.column(sections.PRODUCER_NUMBERS)
     counts = entry.column(sections.PRODUCER_COUNTS)
     low, high = bisect_left(numbers, first), bisect_left(numbers, end)
@@ -293,7 +288,7 @@ def _note_counts(entry: Entry, low: int, high: int, skipped: int, end: int) -> C
 
 
 def _names(entry: Entry, low: int, high: int) -> tuple[Column, Column]:
-    """Where names end, counted from the first of these, and the names."""
+    """Name ends, counted from the first of these names, and the names."""
     ends = entry.column(sections.PRODUCER_NAME_ENDS)
     start = ends[low - 1] if low else 0
     name_ends = lessened(entry.u32(sections.PRODUCER_NAME_ENDS, low, high), start)
@@ -301,13 +296,13 @@ def _names(entry: Entry, low: int, high: int) -> tuple[Column, Column]:
 
 
 def _places(entry: Entry, section: int, first: int, end: int) -> tuple[int, int]:
-    """Which of those that have something are among the messages ``first … end - 1``."""
+    """Which entries of a sparse column belong to the messages ``first … end - 1``."""
     numbers = entry.column(section)
     return bisect_left(numbers, first), bisect_left(numbers, end)
 
 
 def _numbers(entry: Entry, section: int, places: tuple[int, int], first: int, end: int) -> Column:
-    """The numbers of messages that have something, counted from the first of the slice."""
+    """Message numbers of a sparse column, counted from the beginning of the slice."""
     low, high = places
     if high - low == end - first <= len(_COUNTED) // 4:
         return _COUNTED[: 4 * (high - low)]  # all have it
@@ -315,7 +310,7 @@ def _numbers(entry: Entry, section: int, places: tuple[int, int], first: int, en
 
 
 def lessened(column: Column, by: int) -> Column:
-    """A column of u32 with the same number taken from each, none of which is less than it."""
+    """A column of u32 with ``by`` subtracted from each number."""
     if not by or not column:
         return column
     count = len(column) // 4

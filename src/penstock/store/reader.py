@@ -1,8 +1,8 @@
 """Reads on LMDB, from any thread.
 
-The order matters in all of them: first memory (under its locks), then the snapshot. The snapshot is
-then at least as new as what memory said, so nothing that was committed can be missed.
-Iterators take a fresh snapshot for every chunk: none stays open while the caller is busy.
+The order matters: first memory (under its locks), then the snapshot. The snapshot is then at least
+as new as what memory said, so nothing that was committed can be missed. Iterators take a new
+snapshot for every chunk, so that none stays open while the caller is busy.
 """
 
 import heapq
@@ -35,12 +35,11 @@ from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 
 Result = TypeVar("Result")
 
-CHUNK_ROWS = 256
-"""Rows that an iterator takes from one snapshot."""
+CHUNK_ROWS = 256  # rows that an iterator takes from one snapshot
 
 
 class Reader:
-    """Everything that reads; shares memory with the store that writes."""
+    """Everything that reads; it shares memory with the store that writes."""
 
     def __init__(
         self,
@@ -55,7 +54,6 @@ class Reader:
         self._verified = verified
 
     def journal(self, transaction: Transaction) -> JournalCursor:
-        """The journal within a snapshot."""
         return JournalCursor(self._environment, transaction, self._verified)
 
     def last_index(self) -> int:
@@ -65,7 +63,7 @@ class Reader:
             return last.index if last else 0
 
     def entries_after(self, index: int) -> Iterator[Entry]:
-        """Entries with a greater index, each copied out of its snapshot."""
+        """Entries with a greater index, copied out of their snapshot."""
         entry: Entry | None = None
         while True:
             with self._environment.reading() as transaction:
@@ -77,7 +75,6 @@ class Reader:
             yield entry
 
     def read(self, sequences: Sequence[int]) -> list[Message | None]:
-        """See ``Store``."""
         located: list[tuple[int, Message] | None] = []
         with self._environment.reading() as transaction:
             journal = self.journal(transaction)
@@ -96,7 +93,7 @@ class Reader:
     def _is_kept(
         self, topic_id: int, message: Message, views: dict[int, tuple[int, Ranges]]
     ) -> bool:
-        """Tell whether a message is left whose entry may be there only for others."""
+        """Whether a message still exists; its entry may exist only for other topics."""
         view = views.get(topic_id)
         if view is None:
             view = views[topic_id] = self._kept_from(topic_id, message.topic)
@@ -104,7 +101,7 @@ class Reader:
         return message.offset >= first_offset and not deleted.contains(message.offset)
 
     def _kept_from(self, topic_id: int, name: bytes) -> tuple[int, Ranges]:
-        """Where what is left of a topic begins, and what was deleted from there on."""
+        """The first offset of a topic that exists, and its deleted ranges."""
         view = self.view(name)
         if view is not None and view[0].id == topic_id:
             return view[0].first_offset, view[1]
@@ -112,7 +109,6 @@ class Reader:
         return (0 if is_committed_just_now else OFFSET_MAX), NOTHING
 
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
-        """See ``Store``."""
         view = self.view(topic)
         if view is None:
             return TopicRange(topic, 0, 0, [])
@@ -125,7 +121,6 @@ class Reader:
     def read_raw(
         self, query: RawQuery, make: Callable[[TopicInfo, int, list[RawSlice]], Result]
     ) -> Result | None:
-        """See ``Store``."""
         view = self.view(query.topic)
         if view is None:
             return None
@@ -138,7 +133,6 @@ class Reader:
             return make(info, raw_next(query, (start, end), deleted, slices), slices)
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
-        """See ``Store``."""
         view = self.view(topic)
         if view is None:
             return offset
@@ -168,7 +162,6 @@ class Reader:
                 yield GroupOverlap(found, first, end, partial(piece, found, first, end))
 
     def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
-        """See ``Store``."""
         view = self.view(topic)
         if view is None:
             return TopicFlags(0, [], {})
@@ -183,7 +176,7 @@ class Reader:
     def _pieces_from(
         self, topic_id: int, living: Iterator[OffsetRange]
     ) -> Iterator[Iterator[GroupRange]]:
-        """What is there of some stretches, within one snapshot."""
+        """The existing parts of some offset ranges, within one snapshot."""
         rows = self._memory.rows(topic_id)
         with self._environment.reading() as transaction:
             yield self._pieces(transaction, topic_id, rows, living)
@@ -195,7 +188,6 @@ class Reader:
         rows: list[bytes],
         living: Iterator[OffsetRange],
     ) -> Iterator[GroupRange]:
-        """The same, group by group."""
         journal = self.journal(transaction)
         for first, end in living:
             for found in self._references_within(transaction, topic_id, rows, (first, end)):
@@ -216,7 +208,7 @@ class Reader:
         return TopicRange(info.name, first_offset, deleted.skip(end), slices)
 
     def payload_bytes(self, topic_id: int, stretches: list[OffsetRange]) -> list[int]:
-        """Bytes of payload in each of some stretches; groups that lie within are not opened."""
+        """Bytes of payload in each offset range; whole groups are not opened."""
         rows = self._memory.rows(topic_id)
         with self._environment.reading() as transaction:
             return [
@@ -268,12 +260,11 @@ class Reader:
                 offset = reference.next_offset
 
     def topic(self, name: bytes) -> TopicInfo | None:
-        """See ``Store``."""
         view = self.view(name)
         return view[0] if view else None
 
     def view(self, name: bytes) -> tuple[TopicInfo, Ranges] | None:
-        """A topic and what was deleted from it, of one moment. Not to be called in a snapshot."""
+        """A topic and its deleted ranges, consistently. Not to be called within a snapshot."""
         view = self._topics.view(name)
         if view is not None:
             return view
@@ -284,14 +275,13 @@ class Reader:
         return self._topics.view(name)  # it may have been dropped and begun anew between the two
 
     def row_state(self, transaction: Transaction, name: bytes) -> StoredTopic | None:
-        """The state in a topic's row, within a snapshot."""
+        """The state in a topic's row."""
         if not name:
             return None  # LMDB has no empty keys, and refuses to look for one
         row = transaction.get(name_key(name), db=self._environment["topics"])
         return None if row is None else unpack_topic(row)
 
     def topics(self, prefix: bytes, after: bytes = b"") -> Iterator[TopicInfo]:
-        """See ``Store``."""
         newer = {info.name: info for info in self._topics.infos(prefix)}
         behind = name_key(after) + b"\0" if after else b""
         rows = self._chunks("topics", prefix[:NAME_BYTES_WHOLE], behind)
@@ -301,7 +291,6 @@ class Reader:
         yield from heapq.merge(ordered, others, key=_order)
 
     def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
-        """See ``Store``."""
         prefix = row_prefix(table)
         for key, value in self._chunks("rows", prefix):
             if len(key) < KEY_BYTES_MAX:
@@ -333,5 +322,4 @@ class Reader:
 
 
 def _order(info: TopicInfo) -> bytes:
-    """Topics are listed in the order of their keys."""
     return name_key(info.name)

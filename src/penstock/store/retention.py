@@ -1,42 +1,41 @@
-"""Removing what need not be kept, in slices that the writer thread fits between commits.
+"""Removing what need not be kept, in slices that the writer thread runs between commits.
 
 Nothing here grows with what is merely stored:
 
-* limits by **count and bytes** are examined for topics that were written to (and for all topics
-  once, by a walk in slices, after a start or a change of the rules);
-* limits by **age** follow one cursor per distinct age, from the oldest entry up to the first group
-  that is too young; but an age that was set for one topic alone is looked after with that topic,
-  which is examined when its oldest group will have come of age: there may be as many such ages as
-  topics;
-* the **total** takes the oldest entries, all topics alike, each entry as a whole: one look at its
-  columns, one row per topic and slice, one deletion (``_remove_groups``);
-* entries that hold **nothing to keep** (events before the checkpoint, groups all gone) are swept
-  once, when the checkpoint has passed them;
-* topics that were **dropped** (dropped.py) are freed group by group, once the index has them all.
-  Their messages were counted as removed when they were dropped, and are not again. Whatever follows
-  the journal passes over their groups, which are known by the topic's id.
+* limits by **count and bytes** are examined for topics that were written to (and once for all
+  topics, in slices, after a start or a change of the rules);
+* limits by **age** use one cursor per distinct age, from the oldest entry up to the first group
+  that is too young. A topic's own age limit is examined with the topic, when its oldest group
+  expires, because there may be as many such limits as topics;
+* the **total** removes the oldest entries, of all topics alike: one look at the columns of an
+  entry, one row per topic and slice, one deletion (``_remove_groups``);
+* entries **without content** (events before the checkpoint, all groups gone) are swept once, when
+  the checkpoint has passed them;
+* **dropped** topics (dropped.py) are freed group by group, once the index has them all. Their
+  messages were counted as removed when they were dropped. Cursors skip their groups, recognised by
+  the topic's id.
 
-A topic's oldest groups of which every message was deleted go as well, whatever the limits, and so
-do those below its *low*; limits count what is left.
+A topic's oldest groups whose messages were all deleted are removed as well, whatever the limits,
+and so are those below its low-water mark; limits count what is left.
 
-What is still needed is passed over, and its topic noted: *blocked* if a sequence is waited for,
-*held* if the topic is spared from some offset on. It is examined again when that sequence or
-offset has moved. A cursor by age does not wait for what is held, which may be for ever; so when
-such a topic is examined again, groups that the cursor has passed count as too old. The same goes
-for a topic that had limits of its own and has lost them.
+Messages that are still needed are skipped, and their topic is noted: *blocked* if a sequence is
+needed, *held* if the topic is protected from some offset on. It is examined again when that
+sequence or offset has moved. An age cursor does not wait for held topics, which may stay held for
+ever; so when such a topic is examined again, groups that the cursor has passed count as expired.
+The same holds for a topic that has lost its own limits.
 
-A group is dropped by moving its topic's ``first_offset`` past it. Its entry is deleted when that
-was the last of its groups; until then ``live`` counts the others. A slice looks at a snapshot from
-before it began and writes in one transaction, so nothing moves under its cursors; memory (cursors,
-queue, topic states) follows after the transaction has committed.
+A group is removed by moving its topic's ``first_offset`` past it. Its entry is deleted with the
+last of its groups; until then ``live`` counts the others. A slice reads a snapshot from before it
+began and writes in one transaction, so nothing moves under its cursors; memory (cursors, queue,
+topic states) follows after the transaction has committed.
 
-Commits wait for ``make_room`` where the store would outgrow its total. That does the stages which
-free space for certain and takes nothing else from the commits.
+Commits wait for ``make_room`` where the store would exceed its total. It only does the stages that
+certainly free space.
 
-Each *stage* of a slice (topics written to, the walk, each age, the sweep, the total) has steps of
-its own: however many topics are written to, the total is still looked after. The index need not be
-complete. What it lacks are a topic's newest groups; the topic is examined again when they are
-written, and whatever follows the journal ends with the last complete round.
+Each *stage* of a slice (written topics, all topics, each age, the sweep, the total) has its own
+number of steps: however many topics are written to, the total is still enforced. The index need not
+be complete. It lacks a topic's newest groups; the topic is examined again when they are written,
+and journal cursors end with the last complete round.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,21 +66,19 @@ from penstock.store.store import (
 )
 from penstock.store.topics import StoredTopic, TopicStates, put_topic, unpack_topic
 
-SLICE_STEPS = 256
-"""Groups, topics or entries looked at in each stage of one slice."""
+SLICE_STEPS = 256  # groups, topics or entries examined in each stage of one slice
 
+# groups that one slice removes for the total: about ten milliseconds, while a commit waits
 SHRINK_GROUPS = 2_048
-"""Groups that one slice removes for the total: some ten milliseconds, while a commit waits."""
 
 ROW_ENDS_MAX = 65_536
-"""Topics of which it is remembered where their first index row ends."""
 
+# databases that shrink when messages are removed; the total limits these
 FREEABLE = ("journal", "index", "live", "deleted")
-"""The databases that become smaller when messages are dropped; the total limit is on these."""
 
 
 class RetentionEngine:
-    """The standing state of retention: what was looked at, what is to be looked at."""
+    """The state of retention between slices."""
 
     def __init__(
         self,
@@ -95,47 +92,45 @@ class RetentionEngine:
         self._topics = topics
         self._dropped = dropped
         self._log_floor = LOG_UNBOUND
-        """Entries from here on stay, whatever they hold, while the total allows it: other nodes of
-        a cluster may ask for them, and would need a copy of the whole store instead."""
+        """Entries from here on are kept while the total allows it: other nodes of a cluster may
+        need them, and would have to copy the whole store instead.
+        """
+        # entries from here on are kept in any case, for a start of this node
         self._start_floor = LOG_UNBOUND
-        """Entries from here on stay, whatever the total: a start of this node needs them."""
         self._request: RetentionRequest | None = None
         self._rules = RetentionRules()
+        # topics' own limits, when the rules were last compared
         self._own: dict[bytes, RetentionLimits] = {}
-        """Limits that were set for single topics, when the rules were last compared."""
         self._floor = 0
         self._protected = NOTHING_PROTECTED
-        self._queue: dict[bytes, None] = {}
-        """Topics that were written to since they were last examined."""
+        self._queue: dict[bytes, None] = {}  # topics written to since they were last examined
+        # topics over their limits whose oldest messages are still needed
         self._blocked: dict[bytes, None] = {}
-        """Topics beyond their limits whose oldest messages somebody still waits for."""
-        self._held: dict[bytes, int] = {}
-        """Topics with messages that a limit would take, were they not spared, and from where on."""
+        self._held: dict[bytes, int] = {}  # protected topics over their limits, and from where on
+        # when the oldest group expires, of topics with their own age limit
         self._wakes: dict[bytes, int] = {}
-        """When the oldest group comes of age, of topics with an age limit of their own."""
+        # low-water marks below which nothing but blocked messages is left
         self._lowered: dict[bytes, int] = {}
-        """Lows below which nothing is left, or nothing but what is blocked."""
+        # topics that lost their own limits; a cursor may have passed their groups
         self._freed: dict[bytes, None] = {}
-        """Topics that lost limits of their own, and may have groups that a cursor has passed."""
+        # where the examination of all topics continues; None when complete
         self._walk: bytes | None = b""
-        """Where the walk over all topics goes on; None when it is complete."""
         self._ages: dict[int, Cursor] = {}
+        # end of the first index row of some topics; none ends before
         self._row_ends: dict[int, int] = {}
-        """Where the first index row of some topics ends: before that there is none to delete."""
-        self._oldest: Cursor = (0, 0)
-        """Everything before this was dropped to keep the total."""
+        self._oldest: Cursor = (0, 0)  # everything before this was removed for the total
 
     def keep_from(self, log_floor: int, start_floor: int) -> None:
-        """Know which entries other nodes may ask for, and which a start of this node needs."""
+        """Set the entries that other nodes, and a start of this node, need."""
         self._log_floor, self._start_floor = log_floor, start_floor
 
     def examine(self, topic: bytes) -> None:
-        """Note that a topic has grown, or that messages of it were deleted."""
+        """Note that a topic has grown or that messages were deleted from it."""
         if self._request is not None:  # before the first call the walk will see it anyway
             self._queue[topic] = None
 
     def forget(self, topic: bytes) -> None:
-        """Note that a topic was dropped: what is known of its name holds for it no more."""
+        """Note that a topic was dropped, as its name may be used again."""
         for known in (self._queue, self._blocked, self._held, self._freed):
             known.pop(topic, None)
         self._wakes.pop(topic, None)
@@ -164,7 +159,7 @@ class RetentionEngine:
     def make_room(
         self, request: RetentionRequest, marks: Marks, total: int
     ) -> tuple[RetentionResult, Marks]:
-        """Do one slice of what frees space, towards a total."""
+        """Do one slice of the stages that free space, towards a total."""
         stages = (self._free_dropped, self._sweep, self._shrink)
         return self._work(request, marks, total, stages)
 
@@ -190,7 +185,7 @@ class RetentionEngine:
         return work.removed, work.marks
 
     def _compare(self, rules: RetentionRules) -> None:
-        """Examine the topics whose limits have changed."""
+        """Queue the topics whose limits have changed."""
         if rules is self._rules:
             return
         if _shared(rules) != _shared(self._rules):
@@ -213,7 +208,7 @@ class RetentionEngine:
         self._floor = floor_sequence
 
     def _release(self, protected: ProtectedTopics) -> None:
-        """Examine the topics again of which more was worked through since."""
+        """Queue held topics of which more was consumed."""
         if protected is self._protected:
             return
         self._protected = protected
@@ -223,7 +218,7 @@ class RetentionEngine:
                 self._queue[name] = None
 
     def _lower(self, low_water_marks: Mapping[bytes, int]) -> None:
-        """Examine the topics whose lows have risen."""
+        """Queue the topics whose low-water marks have risen."""
         if len(self._lowered) > len(low_water_marks):
             self._lowered = {n: low for n, low in self._lowered.items() if n in low_water_marks}
         for name, low in low_water_marks.items():
@@ -231,11 +226,11 @@ class RetentionEngine:
                 self._queue[name] = None
 
     def _wake(self, now_ms: int) -> None:
-        """Examine the topics whose oldest group has come of age."""
+        """Queue the topics whose oldest group has expired."""
         self._queue |= dict.fromkeys(n for n, wake_ms in self._wakes.items() if wake_ms <= now_ms)
 
     def _finish(self, work: RetentionSlice) -> None:
-        """Write the rows of the topics and entries that changed, and the marks."""
+        """Write the rows of changed topics and entries, and the marks."""
         for key, left in work.live.items():
             record = left.to_bytes(4, "little")
             work.transaction.put(key, record, db=self._environment["live"])
@@ -309,7 +304,7 @@ class RetentionEngine:
             work.walk = bytes(cursor.key()) + b"\0"
 
     def _examine(self, work: RetentionSlice, name: bytes) -> bool:
-        """Drop what is deleted or beyond a topic's limits; tell whether that is done."""
+        """Remove what is deleted or beyond a topic's limits; return whether that is complete."""
         topic = self._topic(work, name) if self._may_have_excess(work, name) else None
         if topic and not self._drop_excess(work, topic):
             return False
@@ -329,16 +324,16 @@ class RetentionEngine:
         return True
 
     def _note_lowered(self, work: RetentionSlice, name: bytes, end: int) -> None:
-        """Note that a topic need not be examined for its low again: nothing is before ``end``.
+        """Note that nothing is left below a topic's low-water mark.
 
-        The index may lack groups that a low reaches: then there is more to do once it has them.
+        Groups below it may be missing in the index; then there is more to do once it has them.
         """
         low = work.request.low_water_marks.get(name, 0)
         if low and (low <= end or name in work.blocked):
             work.lowered[name] = low
 
     def _may_have_excess(self, work: RetentionSlice, name: bytes) -> bool:
-        """Whether there is anything to look for. Age alone is the business of the cursors."""
+        """Whether a topic must be examined. Cursors take care of shared age limits."""
         request = work.request
         limits = request.rules.limits(name)
         is_limited = limits.messages_max is not None or limits.bytes_max is not None
@@ -347,7 +342,7 @@ class RetentionEngine:
         return is_limited or is_special or is_passed or self._topics.deleted(name).count > 0
 
     def _is_excess(self, work: RetentionSlice, topic: TopicLeft, found: Reference) -> bool:
-        """Whether a topic's oldest group may go; if it is needed, that is noted."""
+        """Whether a topic's oldest group may be removed; notes why not."""
         messages, size = self._left(work, topic, found)
         if not messages:
             return True
@@ -363,7 +358,7 @@ class RetentionEngine:
         return is_low or not self._is_held(work, name, found)
 
     def _is_passed(self, request: RetentionRequest, name: bytes, found: Reference) -> bool:
-        """Whether the cursor of an age limit went by a group that it would take now."""
+        """Whether an age cursor has passed a group that it would remove now."""
         age = request.rules.shared_age(name)
         if age is None or (request.floor(name) is None and name not in self._freed):
             return False
@@ -371,9 +366,9 @@ class RetentionEngine:
         return is_behind and found.time_ms <= request.now_ms - age
 
     def _is_old(self, work: RetentionSlice, topic: TopicLeft, found: Reference) -> bool:
-        """Whether a topic's own age limit takes its oldest group; if not, it is noted when it will.
+        """Whether the topic's own age limit removes its oldest group; if not, notes when it will.
 
-        Of groups that a wrong clock dated, the first one after them decides.
+        If a wrong clock dated the oldest groups, the first one after them decides.
         """
         request, name = work.request, topic.state.name
         age = request.rules.own_age(name)
@@ -389,7 +384,7 @@ class RetentionEngine:
         return False
 
     def _is_held(self, work: RetentionSlice, name: bytes, found: Reference) -> bool:
-        """Whether a group is spared; then the topic is noted."""
+        """Whether a group is protected; then the topic is noted."""
         floor = work.request.floor(name)
         if floor is None or found.next_offset <= floor:
             return False
@@ -403,7 +398,7 @@ class RetentionEngine:
         work.ages = {age: self._expire_age(work, age) for age in ages}
 
     def _expire_age(self, work: RetentionSlice, age: int) -> Cursor:
-        """Advance the cursor of one age limit; return where it stands."""
+        """Advance the cursor of one age limit; return its position."""
         rules, now_ms, floor_sequence, _, _ = work.request
         work.begin_stage(SLICE_STEPS)
         cursor = self._ages.get(age, (0, 0))
@@ -431,7 +426,7 @@ class RetentionEngine:
     # ── Total ─────────────────────────────────────────────────────────────────────────────────
 
     def _shrink(self, work: RetentionSlice) -> None:
-        """Remove the oldest entries while what retention can free is too large."""
+        """Remove the oldest entries while the store exceeds its total."""
         work.begin_stage(SLICE_STEPS)
         work.oldest = self._oldest
         if work.total is None or (work.is_freeing and work.removed.entries):
@@ -458,8 +453,7 @@ class RetentionEngine:
     def _remove_groups(self, work: RetentionSlice, entry: Entry, first: int, end: int) -> None:
         """Remove groups of an entry, and the entry with the last of them.
 
-        A group that is its topic's oldest is removed by what the entry says of it, without a look
-        at the index.
+        For its topic's oldest group the entry tells enough; the index is not read.
         """
         keeps, changed = work.request.protected.keeps, work.changed
         released = 0
@@ -487,7 +481,7 @@ class RetentionEngine:
     def _pass_dropped(
         self, work: RetentionSlice, topic_id: int, first_offset: int, count: int, size: int
     ) -> int:
-        """Release a group of a dropped topic, if it is the oldest left; tell how many that is."""
+        """Release a group of a dropped topic if it is the oldest left; return how many (0 or 1)."""
         record = work.freed[topic_id] if topic_id in work.freed else self._dropped.get(topic_id)
         if record is None or record.state.first_offset != first_offset:
             return 0
@@ -498,7 +492,7 @@ class RetentionEngine:
         return 1
 
     def _freeable_bytes(self, work: RetentionSlice) -> int:
-        """Rows of topics and sessions do not count: no message that is dropped makes them fewer."""
+        """Without rows of topics and sessions, which removing messages does not shrink."""
         return self._environment.used_bytes(work.transaction, FREEABLE)
 
     # ── Entries with nothing to keep ──────────────────────────────────────────────────────────
@@ -517,21 +511,21 @@ class RetentionEngine:
         work.marks = msgspec.structs.replace(work.marks, swept=swept)
 
     def _removable(self, work: RetentionSlice) -> int:
-        """The last entry that nobody will need: no start, and no other node of a cluster."""
+        """The last entry that neither a start nor another node needs."""
         return min(self._disposable(work), self._log_floor - 1)
 
     def _disposable(self, work: RetentionSlice) -> int:
-        """The last entry that no start will need: the total may take what other nodes would ask."""
+        """The last entry that no start needs; the total may remove what other nodes need."""
         return min(self.disposable(work.marks), work.marks.flushed_index)
 
     def disposable(self, marks: Marks) -> int:
-        """The same, once the index contains it."""
+        """The same, regardless of how far the index is."""
         return min(marks.checkpoint, self._start_floor - 1)
 
     # ── Dropping ──────────────────────────────────────────────────────────────────────────────
 
     def _is_dropped(self, work: RetentionSlice, group: GroupView) -> bool:
-        """Whether a group is of a topic that was dropped, though its name may be in use again."""
+        """Whether a group belongs to a dropped topic, though its name may be in use again."""
         topic = self._topic(work, group.name)
         return topic is None or topic.state.id != group.topic_id
 
@@ -563,7 +557,7 @@ class RetentionEngine:
         return found.message_count - count, found.bytes - size
 
     def _drop_through(self, work: RetentionSlice, name: bytes, last: Reference) -> None:
-        """Drop a group and whatever the topic has before it."""
+        """Remove a group and everything of its topic before it."""
         topic = self._topic(work, name)
         assert topic is not None, "a topic in the journal has a state"
         for found in self._references(work, topic):
@@ -586,7 +580,7 @@ class RetentionEngine:
         self._release_group(work, found)
 
     def _release_group(self, work: RetentionSlice, found: Reference) -> None:
-        """Note that a group is gone, and delete its entry if it was the last and may go."""
+        """Note that a group is gone; delete its entry if it was the last and may go."""
         key = journal_key(found.base_sequence, found.entry_index)
         left = self._live(work, key, found.group_count) - 1
         if left == 0 and found.entry_index <= self._removable(work):
@@ -627,7 +621,7 @@ class RetentionEngine:
                 return
 
     def _free_groups(self, work: RetentionSlice, state: StoredTopic) -> bool:
-        """Release a dropped topic's groups, oldest first; tell whether that is done."""
+        """Release a dropped topic's groups, oldest first; return whether that is complete."""
         for found in self._reader.references(work.snapshot, state.id, [], state.first_offset):
             if not work.step():
                 return False
@@ -637,7 +631,7 @@ class RetentionEngine:
         return True
 
     def _free_ranges(self, work: RetentionSlice, topic_id: int) -> bool:
-        """Delete a dropped topic's rows of deleted offsets; tell whether that is done."""
+        """Delete a dropped topic's rows of deleted offsets; return whether that is complete."""
         cursor = work.transaction.cursor(self._environment["deleted"])
         prefix = topic_key(topic_id)
         while cursor.set_range(prefix) and bytes(cursor.key()).startswith(prefix):
@@ -647,7 +641,7 @@ class RetentionEngine:
         return True
 
     def _delete_rows(self, work: RetentionSlice, state: StoredTopic) -> None:
-        """Delete index rows that hold nothing but dropped groups."""
+        """Delete index rows that only hold removed groups."""
         if state.first_offset < self._row_ends.get(state.id, 0):
             return
         cursor = work.transaction.cursor(self._environment["index"])
@@ -666,7 +660,7 @@ class RetentionEngine:
 
 
 def _shared(rules: RetentionRules) -> tuple[object, ...]:
-    """What the rules say of more than one topic."""
+    """The rules that concern more than one topic."""
     return (rules.default, rules.rules, rules.total_bytes_max)
 
 

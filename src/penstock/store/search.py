@@ -1,9 +1,9 @@
-"""Where a topic's messages pass a sequence, a time, or an entry named by time and offset.
+"""Where a topic's messages pass a sequence, a time, or a stream id of time and offset.
 
-Bisection over offsets, one message read for each halving: twenty reads for a million messages.
-Offsets that are gone (removed, deleted) stand for the next message that is there, which keeps the
-order, so that nothing need be known about gaps. Messages may come and go meanwhile; the answer then
-holds for some moment of the search.
+Bisection over offsets, one read for each step: twenty reads for a million messages. Offsets that
+are gone (removed, deleted) stand for the next existing message, which keeps the order, so gaps need
+no special care. Messages may come and go meanwhile; the answer then holds for some moment of the
+search.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,15 @@ from penstock.model.message import Message
 from penstock.store.store import Store, TopicInfo
 
 CLOCK_SKEW_MS = 1_000
-"""How far the times of neighbouring messages may go back where nobody set a clock by hand: nodes of
-a cluster differ by milliseconds, and time servers correct a clock by less than a second."""
+"""How far the times of neighbouring messages may go back without a clock being set by hand: nodes
+of a cluster differ by milliseconds, and time servers correct a clock by less than a second.
+"""
 
 
 def offset_at_sequence(store: Store, topic: bytes, sequence: int) -> int:
     """The first offset whose message has this sequence or a greater one.
 
-    If there is none it is the offset that the next message will get: 0 for an unknown topic.
+    If there is none, the offset of the next message: 0 for an unknown topic.
     """
     return _first(store, topic, lambda message: message.sequence >= sequence)
 
@@ -27,9 +28,9 @@ def offset_at_sequence(store: Store, topic: bytes, sequence: int) -> int:
 def offset_at_time(store: Store, topic: bytes, time_ms: int) -> int:
     """The first offset whose message was published at this time or later.
 
-    If there is none it is the offset that the next message will get: 0 for an unknown topic.
-    Times ascend unless a clock was set back. Where they do not, there are several places at which
-    they pass ``time_ms``, and this is one of them: its message is not older, the one before it is.
+    If there is none, the offset of the next message: 0 for an unknown topic. Times ascend unless a
+    clock was set back. Then they pass ``time_ms`` several times, and this is one of those offsets:
+    its message is not older, the one before it is.
     """
     return _first(store, topic, lambda message: message.time_ms >= time_ms)
 
@@ -37,14 +38,14 @@ def offset_at_time(store: Store, topic: bytes, time_ms: int) -> int:
 def offset_of_entry(
     store: Store, topic: bytes, time_ms: int, offset: int, *, is_behind: bool = False
 ) -> int:
-    """The place among offsets of an entry that is named by time and offset, or the one behind it.
+    """The offset of a stream entry named by time and offset, or the one after it.
 
     Messages from there on are not before that entry, those below are. Entries are ordered by time,
-    those of one time by offset. That is the order of offsets as long as times ascend, and the
-    answer is exact then. To be exact for names that we gave out also where they do not, an entry
-    that has this very name is found by its offset, and so is the place next to one (clients count
-    offsets up or down by one). The name of a removed entry counts as ours if its time fits those
-    around it, give or take ``CLOCK_SKEW_MS``: whoever read it last goes on behind it.
+    then by offset, which is the order of offsets while times ascend. If they do not, ids that we
+    gave out are still exact: an entry with this very id is found by its offset, and so is one next
+    to it (clients count offsets up or down by one). The id of a removed entry counts as ours if its
+    time fits those around it, within ``CLOCK_SKEW_MS``: a reader continues after the last one it
+    has read.
     """
     info = store.topic(topic)
     if info is None:
@@ -66,7 +67,7 @@ def offset_of_entry(
 def _place_of_name(
     store: Store, info: TopicInfo, time_ms: int, offset: int, *, is_behind: bool
 ) -> int | None:
-    """The place that the name of an entry stands for if we gave it out; None if we did not."""
+    """The offset that an entry id stands for if we gave it out; None if we did not."""
     here = _message_from(store, info.name, offset)
     is_there = here is not None and here.offset == offset
     is_gone = not is_there and 0 < offset < info.next_offset
@@ -85,7 +86,6 @@ def _place_of_name(
 
 
 def _message_at(store: Store, topic: bytes, offset: int) -> Message | None:
-    """The message of an offset."""
     message = _message_from(store, topic, offset) if offset >= 0 else None
     return message if message is not None and message.offset == offset else None
 
@@ -100,7 +100,7 @@ def _first(store: Store, topic: bytes, is_reached: Callable[[Message], bool]) ->
 
 
 def _passed(store: Store, info: TopicInfo, is_reached: Callable[[Message], bool]) -> int:
-    """The offset behind the last message that is too early."""
+    """The offset after the last message that is too early."""
     low, high = info.first_offset, info.next_offset
     while low < high:  # all before `low` are too early, the one at `high` is not, or is the end
         middle = (low + high) // 2

@@ -1,8 +1,8 @@
-"""A node's part of an entry, as the batch that it was; and a batch on its way to another node.
+"""One node's part of an entry as a batch; and the encoding of a batch on its way to another node.
 
-Where several nodes share a journal, the one that leads joins the batches of all into entries. Each
-node applies them batch by batch, and has to see those of others as it sees its own. A batch travels
-in the form of an entry that has no place yet: one codec, one checksum.
+In a cluster the leader joins the batches of all nodes into entries. Each node applies them batch by
+batch, its own and those of others alike. A batch travels encoded as an entry without a place in the
+journal: one codec, one checksum.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _NOWHERE = Placement(0, 0)
 
 
 class SegmentRange(NamedTuple):
-    """What of an entry is one node's: messages by position, events by number."""
+    """One node's part of an entry: messages by position, events by number."""
 
     segment: NodeSegment | None
     start: int
@@ -26,7 +26,7 @@ class SegmentRange(NamedTuple):
 
 
 def pack_batch(batch: Batch) -> bytes:
-    """What a batch has for the journal, as bytes."""
+    """Encode the journal content of a batch."""
     return encode(batch, 0, 0, [_NOWHERE] * len(batch.groups), [(0, name) for name in batch.drops])
 
 
@@ -37,12 +37,12 @@ def unpack_batch(data: bytes) -> Batch:
 
 
 def whole(entry: Entry, segment: NodeSegment | None = None) -> SegmentRange:
-    """All that an entry has."""
+    """All of an entry."""
     return SegmentRange(segment, 0, entry.count, 0, len(entry.events))
 
 
 def spans(entry: Entry) -> list[SegmentRange]:
-    """The parts of an entry, in order; all in one where the journal is one node's alone."""
+    """The parts of an entry, in order; one without a cluster."""
     segments = entry.segments
     if len(segments) < 2:
         return [whole(entry, segments[0] if segments else None)]
@@ -57,7 +57,7 @@ def spans(entry: Entry) -> list[SegmentRange]:
 
 
 def batch_of(entry: Entry, span: SegmentRange) -> Batch:
-    """One part of an entry as a batch. Everything in it is copied out of the entry."""
+    """One part of an entry as a batch, copied out of the entry."""
     batch = Batch()
     for group in entry.groups:
         _add_group(batch, entry, group, span)
@@ -90,7 +90,7 @@ def _add_group(batch: Batch, entry: Entry, view: GroupView, span: SegmentRange) 
 
 
 def _runs(entry: Entry, view: GroupView, span: SegmentRange) -> Iterator[tuple[int, int, int]]:
-    """A group's runs within a span: number of the first message, one past the last, the run."""
+    """First message number, end and run number of a group's runs within a part."""
     positions, bounds = entry.run_positions, entry.run_bounds
     for run in range(view.run_start, view.run_end):
         if span.start <= positions[run] < span.end:
@@ -107,7 +107,7 @@ def _add_extras(batch: Batch, entry: Entry, topic: bytes, first: int, end: int) 
 
 
 def first_offsets(entry: Entry, span: SegmentRange) -> tuple[int, ...]:
-    """The offset of the first message of each group that a part has, in order."""
+    """Offset of the first message of each group in a part, in order."""
     found = []
     for view in entry.groups:
         run = next(_runs(entry, view, span), None)

@@ -1,7 +1,7 @@
-"""Cutting a stretch of one topic out of an entry, column by column.
+"""Cutting a range of one topic out of an entry, column by column.
 
-Cost: a few copies of contiguous memory and a handful of bisections, whatever the number of
-messages. Only the first run of a slice needs arithmetic, as a slice may begin inside it.
+This costs a few copies of contiguous memory and some bisections, whatever the number of messages.
+Only the first run of a slice needs arithmetic, as a slice may begin inside it.
 """
 
 from array import array
@@ -14,7 +14,7 @@ from penstock.store.store import TopicFlags, TopicSlice
 
 
 class GroupRange(NamedTuple):
-    """Offsets ``first … end - 1`` of a topic, all of them in one group of an entry."""
+    """Offsets ``first … end - 1`` of a topic, all in one group of an entry."""
 
     entry: Entry
     group: int
@@ -23,7 +23,7 @@ class GroupRange(NamedTuple):
 
 
 def gather(pieces: Iterable[GroupRange], count_max: int, bytes_max: int) -> list[TopicSlice]:
-    """Slices of successive pieces, within the two bounds; at least one message, if any."""
+    """Slices of successive ranges, within the two bounds; at least one message, if any."""
     slices: list[TopicSlice] = []
     for piece in pieces:
         part = cut(piece, count_max, bytes_max)
@@ -38,7 +38,7 @@ def gather(pieces: Iterable[GroupRange], count_max: int, bytes_max: int) -> list
 
 
 def gather_flags(pieces: Iterable[GroupRange], start: int, count_max: int) -> TopicFlags:
-    """Flags and schedules of successive pieces, until there are enough; ``start`` if none is."""
+    """Flags and schedules of successive ranges, about ``count_max`` messages."""
     found = TopicFlags(start, [], {})
     for piece in pieces:
         _mark(piece, found)
@@ -49,7 +49,7 @@ def gather_flags(pieces: Iterable[GroupRange], start: int, count_max: int) -> To
 
 
 def _mark(piece: GroupRange, found: TopicFlags) -> None:
-    """Add what a piece has, joining runs that differ in nothing but their time."""
+    """Add the flags and schedules of a range, merging runs that only differ in time."""
     entry, group = piece.entry, piece.entry.group(piece.group)
     first, end = _numbers(piece)
     shift = piece.first - first
@@ -63,21 +63,20 @@ def _mark(piece: GroupRange, found: TopicFlags) -> None:
 
 
 def piece_bytes(piece: GroupRange) -> int:
-    """Bytes of payload in a piece."""
     first, end = _numbers(piece)
     bounds = piece.entry.bounds
     return int(bounds[end] - bounds[first])
 
 
 def _numbers(piece: GroupRange) -> tuple[int, int]:
-    """The numbers in the entry of a piece's first message, and of the one after its last."""
+    """Message number in the entry of the first message, and of the one after the last."""
     group = piece.entry.group(piece.group)
     shift = group.message_start - group.first_offset
     return piece.first + shift, piece.end + shift
 
 
 def cut(piece: GroupRange, count_max: int, bytes_max: int) -> TopicSlice:
-    """The first messages of a piece: at least one, within the two bounds."""
+    """The first messages of a range: at least one, within the two bounds."""
     entry, group = piece.entry, piece.entry.group(piece.group)
     first, last = _numbers(piece)
     last = min(last, first + max(count_max, 1))

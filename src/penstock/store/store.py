@@ -1,24 +1,24 @@
-"""What a store is: the protocol that the broker codes against, and the values it returns.
+"""What a store is: the protocol that the broker uses, and the values it returns.
 
-There are two: ``LmdbStore`` (durable) and ``MemoryStore`` (gone with the process; the plain one
-against which the other is tested). One thread, the writer's, may call ``commit``, ``retain``,
-``trim`` and ``delete``; everything that reads may be called from any thread, and sees the effect of
-every such call that has returned.
+There are two: ``LmdbStore`` (durable) and ``MemoryStore`` (lost with the process; the simple one
+against which the other is tested). Only the writer thread may call ``commit``, ``retain``, ``trim``
+and ``delete``; reads may be called from any thread, and see the effect of every such call that has
+returned.
 
-**Retention** works on whole groups (one topic's part of one entry), oldest first. A limit says what
-must be *kept*: with ``messages_max=10`` at least the newest ten stay, and what lies in the same
-group as the tenth stays with it. An entry is deleted when all its groups are gone and no start
-will replay it any more. **Trimming and deleting** are exact: a message is gone at once, wherever it
-lies in its group, though its bytes are freed with the group. **Dropping** a topic is part of a
-batch: with its commit all messages are gone and the name is free, the bytes are freed by retention.
+**Retention** removes whole groups (one topic's part of one entry), oldest first. A limit says what
+must be *kept*: with ``messages_max=10`` at least the newest ten stay, and so does the rest of the
+tenth's group. An entry is deleted when all its groups are gone and no start will replay it.
+**Trimming and deleting** are exact: a message is gone at once, though its bytes are freed with the
+group. **Dropping** a topic is part of a batch: with its commit all messages are gone and the name
+is free; retention frees the bytes.
 
-Two things hold retention up. Messages from a *sequence* on, of any topic, may still be waited for;
-and of ``ProtectedTopics`` topics, messages from an *offset* on have yet to be worked through. The
-first stops every limit of a topic, the second those limits that nobody chose for the topic itself.
-Neither stops the total: a full disk would refuse what is new to keep what is old. Topics that are
-``kept`` whole are beyond any limit; whoever writes there sees to it that they end.
+Two things hold retention back. Messages from a *sequence* on, of any topic, may still be needed;
+and of ``ProtectedTopics``, messages from an *offset* on are not consumed yet. The first stops every
+limit of a topic, the second only limits that were not set for the topic itself. Neither stops the
+total: a full disk would refuse new messages to keep old ones. Topics that are ``kept`` are exempt
+from all limits; their writer ends them.
 
-The other way round, what lies below a topic's *low* need not be kept whatever the limits say.
+Conversely, messages below a topic's *low-water mark* are removed whatever the limits.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,19 +37,19 @@ from penstock.store.extras import Schedule
 Result = TypeVar("Result")
 
 CLOCK_ERROR_MS_MAX = 24 * 3600 * 1000
-"""Messages dated further in the future than this never expire by age by themselves (a limit on
-count or size, or a later message of the topic, takes them). Others wait for them to come of age."""
+"""Messages dated further in the future than this never expire by age on their own (a limit on count
+or size, or a later message of the topic, removes them). Others hold up those behind them.
+"""
 
 
-LOG_UNBOUND = (1 << 63) - 1
-"""A floor of the log beyond any entry: nobody else needs it."""
+LOG_UNBOUND = (1 << 63) - 1  # a log floor beyond any entry: no other node needs the log
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry of the log as nodes exchange it.
+    """A log entry as nodes exchange it.
 
-    Of kind 0 ``data`` is the entry's content as it lies in the journal, or nothing at all. Any
-    other kind is a change of who has a say, and only those who decide on that know its content.
+    For kind 0 ``data`` is the encoded journal entry, or empty. Any other kind is a membership
+    change, opaque to the store.
     """
 
     index: int
@@ -58,19 +58,18 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class EncodedBatch(NamedTuple):
-    """A batch as the entry that it is going to be, and the offset of each group's first message."""
+    """A batch encoded as the next entry, and the offset of each group's first message."""
 
     data: bytes
     first_offsets: tuple[int, ...]
 
 
 class Write(msgspec.Struct, gc=False):
-    """What one transaction writes where a log is agreed upon by several.
+    """What one transaction of a cluster node writes.
 
-    ``entries`` replace whatever the log has from the first one's index on. ``record`` is for those
-    who agree (None: as it was); the store keeps it, and beside it how far the log is ``committed``
-    by then (None: all that is in it, always), which must not be less than what the rows contain.
-    Rows and checkpoint are those of ``Batch``.
+    ``entries`` replace the log from the index of the first one on. ``record`` belongs to consensus
+    (None: unchanged); ``committed``, stored with it, is the commit index (None: the whole log,
+    always) and must cover what the rows contain. Rows and checkpoint are those of ``Batch``.
     """
 
     entries: Sequence[LogEntry] = ()
@@ -81,14 +80,14 @@ class Write(msgspec.Struct, gc=False):
 
 
 class Written(NamedTuple):
-    """What a write cost."""
+    """Durations of a write."""
 
     commit_s: float
     fsync_s: float
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """A batch that is durable: its place in the journal, and what it cost."""
+    """A durable batch: its place in the journal, and what it cost."""
 
     index: int
     base_sequence: int
@@ -96,14 +95,13 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     bytes: int
     commit_s: float
     fsync_s: float
+    # of each group's first message, in the order of ``Batch.groups``
     first_offsets: tuple[int, ...]
-    """Offset of each group's first message, in the order of ``Batch.groups``."""
-    ends_entry: bool = True
-    """Whether its entry has no other node's batch behind it."""
+    ends_entry: bool = True  # whether no other node's batch follows in its entry
 
 
 class TopicInfo(msgspec.Struct, frozen=True, gc=False):
-    """A topic; messages ``first_offset … next_offset - 1`` are there, save for ``deleted`` of them.
+    """A topic with messages ``first_offset … next_offset - 1``, except for ``deleted`` of them.
 
     Ids are never reused.
     """
@@ -118,7 +116,6 @@ class TopicInfo(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def count(self) -> int:
-        """How many messages are there."""
         return self.next_offset - self.first_offset - self.deleted
 
 
@@ -128,7 +125,7 @@ class TopicSlice(MessageColumns, frozen=True):
     index: int
 
     def messages(self, topic: bytes) -> Iterator[Message]:
-        """The same, one by one; for those who do not read columns."""
+        """The messages, one by one."""
         bounds = memoryview(self.bounds).cast("I").tolist()
         starts = [*memoryview(self.run_starts).cast("I"), self.count]
         positions = memoryview(self.run_positions).cast("I")
@@ -151,9 +148,9 @@ class TopicSlice(MessageColumns, frozen=True):
 class TopicRange(msgspec.Struct, frozen=True):
     """The answer to ``read_topic``.
 
-    ``first_offset`` is the oldest offset that is still there: if it is greater than the one asked
-    for, the messages between are gone. ``next_offset`` is where to go on reading; it lies beyond
-    messages that were deleted. No slice contains such a message: slices end before and begin after.
+    ``first_offset`` is the oldest offset that exists: if it is greater than the one asked for,
+    messages in between are gone. ``next_offset`` is where to continue; it skips deleted messages,
+    which no slice contains.
     """
 
     topic: bytes
@@ -163,24 +160,21 @@ class TopicRange(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many messages the slices hold."""
         return sum(part.count for part in self.slices)
 
     def messages(self) -> Iterator[Message]:
-        """All messages, one by one."""
         for part in self.slices:
             yield from part.messages(self.topic)
 
 
-Column: TypeAlias = bytes | memoryview
-"""Numbers, little-endian, or bytes one after the other."""
+Column: TypeAlias = bytes | memoryview  # little-endian numbers, or concatenated bytes
 
 
 class RawQuery(NamedTuple):
-    """What to read in bulk: offsets ``start … end - 1``; an ``end`` of 0 is that of the topic.
+    """A bulk read of offsets ``start … end - 1``; an ``end`` of 0 is that of the topic.
 
-    ``columns`` are bits of ``penstock.model.columns``. Of each of payloads and headers, if they are
-    wanted, there are ``bytes_max``, unless a single message has more.
+    ``columns`` are bits of ``penstock.model.columns``. ``bytes_max`` bounds payloads and headers,
+    each on its own, unless a single message has more.
     """
 
     topic: bytes
@@ -194,33 +188,27 @@ class RawQuery(NamedTuple):
 class RawSlice(NamedTuple):
     """Consecutive messages of a topic out of one entry.
 
-    The columns are in the order of ``Slice`` in ``queue.proto``; those that nobody asked for, and
-    those of which the entry has none, are absent: their tuple is empty.
+    The columns are in the order of ``Slice`` in ``queue.proto``. The tuple is empty for those that
+    were not asked for or that the entry does not have.
     """
 
     first_offset: int
     messages: int
     base_sequence: int
     time_ms: int
-    payloads: tuple[Column, ...]
-    """Bounds, payloads."""
-    runs: tuple[Column, ...]
-    """Starts, positions, times, flags, types."""
-    signatures: tuple[Column, ...]
-    """Numbers, records."""
-    headers: tuple[Column, ...]
-    """Numbers, header bounds, text bounds, texts."""
-    schedules: tuple[Column, ...]
-    """Numbers, times due, times of expiry."""
-    producers: tuple[Column, ...]
-    """Numbers, counts, seqs, name ends, names."""
+    payloads: tuple[Column, ...]  # bounds, payloads
+    runs: tuple[Column, ...]  # starts, positions, times, flags, types
+    signatures: tuple[Column, ...]  # numbers, records
+    headers: tuple[Column, ...]  # numbers, header bounds, text bounds, texts
+    schedules: tuple[Column, ...]  # numbers, times due, times of expiry
+    producers: tuple[Column, ...]  # numbers, counts, seqs, name ends, names
 
 
 class TopicFlags(msgspec.Struct):
     """The answer to ``read_flags``: flags and schedules of messages, without the messages.
 
-    ``runs`` are first offset, count and flags, ascending; what was deleted is in none. ``schedule``
-    has the times due and of expiry, by offset. ``next_offset`` is where to go on.
+    ``runs`` are first offset, count and flags, ascending, without deleted messages. ``schedule``
+    has times due and times of expiry by offset. ``next_offset`` is where to continue.
     """
 
     next_offset: int
@@ -228,7 +216,7 @@ class TopicFlags(msgspec.Struct):
     schedule: dict[int, Schedule]
 
     def add_run(self, first: int, end: int, flags: int) -> None:
-        """Add offsets ``first … end - 1``, to the last run if they go on there with its flags."""
+        """Add offsets ``first … end - 1``; they join the last run if they continue it."""
         if self.runs:
             last_first, count, last_flags = self.runs[-1]
             if last_flags == flags and last_first + count == first:
@@ -238,7 +226,7 @@ class TopicFlags(msgspec.Struct):
 
 
 class RetentionLimits(msgspec.Struct, frozen=True):
-    """How much of a topic must be kept; ``None`` is without limit."""
+    """How much of a topic must be kept; None: no limit."""
 
     messages_max: int | None = None
     age_ms_max: int | None = None
@@ -246,30 +234,29 @@ class RetentionLimits(msgspec.Struct, frozen=True):
 
 
 class TopicRetentionRule(msgspec.Struct, frozen=True):
-    """Limits for the topics that ``matches`` accepts."""
+    """Limits of the topics that ``matches`` accepts."""
 
     matches: Callable[[bytes], bool]
     limits: RetentionLimits
 
 
 class ProtectedTopics(msgspec.Struct, frozen=True):
-    """Topics that the default limits leave alone until their messages were worked through.
+    """Topics that the default limits leave alone until their messages are consumed.
 
-    They have a floor, and offsets from there on are still needed; or they are known by how their
-    names begin, and nothing of them was worked through yet.
+    ``floors`` are the first offsets not consumed yet. Topics with ``prefix`` but no floor are not
+    consumed at all.
     """
 
     prefix: bytes | None = None
     floors: dict[bytes, int] = {}
-    kept: bytes | None = None
-    """How the names of topics begin of which nothing is removed while they exist."""
+    kept: bytes | None = None  # prefix of topics from which nothing is removed
 
     def keeps(self, topic: bytes) -> bool:
-        """Whether a topic is kept whole, whatever the limits, the total among them."""
+        """Whether a topic is exempt from all limits, the total included."""
         return self.kept is not None and topic.startswith(self.kept)
 
     def floor(self, topic: bytes) -> int | None:
-        """The first offset that is needed; None if the topic is like any other."""
+        """The first offset still needed; None if the topic is not protected."""
         floor = self.floors.get(topic)
         if floor is None and self.prefix is not None and topic.startswith(self.prefix):
             return 0
@@ -282,10 +269,9 @@ NO_LOW_WATER_MARKS: Mapping[bytes, int] = MappingProxyType({})
 
 
 class RetentionRules(msgspec.Struct, frozen=True):
-    """What was set for just this topic counts, else the first rule that matches, else the default.
+    """The limits of a topic are its own, else those of the first matching rule, else the default.
 
-    And the size of it all. ``by_topic`` may be large and change often: a topic costs something when
-    its own limits change, not whenever others do.
+    ``by_topic`` may be large and change often: only topics whose own limits change cost anything.
     """
 
     default: RetentionLimits = RetentionLimits()
@@ -294,7 +280,6 @@ class RetentionRules(msgspec.Struct, frozen=True):
     by_topic: Mapping[bytes, RetentionLimits] = {}
 
     def limits(self, topic: bytes) -> RetentionLimits:
-        """The limits of one topic."""
         own = self.by_topic.get(topic)
         if own is not None:
             return own
@@ -304,26 +289,26 @@ class RetentionRules(msgspec.Struct, frozen=True):
         return self.default
 
     def is_chosen(self, topic: bytes) -> bool:
-        """Whether the topic's limits were written with the topic in mind."""
+        """Whether the limits of a topic are its own or those of a rule."""
         return topic in self.by_topic or any(rule.matches(topic) for rule in self.rules)
 
     def shared_age(self, topic: bytes) -> int | None:
-        """The topic's age limit, unless it was set for this topic alone."""
+        """A topic's age limit, unless it is its own."""
         return None if topic in self.by_topic else self.limits(topic).age_ms_max
 
     def own_age(self, topic: bytes) -> int | None:
-        """The age limit that was set for this topic alone."""
+        """A topic's own age limit."""
         own = self.by_topic.get(topic)
         return own.age_ms_max if own else None
 
     def shared_ages(self) -> set[int]:
-        """Every age limit of the rules and the default."""
+        """All age limits of the rules and the default."""
         limits = (self.default, *(rule.limits for rule in self.rules))
         return {limit.age_ms_max for limit in limits if limit.age_ms_max is not None}
 
 
 class RetentionRequest(NamedTuple):
-    """What is to be kept: the arguments of ``Store.retain``."""
+    """The arguments of ``Store.retain``."""
 
     rules: RetentionRules
     now_ms: int
@@ -332,9 +317,9 @@ class RetentionRequest(NamedTuple):
     low_water_marks: Mapping[bytes, int]
 
     def floor(self, topic: bytes) -> int | None:
-        """The first offset that the topic's limits must leave; None: they may take all.
+        """The first offset that the topic's limits must leave; None: they may remove everything.
 
-        Limits that were written with the topic in mind are obeyed.
+        Limits that were set for the topic take precedence over its protection.
         """
         if self.protected.keeps(topic):
             return 0
@@ -344,17 +329,16 @@ class RetentionRequest(NamedTuple):
         return floor
 
     def protects(self, topic: bytes, next_offset: int) -> bool:
-        """Whether something before an offset is beyond the reach of the topic's limits."""
+        """Whether the topic's limits may not remove everything before an offset."""
         floor = self.floor(topic)
         return floor is not None and next_offset > floor
 
     def is_low(self, topic: bytes, next_offset: int) -> bool:
-        """Whether everything before an offset need not be kept, whatever the limits."""
+        """Whether everything before an offset is below the low-water mark."""
         return next_offset <= self.low_water_marks.get(topic, 0)
 
 
-_Name: TypeAlias = bytes
-"""Of a topic; within ``RetentionResult``, ``bytes`` is a number."""
+_Name: TypeAlias = bytes  # of a topic; in ``RetentionResult``, ``bytes`` is a field
 
 
 class RetentionResult(msgspec.Struct):
@@ -364,11 +348,11 @@ class RetentionResult(msgspec.Struct):
     bytes: int = 0
     entries: int = 0
     more: bool = False
+    # ranges by topic, ascending, without messages deleted before
     offsets: dict[_Name, list[tuple[int, int]]] = {}
-    """Stretches by topic, ascending; without messages that were deleted before."""
 
     def note(self, topic: _Name, stretches: Iterable[tuple[int, int]]) -> None:
-        """Messages of a topic were removed, later ones than those noted before."""
+        """Add removed messages of a topic; calls ascend."""
         for first, end in stretches:
             known = self.offsets.setdefault(topic, [])
             self.messages += end - first
@@ -378,7 +362,7 @@ class RetentionResult(msgspec.Struct):
                 known.append((first, end))
 
     def add(self, other: "RetentionResult") -> None:
-        """Count what another slice removed as well."""
+        """Add what another slice removed."""
         for topic, stretches in other.offsets.items():
             self.note(topic, stretches)
         self.bytes += other.bytes
@@ -386,7 +370,7 @@ class RetentionResult(msgspec.Struct):
 
 
 class StoreSize(msgspec.Struct, frozen=True, gc=False):
-    """How much is stored. ``bytes_used`` counts pages in use, not those that wait for reuse."""
+    """``bytes_used`` counts pages in use, without free ones."""
 
     bytes_used: int
     map_bytes: int
@@ -414,10 +398,10 @@ class Store(Protocol):
         """
 
     def prepare(self) -> None:
-        """Make the next commits quick, now that nobody waits. Writer thread only."""
+        """Do work in advance that speeds up the next commits. Writer thread only."""
 
     def replay(self) -> Iterator[Entry]:
-        """Entries after the checkpoint, in order; for start-up."""
+        """Entries after the checkpoint, in order, for a start."""
 
     def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
         """Checkpoint rows of one table."""
@@ -431,31 +415,29 @@ class Store(Protocol):
     def read_raw(
         self, query: RawQuery, make: Callable[[TopicInfo, int, list[RawSlice]], Result]
     ) -> Result | None:
-        """What ``make`` makes of messages as they lie in the journal; None: no such topic.
+        """Pass messages to ``make`` as they are in the journal; None: no such topic.
 
-        It is given the topic, where to go on reading, and slices, one message at least if there is
+        ``make`` gets the topic, where to continue, and slices with at least one message if there is
         one. Their columns are views that are valid until it returns.
         """
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
-        """How far so many bytes of payload reach from an offset on: the offset behind the last.
+        """The end of ``bytes_max`` bytes of payload, from an offset on; at least one message.
 
-        One message at least. A topic in many small pieces is not followed to the end: then it is
-        an offset before that.
+        The answer may be lower if the topic is in very many small pieces.
         """
 
     def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
-        """Flags and schedules of a topic's messages from an offset on, some ``count_max`` of them.
+        """Flags and schedules of about ``count_max`` messages of a topic, from an offset on.
 
-        Something at least, if there is something; ``next_offset`` is the topic's end when that is
-        reached.
+        At least one, if there is one. At the end, ``next_offset`` is that of the topic.
         """
 
     def topic(self, name: bytes) -> TopicInfo | None:
-        """One topic, or None if nothing was journaled for it, ever or since it was dropped."""
+        """A topic; None if it has no messages since it was created or dropped."""
 
     def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
-        """All topics whose names begin with ``prefix``, behind one of them; sorted by name."""
+        """Topics whose names begin with ``prefix`` and are greater than ``after``, by name."""
 
     def retain(
         self,
@@ -468,20 +450,20 @@ class Store(Protocol):
         """Do a bounded slice of retention. Writer thread only.
 
         Messages from ``floor_sequence`` on are still needed: only ``total_bytes_max`` may remove
-        them. So are those that are ``protected``, unless limits were set or a rule written for
-        their topic; what is ``kept``, nothing may remove. Of the topics in ``low_water_marks``,
-        groups that end at or before that offset are removed in any case, once they are not needed
-        for their sequence. Raises a StorageError, having removed nothing.
+        them. So are those of ``protected`` topics, unless limits or a rule were set for their
+        topic; nothing removes what is ``kept``. Groups below a topic's low-water mark are removed
+        in any case, once ``floor_sequence`` has passed them. Raises a StorageError, having removed
+        nothing.
         """
 
     def trim(self, topic: bytes, offset: int) -> int:
-        """Remove all messages of a topic below an offset, durably; how many there were.
+        """Delete all messages of a topic below an offset, durably; return how many there were.
 
         Writer thread only. Raises a StorageError, having changed nothing.
         """
 
     def delete(self, topic: bytes, offsets: Sequence[int]) -> int:
-        """Remove single messages of a topic, durably; how many of them were there.
+        """Delete single messages of a topic, durably; return how many there were.
 
         Writer thread only. Raises a StorageError, having changed nothing.
         """
@@ -490,62 +472,57 @@ class Store(Protocol):
         """How much is stored."""
 
     def close(self) -> None:
-        """Let go of everything; nothing else may be called afterwards."""
+        """Close; nothing else may be called afterwards."""
 
 
 class LogStore(Store, Protocol):
-    """A store whose journal is a log that several nodes agree upon.
+    """A store whose journal is a replicated log.
 
-    ``commit`` is the way of a node that has nobody to ask. Where there are others, a batch is
-    drawn up, written and, once enough of them have it, applied.
+    A single node calls ``commit``. In a cluster a batch is encoded, written and, once it is
+    committed, applied.
     """
 
     @property
     def first_index(self) -> int:
-        """From this entry on the log is whole. Any thread."""
+        """The first entry from which on the log has no gaps. Any thread."""
 
     @property
     def last_index(self) -> int:
-        """The last entry of the log, be it applied or not. Any thread."""
+        """The last entry of the log, applied or not. Any thread."""
 
+    # called on the writer thread with what was removed to make room
     on_removed: Callable[[RetentionResult], None]
-    """Told, on the writer thread, what was removed to make room for a commit."""
 
-    log_floor: int
-    """Retention removes no entry from this one on, unless the total demands it."""
+    log_floor: int  # retention keeps entries from here on, unless the total demands otherwise
 
-    start_floor: int
-    """Not even the total removes an entry from this one on."""
+    start_floor: int  # retention keeps entries from here on in any case
 
     def record(self) -> bytes | None:
-        """The record that was written last, if there is one."""
+        """The record written last, if any."""
 
     @property
     def committed(self) -> int | None:
-        """How far the log was committed when the record was written; None: all of it is."""
+        """The commit index stored with the record; None: all of the log is committed."""
 
     def encode_batch(self, batch: Batch) -> EncodedBatch:
-        """Give a batch its place: the entry that follows the last. Writer thread only.
+        """Encode a batch as the next entry. Writer thread only.
 
-        Everything in the log must be applied: offsets follow from what is before.
+        All of the log must be applied, because offsets follow from what is before.
         """
 
     def write(self, write: Write) -> Written:
-        """Make this durable, entries without applying them. Writer thread only.
+        """Make this durable without applying entries. Writer thread only.
 
         Raises a StorageError, having changed nothing.
         """
 
     def apply(self, index: int) -> list[Entry]:
-        """Make entries up to this one part of what is read; return them. Writer thread only.
-
-        They are committed: nothing will ever replace them.
-        """
+        """Make committed entries up to ``index`` visible; return them. Writer thread only."""
 
     def log_entries(self, low: int, high: int, bytes_max: int) -> list[LogEntry]:
-        """Entries ``low … high - 1``, one at least, then no more than so many bytes. Any thread.
+        """Entries ``low … high - 1``: at least one, at most about ``bytes_max`` bytes. Any thread.
 
-        Raises LookupError where there is none of index ``low``.
+        Raises LookupError if entry ``low`` does not exist.
         """
 
     def copy(self, file: int) -> None:

@@ -1,14 +1,14 @@
 """The state of topics: which offsets exist. Loaded when needed, kept while it may change.
 
-A topic's row on disk may lag behind its state here by the entries of an incomplete round, never
-the other way round. Folding an entry into a state is idempotent: a group that the state already
-contains is passed over, so a start may apply entries into rows that are partly newer.
+A topic's row on disk may lag behind its state here by the entries of an incomplete round, never the
+reverse. Applying an entry is idempotent: a group that the state already contains is skipped, so a
+start may apply entries to rows that are partly newer.
 
-Memory holds the topics whose row is behind, those from which messages were deleted, and a bounded
-number of others, the *idle* ones, least recently used first to go. There may be any number of those
-that must stay, so nothing here ever walks over them. The writer thread changes states; readers get
-copies. A state begins with the oldest group that is there; a ``TopicInfo``, with the first message
-that was not deleted. Both change under one lock, so that no reader sees one without the other.
+Memory holds the topics whose row is behind, those with deleted messages, and a bounded number of
+others, the *idle* ones, evicted in LRU order. Any number of topics may have to stay, so nothing
+here iterates over them. The writer thread changes states; readers get copies. A state begins with
+the oldest group that exists, a ``TopicInfo`` with the first message that was not deleted. Both
+change under one lock, so that no reader sees one without the other.
 """
 
 import struct
@@ -21,8 +21,7 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import name_key
 from penstock.store.store import TopicInfo
 
-TOPICS_CACHED_MAX = 65_536
-"""Topics kept in memory beyond those that must be."""
+TOPICS_CACHED_MAX = 65_536  # topics kept in memory besides those that must be
 
 _ROW = struct.Struct("<IIQQQQ")  # id, zero, first offset, next offset, bytes, created
 
@@ -50,7 +49,6 @@ class StoredTopic:
         self.created_ms = created_ms
 
     def copy(self) -> "StoredTopic":
-        """A state of one's own."""
         return StoredTopic(
             self.id,
             self.name,
@@ -61,13 +59,13 @@ class StoredTopic:
         )
 
     def apply(self, first_offset: int, count: int, size: int) -> None:
-        """Add a group, unless it is already contained."""
+        """Add a group, unless the state contains it already."""
         if first_offset + count > self.next_offset:
             self.next_offset = first_offset + count
             self.bytes += size
 
     def info(self, deleted: Ranges = NOTHING) -> TopicInfo:
-        """What readers see of it, once they look past what was deleted."""
+        """What readers see, given what was deleted."""
         first_offset = deleted.skip(self.first_offset)
         return TopicInfo(
             self.id,
@@ -81,13 +79,11 @@ class StoredTopic:
 
 
 def pack_topic(state: StoredTopic) -> bytes:
-    """A state as its row."""
     numbers = (state.id, 0, state.first_offset, state.next_offset, state.bytes, state.created_ms)
     return _ROW.pack(*numbers) + state.name
 
 
 def unpack_topic(row: bytes | memoryview) -> StoredTopic:
-    """The state in a row."""
     topic_id, _, first_offset, next_offset, size, created_ms = _ROW.unpack_from(row)
     return StoredTopic(
         topic_id,
@@ -100,22 +96,20 @@ def unpack_topic(row: bytes | memoryview) -> StoredTopic:
 
 
 def put_topic(environment: Environment, transaction: Transaction, state: StoredTopic) -> None:
-    """Write a topic's row."""
     transaction.put(name_key(state.name), pack_topic(state), db=environment["topics"])
 
 
 class TopicStates:
-    """States in memory, by name and by id. ``is_behind`` tells whose row is behind, by id."""
+    """States in memory, by name and by id. ``is_behind`` tells whether a topic's row is behind."""
 
     def __init__(self, is_behind: Callable[[int], bool] = lambda _id: False) -> None:
         self._is_behind = is_behind
+        # held while states change, so that a reader's copy is consistent
         self.lock = threading.Lock()
-        """Held while states change, so that a reader's copy is of one moment."""
         self._by_name: dict[bytes, StoredTopic] = {}
+        # states that may be evicted, and perhaps some that no longer may
         self._idle: OrderedDict[bytes, StoredTopic] = OrderedDict()
-        """Those that may be forgotten, and perhaps some that may not any more."""
-        self.next_id = 1
-        """The id that the next topic gets. Any thread may read it."""
+        self.next_id = 1  # any thread may read it
         self._by_id: dict[int, StoredTopic] = {}
         self._deleted: dict[bytes, Ranges] = {}
 
@@ -135,19 +129,19 @@ class TopicStates:
             self._idle.pop(state.name, None)
 
     def idle(self, state: StoredTopic) -> None:
-        """A state that is remembered says what its row says. Writer thread, holding the lock."""
+        """Allow to evict a state that equals its row. Writer thread, holding the lock."""
         self._idle[state.name] = state
         self._idle.move_to_end(state.name)
 
     def remove(self, state: StoredTopic) -> None:
-        """Forget a topic that was dropped. Writer thread, holding the lock."""
+        """Forget a dropped topic. Writer thread, holding the lock."""
         self._by_name.pop(state.name, None)
         self._by_id.pop(state.id, None)
         self._idle.pop(state.name, None)
         self._deleted.pop(state.name, None)
 
     def deleted(self, name: bytes) -> Ranges:
-        """What was deleted from a topic and is still there. Writer thread."""
+        """Deleted ranges in groups that still exist. Writer thread."""
         return self._deleted.get(name, NOTHING)
 
     def set_deleted(self, name: bytes, ranges: Ranges) -> None:
@@ -158,11 +152,11 @@ class TopicStates:
             self.idle(self._by_name[name])
 
     def deleted_names(self) -> list[bytes]:
-        """The topics whose states must be in memory for what was deleted. Writer thread."""
+        """Topics with deleted messages, whose states must be in memory. Writer thread."""
         return list(self._deleted)
 
     def view(self, name: bytes) -> tuple[TopicInfo, Ranges] | None:
-        """A topic and what was deleted from it, if it is in memory. Any thread."""
+        """A topic and its deleted ranges, if it is in memory. Any thread."""
         with self.lock:
             state = self._by_name.get(name)
             if state is None:
@@ -171,16 +165,16 @@ class TopicStates:
             return state.info(deleted), deleted
 
     def infos(self, prefix: bytes) -> list[TopicInfo]:
-        """Copies of all states in memory whose names begin with ``prefix``. Any thread."""
+        """All topics in memory whose names begin with ``prefix``. Any thread."""
         with self.lock:
             found = [name for name in self._by_name if name.startswith(prefix)]
             return [self._by_name[n].info(self._deleted.get(n, NOTHING)) for n in found]
 
     def evict(self) -> None:
-        """Forget the least recently used of those that may be forgotten. Writer thread.
+        """Evict idle states in LRU order. Writer thread.
 
-        Its cost is that of what it forgets: who may not be forgotten is looked at once, and comes
-        back when it is idle again.
+        It costs what it evicts: a state that may not be evicted is looked at once, until it is idle
+        again.
         """
         with self.lock:
             while self._idle and len(self._by_name) > TOPICS_CACHED_MAX:

@@ -1,11 +1,10 @@
-"""Looking at everything a store holds, and saying what is not as it should be.
+"""Examine everything in a store, and report what is wrong.
 
-Every entry's checksum and place in the order; that the index leads to every group that retention
-has left, and that there are as many of those in an entry as there should be; that topic rows, the
-records of dropped topics and the ranges of deleted offsets agree with the journal. Nothing is
-changed. A running broker does not mind: one snapshot is looked at, though while that is open the
-pages it needs are not reused. Run it in a process of its own: LMDB forbids to open a file twice in
-one.
+Checked are: the checksum and order of every entry; that the index leads to every group that
+retention has left, and that an entry has as many of those as it should; that topic rows, records of
+dropped topics and deleted ranges agree with the journal. Nothing is changed. A running broker is
+not disturbed: one snapshot is read, though pages are not reused while it is open. Run it in a
+process of its own, as LMDB forbids to open a file twice in one process.
 """
 
 from itertools import chain, pairwise
@@ -28,31 +27,27 @@ from penstock.store.reader import Reader
 from penstock.store.slices import piece_bytes
 from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 
-FAULTS_MAX = 100
-"""Faults that are listed; a store with more is not examined further."""
+FAULTS_MAX = 100  # faults that are listed; a store with more is not examined further
 
 
 class VerifyReport(msgspec.Struct):
-    """What was looked at, and every fault in words. Entries and messages are those of /metrics."""
+    """What was examined, and every fault in words. Entries and messages are those of /metrics."""
 
     entries: int = 0
-    messages: int = 0
-    """Those that can be read. Without ``removed``, as the broker counts them."""
-    removed: int = 0
-    """Gone for every reader, but in entries that other messages keep."""
+    messages: int = 0  # readable ones, as the broker counts them
+    removed: int = 0  # unreadable, but in entries that other messages keep
     topics: int = 0
     faults: list[str] = []
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was found."""
         return not self.faults
 
 
 def verify(path: Path) -> VerifyReport:
     """Examine the store in a data directory.
 
-    Raises a StorageError only if there is no store to look at, or it can not be opened at all.
+    Raises a StorageError only if there is no store, or it cannot be opened.
     """
     _check_directory(path)
     environment = Environment(path, map_bytes=0, readonly=True)
@@ -86,20 +81,17 @@ class _Examination:
         self._reader = Reader(environment, TopicStates(), MemoryIndex(), {})
         self._marks = Marks()
         self._report = VerifyReport()
+        # messages found, by topic id, up to the last complete round
         self._live: dict[int, int] = {}
-        """Messages found, by topic id, up to the last complete round."""
-        self._tail: dict[int, int] = {}
-        """The same for the entries after it."""
+        self._tail: dict[int, int] = {}  # the same for the entries after it
         self._dropped: dict[int, Dropped] = {}
+        # names and ranges by topic id, from the table
         self._deleted: dict[int, tuple[bytes, Ranges]] = {}
-        """Names and ranges by topic id, as the table has them."""
+        # messages and bytes in those ranges, from the journal
         self._found: dict[int, tuple[int, int]] = {}
-        """Messages and bytes in those ranges, as the journal has them."""
         self._end_sequence = 1
-        self._left = 0
-        """Messages in groups that retention has left, of topics that were not dropped."""
-        self._seen = 0
-        """Messages in all groups."""
+        self._left = 0  # messages in groups that retention has left, without dropped topics
+        self._seen = 0  # messages in all groups
 
     def run(self) -> VerifyReport:
         try:
@@ -155,7 +147,7 @@ class _Examination:
 
     @property
     def _removable(self) -> int:
-        """Up to this entry retention may have made gaps."""
+        """The last entry up to which retention may have left gaps."""
         return min(self._marks.flushed_index, self._marks.checkpoint)
 
     def _groups(self, entry: Entry) -> None:
@@ -167,7 +159,7 @@ class _Examination:
             self._fault(f"entry {entry.index} should have {expected} topics left, has {left}")
 
     def _group(self, entry: Entry, group: GroupView) -> bool:
-        """Tell whether a group is there, neither removed nor freed after its topic was dropped."""
+        """Whether a group exists: neither removed nor freed after its topic was dropped."""
         self._find_deleted(entry, group)
         count = group.message_end - group.message_start
         state = self._state(group)
@@ -183,7 +175,7 @@ class _Examination:
         return True
 
     def _state(self, group: GroupView) -> StoredTopic | None:
-        """The state of a group's topic, as its row has it, or its record if it was dropped."""
+        """The state of a group's topic: its row, or its record if it was dropped."""
         if group.topic_id in self._dropped:
             return self._dropped[group.topic_id].state
         state = self._reader.row_state(self._transaction, group.name)
@@ -243,7 +235,7 @@ class _Examination:
                 )
 
     def _total(self) -> None:
-        """What was ever written, less what was removed, must be what is there."""
+        """Everything ever written, less what was removed, must exist."""
         there = self._left - self._deleted_count
         expected = self._end_sequence - 1 - self._marks.removed_messages
         if there != expected:

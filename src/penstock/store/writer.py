@@ -1,8 +1,8 @@
 """The one thread that writes.
 
-Batches and jobs (retention) are done one after another, in the order in which they were handed
-over. Which messages share a batch is decided by the event loop; here nothing is joined or split.
-``done`` is called on this thread, once per batch, whatever happens: somebody waits for the answer.
+Batches and jobs (retention) are executed in the order in which they were submitted. The event loop
+decides which messages share a batch; nothing is joined or split here. ``done`` is called on this
+thread, exactly once per batch, even after a failure, because clients wait for the answer.
 """
 
 import threading
@@ -19,7 +19,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Writer:
-    """Commits what is submitted. ``close`` finishes what was handed over before it."""
+    """Commits what is submitted. ``close`` finishes what was submitted before it."""
 
     def __init__(self, store: Store, done: Callable[[Batch, Commit | StorageError], None]) -> None:
         self._store = store
@@ -29,21 +29,20 @@ class Writer:
         self._closed = False
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def submit(self, batch: Batch) -> None:
-        """Commit a batch, which from now on belongs to the writer."""
+        """Commit a batch, which belongs to the writer from now on."""
         assert not self._closed
         self._work.put(batch)
 
     def run(self, job: Callable[[], None]) -> None:
-        """Call ``job`` between commits. It should be short: commits wait for it."""
+        """Call ``job`` between commits, which wait for it."""
         assert not self._closed
         self._work.put(job)
 
     def close(self) -> None:
-        """Finish everything handed over so far, and end the thread."""
+        """Finish everything submitted so far, and end the thread."""
         if not self._closed:
             self._closed = True
             self._work.put(None)

@@ -28,8 +28,7 @@ from penstock.model.topic import filter_fault, has_wildcard
 PATTERNS_BYTES_MAX = 4_096
 """Longest list: some hundred topics. Who needs more has a naming scheme that a filter can say."""
 
-Matcher: TypeAlias = Callable[[bytes], bool]
-"""Tells whether a topic is matched."""
+Matcher: TypeAlias = Callable[[bytes], bool]  # tells whether a topic is matched
 
 _EVERYTHING = ("*", "#")
 _NOTHING = rb"(?!)"

@@ -11,8 +11,7 @@ from enum import Enum
 
 import msgspec
 
-TEXT_BYTES_MAX = 240
-"""Longest text for a client: 256 bytes less the 16 of a frame's header."""
+TEXT_BYTES_MAX = 240  # longest text for a client: 256 bytes less the 16 of a frame's header
 
 _ELLIPSIS = "…"
 
@@ -20,30 +19,21 @@ _ELLIPSIS = "…"
 class SignatureFault(Enum):
     """What is wrong with a signature. The value is the label in metrics and logs."""
 
-    UNSIGNED = "unsigned"
-    """No signature, where the topic demands one."""
-    VERSION_REFUSED = "version_refused"
-    """A version of signature that the topic does not accept."""
-    UNKNOWN_KEY = "unknown_key"
-    """No key of that id is registered."""
-    REVOKED_KEY = "revoked_key"
-    """The key was revoked."""
-    EXPIRED_KEY = "expired_key"
-    """The key's time is over."""
+    UNSIGNED = "unsigned"  # no signature, where the topic demands one
+    VERSION_REFUSED = "version_refused"  # a version of signature that the topic does not accept
+    UNKNOWN_KEY = "unknown_key"  # no key of that id is registered
+    REVOKED_KEY = "revoked_key"  # the key was revoked
+    EXPIRED_KEY = "expired_key"  # the key's time is over
     BAD_SIGNATURE = "bad_signature"
     """The signature is not this key's, or not for this topic and payload."""
     NOT_AUTHORIZED = "not_authorized"
     """The signature is right, but the key may not publish to this topic."""
-    STALE = "stale"
-    """Version 2: signed longer ago than the replay window reaches."""
-    AHEAD = "ahead"
-    """Version 2: signed in the future, by more than clocks may differ."""
+    STALE = "stale"  # version 2: signed longer ago than the replay window reaches
+    AHEAD = "ahead"  # version 2: signed in the future, by more than clocks may differ
     BEFORE_START = "before_start"
     """Version 2: signed before the time from which this broker remembers nonces."""
-    REPLAYED = "replayed"
-    """Version 2: accepted once already."""
-    WINDOW_FULL = "window_full"
-    """Version 2: the window holds as many nonces as it may."""
+    REPLAYED = "replayed"  # version 2: accepted once already
+    WINDOW_FULL = "window_full"  # version 2: the window holds as many nonces as it may
     PROTECTED = "protected"
     """No publish: a client asked to remove signed messages, or to change how long they stay."""
 
@@ -67,8 +57,7 @@ _TEXTS = {
         "Topic '{topic}' holds signed messages: only administrators may remove them or change"
         " their retention (penstock queue delete, penstock queue set)"
     ),
-}
-"""Those of UNSIGNED and NOT_AUTHORIZED, and ``_INVALID``, are the seed's, letter by letter."""
+}  # those of UNSIGNED and NOT_AUTHORIZED, and ``_INVALID``, are the seed's, letter by letter
 
 
 class SignatureRefusal(msgspec.Struct, frozen=True, gc=False):

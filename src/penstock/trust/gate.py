@@ -28,8 +28,7 @@ class Gate:
         self._policy = policy
         self._window = window
         self.failures = dict.fromkeys(SignatureFault, 0)
-        self.verifications_total = 0
-        """Signed publishes that were judged, accepted or not."""
+        self.verifications_total = 0  # signed publishes that were judged, accepted or not
 
     def demands_signature(self, topic: bytes) -> bool:
         """Tell whether a publish to this topic must be signed. Nothing is counted."""

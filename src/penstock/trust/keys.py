@@ -26,8 +26,7 @@ from penstock.trust.acl import Matcher, compile_acl, patterns_fault
 from penstock.trust.faults import SignatureFault
 from penstock.trust.signatures import is_valid, public_key_fault
 
-KEY_ID_MAX = 2**32 - 1
-"""A key id is a u32 on the wire; 0 is none."""
+KEY_ID_MAX = 2**32 - 1  # a key id is a u32 on the wire; 0 is none
 
 KEYS_MAX = 100_000
 """Registered keys: each costs about 1.5 KiB of memory, most of it the compiled patterns."""

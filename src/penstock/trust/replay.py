@@ -30,8 +30,7 @@ from penstock.trust.faults import SignatureFault
 AHEAD_MS_MAX = 30_000
 """How far a sender's clock may be ahead. Those set by the network are within a second."""
 
-BUCKETS_PER_WINDOW = 16
-"""Each is dropped at most a sixteenth of the window late."""
+BUCKETS_PER_WINDOW = 16  # each is dropped at most a sixteenth of the window late
 
 _ENTRY = Struct(">IQ")
 
@@ -57,8 +56,7 @@ class ReplayWindow:
         self._bucket_ms = max(1, window_ms // BUCKETS_PER_WINDOW)
         self._buckets: dict[int, set[bytes]] = {}
         self._unstored: set[bytes] = set()
-        self.count = 0
-        """How many signatures are remembered."""
+        self.count = 0  # how many signatures are remembered
 
     def check(
         self, key_id: int, nonce: bytes, signed_ms: int, now_ms: int

@@ -113,5 +113,4 @@ Event: TypeAlias = (
     | Unknown
     | BinaryUnsubscribe
     | Violation
-)
-"""Whatever ``receive`` of a machine may return."""
+)  # whatever ``receive`` of a machine may return

@@ -90,8 +90,7 @@ TRAILERS: Final[Mapping[int, tuple[int, Struct]]] = MappingProxyType(
         BinaryCommand.SIGNED_PUBLISH_2: (2, _TRAILER_2),
         BinaryCommand.SIGNED_MESSAGE_2: (2, _TRAILER_2),
     }
-)
-"""Signed commands, to the version of the signature and the layout of the trailer."""
+)  # signed commands, to the version of the signature and the layout of the trailer
 
 TRAILER_BYTES: Final[Mapping[int, int]] = MappingProxyType(
     {command: layout.size for command, (_, layout) in TRAILERS.items()}

@@ -46,8 +46,7 @@ PROTOCOL_LEVEL: Final = 4
 
 REFUSED_PROTOCOL_LEVEL: Final = 1
 REFUSED_IDENTIFIER: Final = 2
-RETURN_CODE_MAX: Final = 5
-"""CONNACK codes above it are reserved."""
+RETURN_CODE_MAX: Final = 5  # CONNACK codes above it are reserved
 
 SUBACK_CODES: Final = frozenset({0, 1, 2, 0x80})
 
@@ -57,8 +56,7 @@ WILL_RETAIN_FLAG: Final = 0b0010_0000
 WILL_QOS_MASK: Final = 0b0001_1000
 WILL_FLAG: Final = 0b0000_0100
 LEVEL_5: Final = 5
-VERSIONS: Final = {3: "MQTT 3.1", LEVEL_5: "MQTT 5.0"}
-"""Protocol levels of other versions."""
+VERSIONS: Final = {3: "MQTT 3.1", LEVEL_5: "MQTT 5.0"}  # protocol levels of other versions
 
 CLEAN_SESSION_FLAG: Final = 0b0000_0010
 RESERVED_FLAG: Final = 0b0000_0001

@@ -42,8 +42,7 @@ _ACK_HEADS: Final[dict[int, bytes]] = {
         PacketType.PUBCOMP,
     )
 }
-_CONNECT_HEAD: Final = b"\x00\x04MQTT\x04"
-"""The protocol's name and level."""
+_CONNECT_HEAD: Final = b"\x00\x04MQTT\x04"  # the protocol's name and level
 
 
 # ── Opening a connection ──────────────────────────────────────────────────────────────────────

@@ -48,8 +48,7 @@ class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
     return_code: int
     reason: DisconnectReason
     detail: str = ""
-    client_id: bytes = b""
-    """Who it was, where that can be told."""
+    client_id: bytes = b""  # who it was, where that can be told
 
 
 class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -164,5 +163,4 @@ Event: TypeAlias = (
     | UnsubAck
     | MqttUnsubscribe
     | Violation
-)
-"""Whatever ``receive`` of a machine may return."""
+)  # whatever ``receive`` of a machine may return

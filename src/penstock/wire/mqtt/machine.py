@@ -33,8 +33,7 @@ from penstock.wire.violation import Violation
 class State(IntEnum):
     """How far a connection has come."""
 
-    OPENING = 0
-    """The first packet (CONNECT at a server, CONNACK at a client) has not come yet."""
+    OPENING = 0  # the first packet (CONNECT at a server, CONNACK at a client) has not come yet
     CONNECTED = 1
     CLOSED = 2
 

@@ -8,8 +8,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-REMAINING_LENGTH_MAX = 268_435_455
-"""The most that four bytes of seven bits can announce."""
+REMAINING_LENGTH_MAX = 268_435_455  # the most that four bytes of seven bits can announce
 
 DUP_FLAG = 0b1000
 QOS_MASK = 0b0110
@@ -41,8 +40,7 @@ FIXED_FLAGS: Final[Mapping[int, int]] = {
     else 0b0000
     for packet_type in PacketType
     if packet_type is not PacketType.PUBLISH
-}
-"""The lower four bits of the first byte [MQTT-2.2.2-1]; only PUBLISH may choose its own."""
+}  # the lower four bits of the first byte [MQTT-2.2.2-1]; only PUBLISH may choose its own
 
 PUBLISH_SHAPES: Final[Mapping[int, tuple[int, bool, bool]]] = MappingProxyType(
     {
@@ -50,5 +48,4 @@ PUBLISH_SHAPES: Final[Mapping[int, tuple[int, bool, bool]]] = MappingProxyType(
         for flags in range(16)
         if (qos := (flags & QOS_MASK) >> 1) < 3 and (qos or not flags & DUP_FLAG)
     }
-)
-"""First byte of every lawful PUBLISH, to its QoS, RETAIN and DUP [MQTT-3.3.1-2], [MQTT-3.3.1-4]."""
+)  # first byte of every lawful PUBLISH, to its QoS, RETAIN and DUP [MQTT-3.3.1-2], [MQTT-3.3.1-4]

@@ -17,8 +17,7 @@ _Column: TypeAlias = bytes | memoryview
 _Columns: TypeAlias = tuple[_Column, ...]
 _BulkSlice: TypeAlias = tuple[
     int, int, int, int, _Columns, _Columns, _Columns, _Columns, _Columns, _Columns
-]
-"""Four numbers, and the columns of ``_COLUMNS``."""
+]  # four numbers, and the columns of ``_COLUMNS``
 
 
 class Bulk(NamedTuple):
@@ -43,8 +42,7 @@ _COLUMNS: Final = (
     _tags(16, 19),
     _tags(20, 22),
     _tags(23, 27),
-)
-"""Payloads, runs, signatures, headers, schedules, producers."""
+)  # payloads, runs, signatures, headers, schedules, producers
 
 
 def fetched(bulk: Bulk, slices: Iterable[_BulkSlice], request_id: int) -> bytes:

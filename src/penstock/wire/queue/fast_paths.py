@@ -30,11 +30,9 @@ from penstock.wire.queue.events import AckRun, Event, NackRun, ProduceRun
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, blob, length_at, number, number_in, tag
 from penstock.wire.queue.machine import LENGTH
 
-NAMES_BYTES_MAX: Final = 512
-"""Names that are longer, together, are not remembered."""
+NAMES_BYTES_MAX: Final = 512  # names that are longer, together, are not remembered
 
-PRODUCE: Final = tag(1, BYTES)
-"""The first byte of such a request."""
+PRODUCE: Final = tag(1, BYTES)  # the first byte of such a request
 
 _ACK: Final = tag(3, BYTES)
 _NACK: Final = tag(4, BYTES)

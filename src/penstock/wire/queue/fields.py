@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-BYTES: Final = 2
-"""The wire type of strings, bytes and messages; that of numbers is 0."""
+BYTES: Final = 2  # the wire type of strings, bytes and messages; that of numbers is 0
 
 VARINT_BYTES_MAX: Final = 9
 """Longest number that is read by hand: 63 bits. The library reads the tenth byte its own way."""
@@ -29,11 +28,9 @@ def tag(field: int, wire_type: int = 0) -> int:
     return field << 3 | wire_type
 
 
-REQUEST_ID: Final = tag(15)
-"""In either envelope."""
+REQUEST_ID: Final = tag(15)  # in either envelope
 
-STALE: Final = tag(14)
-"""In a request."""
+STALE: Final = tag(14)  # in a request
 
 # ── Writing ───────────────────────────────────────────────────────────────────────────────────
 

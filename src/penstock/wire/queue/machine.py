@@ -39,8 +39,7 @@ class QueueMachine(ABC, Generic[Event]):
         self.frame_bytes_max = frame_bytes_max
         self._kept_bytes_max = min(kept_bytes_max, frame_bytes_max)
         self._closed = False
-        self._passing = 0
-        """Bytes to come of a frame that is passed over."""
+        self._passing = 0  # bytes to come of a frame that is passed over
         self._tail: bytearray | None = None
         self._needed = 0
 

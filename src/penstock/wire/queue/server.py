@@ -46,8 +46,7 @@ class QueueServerMachine(QueueMachine[Event]):
         request_bytes_max: int = QUEUE_REQUEST_BYTES_MAX,
     ) -> None:
         super().__init__(frame_bytes_max, request_bytes_max)
-        self._fast_paths: dict[int, FastPath] = {}
-        """By the first byte of a request."""
+        self._fast_paths: dict[int, FastPath] = {}  # by the first byte of a request
 
     def _take(self, data: bytes, position: int, end: int, events: list[Event]) -> int:
         start = position + LENGTH.size

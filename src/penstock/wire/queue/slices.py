@@ -84,5 +84,4 @@ def _extras(extra: Extra) -> Extras:
     return Extras(headers, signature, extra.due_ms, extra.expires_ms)
 
 
-_NONE: Final = Signature(0, 0, b"")
-"""Version 0: there is none."""
+_NONE: Final = Signature(0, 0, b"")  # version 0: there is none

@@ -34,10 +34,8 @@ _WITHIN: Final = {
     _PRODUCE_MANY: (_HEADER, HEADERS_MAX),
     _LOCATE: (_MEASURE, MEASURES_MAX),
     _COMMIT_STAGE: (_PART, STAGED_PARTS_MAX),
-}
-"""Kinds with messages within: the tag of those, and how many there may be."""
-_LONGER: Final = 0x80
-"""A tag may be spelled with this bit, and more bytes behind."""
+}  # kinds with messages within: the tag of those, and how many there may be
+_LONGER: Final = 0x80  # a tag may be spelled with this bit, and more bytes behind
 
 HEADERS_CHEAP: Final = 8 * KIB
 """Headers that the library reads in some milliseconds; the door will refuse them."""

@@ -20,5 +20,4 @@ class RespCommand(msgspec.Struct, frozen=True, gc=False):
     more: list[bytes]
 
 
-Event: TypeAlias = RespCommand | Violation
-"""Whatever ``receive`` of the machine may return."""
+Event: TypeAlias = RespCommand | Violation  # whatever ``receive`` of the machine may return

@@ -41,10 +41,8 @@ BULK_BYTES_MAX: Final = 16 * MIB
 INLINE_BYTES_MAX: Final = 64 * KIB
 COMMAND_BYTES_MAX: Final = 16 * MIB + 64 * KIB
 
-STRANGER_ARGUMENTS_MAX: Final = 10
-"""As in Redis: HELLO with AUTH and SETNAME has seven."""
-STRANGER_BYTES_MAX: Final = 16 * KIB
-"""As in Redis: one argument; here a line by hand as well."""
+STRANGER_ARGUMENTS_MAX: Final = 10  # as in Redis: HELLO with AUTH and SETNAME has seven
+STRANGER_BYTES_MAX: Final = 16 * KIB  # as in Redis: one argument; here a line by hand as well
 
 NUMBER_LINE_BYTES_MAX: Final = 32
 """From the sign of an array or bulk string to the end of its line; 64-bit numbers need 23."""
@@ -119,15 +117,11 @@ class RespServerMachine:
         self._allowed = self._trusted
         self._command_bytes_max = command_bytes_max
         self._is_closed = False
-        self._arguments: list[bytes] = []
-        """Those of the command under way that are whole."""
-        self._missing = 0
-        """How many more were announced; 0 between commands."""
-        self._room = 0
-        """How many bytes those may have together."""
+        self._arguments: list[bytes] = []  # those of the command under way that are whole
+        self._missing = 0  # how many more were announced; 0 between commands
+        self._room = 0  # how many bytes those may have together
         self._tail: bytearray | None = None
-        self._needed = 0
-        """Length of ``_tail`` at which to look at it again; 0: when a line ends."""
+        self._needed = 0  # length of ``_tail`` at which to look at it again; 0: when a line ends
 
     @property
     def is_trusted(self) -> bool:
