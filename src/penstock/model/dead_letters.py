@@ -8,12 +8,10 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 PREFIX = b"$dlq/"  # how the names of topics with dead letters begin
 
-REDRIVE = b"redrive"
-"""The group of such a topic that knows which letters were sent back, or dropped."""
+REDRIVE = b"redrive"  # the group that records which dead letters were redriven or dropped
 
 
 def dead_letter_topic(topic: bytes, group: bytes) -> bytes:
-    """Where the dead letters of a group go."""
     return PREFIX + topic + b"/" + quote_from_bytes(group, safe="").encode()
 
 

@@ -14,7 +14,7 @@ PREFIX = b"$stage/"  # how the names of topics with staged rows begin
 
 
 class Stage(NamedTuple):
-    """What one attempt of one task has written, or is about to."""
+    """What one attempt of one task has written or will write."""
 
     sink: bytes
     epoch: int
@@ -22,12 +22,12 @@ class Stage(NamedTuple):
 
 
 def stage_topic(stage: Stage) -> bytes:
-    """Where the blocks of a part lie."""
+    """The topic with the blocks of a part."""
     return b"%b%b/%d/%b" % (PREFIX, *stage)
 
 
 def stage_of(topic: bytes) -> Stage | None:
-    """Whose blocks lie in a topic; None if it is no topic of ours."""
+    """The stage whose blocks a topic holds; None if it is not a stage topic."""
     levels = topic.removeprefix(PREFIX).rsplit(b"/", 2)
     if not topic.startswith(PREFIX) or len(levels) < len(Stage._fields) or not levels[1].isdigit():
         return None
@@ -35,12 +35,12 @@ def stage_of(topic: bytes) -> Stage | None:
 
 
 def is_staged(topic: bytes) -> bool:
-    """Tell whether a topic is one that nobody may see."""
+    """Whether a topic is hidden from clients."""
     return topic.startswith(PREFIX)
 
 
 def sink_fault(sink: bytes) -> str:
-    """Say what is wrong with the name of a sink, in a few words; empty if nothing is."""
+    """What is wrong with the name of a sink; empty if nothing."""
     fault = topic_fault(sink, SINK_BYTES_MAX)
     if not fault and not all(sink.split(b"/")):
         return "a level of it is empty"
@@ -48,7 +48,7 @@ def sink_fault(sink: bytes) -> str:
 
 
 def part_fault(stage: Stage) -> str:
-    """Say what is wrong with the names of a part, its sink's included; empty if nothing is."""
+    """What is wrong with the names of a part and its sink; empty if nothing."""
     fault = sink_fault(stage.sink)
     if fault:
         return f"the name of the sink: {fault}"
@@ -58,7 +58,6 @@ def part_fault(stage: Stage) -> str:
 
 
 def part_name_fault(part: bytes) -> str:
-    """The same of the name of a part alone: a commit has many, of one sink."""
     fault = topic_fault(part, STAGED_PART_BYTES_MAX)
     if not fault and b"/" in part:
         fault = "contains '/'"

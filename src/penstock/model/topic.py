@@ -10,7 +10,7 @@ from penstock.limits import TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX
 def topic_fault(
     topic: bytes, bytes_max: int = TOPIC_BYTES_MAX, levels_max: int = TOPIC_LEVELS_MAX
 ) -> str:
-    """Say what is wrong with a topic *name*, in a few words; empty if nothing is."""
+    """What is wrong with a topic *name*; empty if nothing."""
     if b"+" in topic or b"#" in topic:
         return "wildcard in a topic name"  # [MQTT-3.3.2-2]
     return _common_fault(topic, bytes_max, levels_max)
@@ -19,7 +19,7 @@ def topic_fault(
 def filter_fault(
     topic_filter: bytes, bytes_max: int = TOPIC_BYTES_MAX, levels_max: int = TOPIC_LEVELS_MAX
 ) -> str:
-    """Say what is wrong with a topic *filter*; empty if nothing is."""
+    """What is wrong with a topic *filter*; empty if nothing."""
     fault = _common_fault(topic_filter, bytes_max, levels_max)
     if fault or not has_wildcard(topic_filter):
         return fault
@@ -32,7 +32,6 @@ def filter_fault(
 
 
 def has_wildcard(topic_filter: bytes) -> bool:
-    """Tell whether a filter can match more than the one topic of its own spelling."""
     return b"+" in topic_filter or b"#" in topic_filter
 
 

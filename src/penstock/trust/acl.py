@@ -25,8 +25,7 @@ from typing import TypeAlias
 
 from penstock.model.topic import filter_fault, has_wildcard
 
-PATTERNS_BYTES_MAX = 4_096
-"""Longest list: some hundred topics. Who needs more has a naming scheme that a filter can say."""
+PATTERNS_BYTES_MAX = 4_096  # longest list: about a hundred topics
 
 Matcher: TypeAlias = Callable[[bytes], bool]  # tells whether a topic is matched
 
@@ -35,19 +34,19 @@ _NOTHING = rb"(?!)"
 
 
 def compile_acl(topics: str) -> Matcher:
-    """Return the matcher of a key's patterns."""
+    """The matcher of a key's patterns."""
     return compile_patterns(_split(topics) or _EVERYTHING)
 
 
 def compile_patterns(patterns: Iterable[str]) -> Matcher:
-    """Return the matcher of all these patterns; of none at all, one that matches nothing."""
+    """A matcher of all these patterns; without any it matches nothing."""
     expression = b"|".join(map(_expression, patterns)) or _NOTHING
     fullmatch = re.compile(expression, re.DOTALL).fullmatch
     return lambda topic: fullmatch(topic) is not None
 
 
 def patterns_fault(topics: str) -> str:
-    """Say what is wrong with a key's patterns; empty if nothing is."""
+    """What is wrong with a key's patterns; empty if nothing."""
     if len(topics.encode("utf-8", "surrogatepass")) > PATTERNS_BYTES_MAX:
         return f"longer than {PATTERNS_BYTES_MAX} bytes"
     for pattern in _split(topics):
@@ -57,7 +56,7 @@ def patterns_fault(topics: str) -> str:
 
 
 def _split(topics: str) -> list[str]:
-    """Part the list. A stray comma leaves an empty pattern, which is a fault and no topic."""
+    """A stray comma leaves an empty pattern, which is a fault."""
     return [pattern.strip() for pattern in topics.split(",")] if topics.strip() else []
 
 

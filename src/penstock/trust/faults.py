@@ -17,25 +17,34 @@ _ELLIPSIS = "…"
 
 
 class SignatureFault(Enum):
-    """What is wrong with a signature. The value is the label in metrics and logs."""
+    """Why a signature was refused. The value is the label in metrics and logs."""
 
-    UNSIGNED = "unsigned"  # no signature, where the topic demands one
-    VERSION_REFUSED = "version_refused"  # a version of signature that the topic does not accept
-    UNKNOWN_KEY = "unknown_key"  # no key of that id is registered
-    REVOKED_KEY = "revoked_key"  # the key was revoked
-    EXPIRED_KEY = "expired_key"  # the key's time is over
+    UNSIGNED = "unsigned"
+    """The topic requires a signature, and there is none."""
+    VERSION_REFUSED = "version_refused"
+    """The topic does not accept this signature version."""
+    UNKNOWN_KEY = "unknown_key"
+    """No key with that id is registered."""
+    REVOKED_KEY = "revoked_key"
+    """The key was revoked."""
+    EXPIRED_KEY = "expired_key"
+    """The key has expired."""
     BAD_SIGNATURE = "bad_signature"
-    """The signature is not this key's, or not for this topic and payload."""
+    """The signature was not made with this key, or not for this topic and payload."""
     NOT_AUTHORIZED = "not_authorized"
-    """The signature is right, but the key may not publish to this topic."""
-    STALE = "stale"  # version 2: signed longer ago than the replay window reaches
-    AHEAD = "ahead"  # version 2: signed in the future, by more than clocks may differ
+    """The signature is valid, but the key may not publish to this topic."""
+    STALE = "stale"
+    """Version 2: signed before the replay window."""
+    AHEAD = "ahead"
+    """Version 2: signed in the future, by more than clocks may differ."""
     BEFORE_START = "before_start"
-    """Version 2: signed before the time from which this broker remembers nonces."""
-    REPLAYED = "replayed"  # version 2: accepted once already
-    WINDOW_FULL = "window_full"  # version 2: the window holds as many nonces as it may
+    """Version 2: signed before this broker began to remember nonces."""
+    REPLAYED = "replayed"
+    """Version 2: accepted before."""
+    WINDOW_FULL = "window_full"
+    """Version 2: the replay window holds as many nonces as it may."""
     PROTECTED = "protected"
-    """No publish: a client asked to remove signed messages, or to change how long they stay."""
+    """Not a publish: a client tried to remove signed messages or to change their retention."""
 
 
 _INVALID = "Invalid signature or unknown key"
@@ -57,18 +66,17 @@ _TEXTS = {
         "Topic '{topic}' holds signed messages: only administrators may remove them or change"
         " their retention (penstock queue delete, penstock queue set)"
     ),
-}  # those of UNSIGNED and NOT_AUTHORIZED, and ``_INVALID``, are the seed's, letter by letter
+}  # the texts of UNSIGNED, NOT_AUTHORIZED and ``_INVALID`` are part of the binary protocol
 
 
 class SignatureRefusal(msgspec.Struct, frozen=True, gc=False):
-    """A publish that is not taken: the reason for the operator, the text for the client."""
+    """A refused publish: the reason for the operator, the text for the client."""
 
     reason: SignatureFault
     text: str
 
     @classmethod
     def of(cls, fault: SignatureFault, topic: bytes) -> "SignatureRefusal":
-        """Make the refusal of a publish to ``topic``; a topic that is no UTF-8 is shown so."""
         template = _TEXTS[fault]
         room = TEXT_BYTES_MAX - len(template.replace("{topic}", ""))
         return cls(fault, template.replace("{topic}", _cut(topic, room)))

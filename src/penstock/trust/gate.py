@@ -19,7 +19,7 @@ from penstock.trust.replay import ReplayWindow
 
 
 class Gate:
-    """One for all doors. ``failures`` counts refusals by fault, all faults always present."""
+    """One for all doors. ``failures`` counts refusals by fault, with all faults present."""
 
     __slots__ = ("_policy", "_ring", "_window", "failures", "verifications_total")
 
@@ -31,30 +31,30 @@ class Gate:
         self.verifications_total = 0  # signed publishes that were judged, accepted or not
 
     def demands_signature(self, topic: bytes) -> bool:
-        """Tell whether a publish to this topic must be signed. Nothing is counted."""
+        """Whether a publish to this topic must be signed. Nothing is counted."""
         return self._policy.of(topic).required
 
     def admit_unsigned(self, topic: bytes, count: int = 1) -> SignatureRefusal | None:
-        """Refuse publishes without a signature where one is demanded."""
+        """Refuse unsigned publishes where a signature is required."""
         if not self.demands_signature(topic):
             return None
         return self._refuse(SignatureFault.UNSIGNED, topic, count)
 
     def admit_removal(self, topic: bytes) -> SignatureRefusal | None:
-        """Refuse to remove messages of a topic that demands signatures, or of its dead letters.
+        """Refuse to remove messages of a topic that requires signatures, or its dead letters.
 
-        Every door asks this before it trims, deletes or expires messages, deletes a topic or
-        changes what it keeps. The clients of these doors prove nothing about themselves. So only
-        the administrators' pages, which know who is asking, do not ask.
+        Every door calls this before it trims, deletes or expires messages, deletes a topic or
+        changes its retention, because its clients are not authenticated. Administration pages are,
+        and do not call it.
         """
         if not self.demands_signature(origin(topic)[0] if topic.startswith(DEAD_PREFIX) else topic):
             return None
         return self._refuse(SignatureFault.PROTECTED, topic)
 
     def admit_group(self, topic: bytes, group: bytes) -> SignatureRefusal | None:
-        """Refuse the group that keeps account of dead letters, where those are protected.
+        """Refuse to use the redrive group where dead letters are protected.
 
-        What it has taken was sent back or dropped: to use it is to remove letters.
+        What it consumes counts as redriven or dropped, so using it removes dead letters.
         """
         is_account = group == REDRIVE and topic.startswith(DEAD_PREFIX)
         return self.admit_removal(topic) if is_account else None
@@ -62,7 +62,7 @@ class Gate:
     def admit_signed(
         self, topic: bytes, payload: bytes, signature: Signature, now_ms: int
     ) -> SignatureRefusal | None:
-        """Refuse a publish whose signature is wrong; ``now_ms`` is the time of day."""
+        """Refuse a publish with an invalid signature; ``now_ms`` is wall-clock time."""
         self.verifications_total += 1
         fault = self._fault(topic, payload, signature, now_ms)
         return None if fault is None else self._refuse(fault, topic)
@@ -79,17 +79,17 @@ class Gate:
         return self._window.check(signature.key_id, signature.nonce, signature.signed_ms, now_ms)
 
     def note_stored(self, signature: Signature) -> None:
-        """The message of an accepted signature is on disk, whichever node accepted it."""
+        """Note that the message of an accepted signature is on disk, whichever node accepted it."""
         if signature.version != 1:
             self._window.note_stored(signature.key_id, signature.nonce, signature.signed_ms)
 
     def note_failed(self, signature: Signature) -> None:
-        """The disk refused the message of an accepted signature: it may come again."""
+        """Note that the message was not stored, so that it may be sent again."""
         if signature.version != 1:
             self._window.forget(signature.key_id, signature.nonce, signature.signed_ms)
 
     def is_stored(self, signature: Signature) -> bool:
-        """Whether the message of a signature that was just refused as ``REPLAYED`` is on disk."""
+        """Whether the message of a signature just refused as ``REPLAYED`` is on disk."""
         return self._window.is_stored(signature.key_id, signature.nonce, signature.signed_ms)
 
     def _refuse(self, fault: SignatureFault, topic: bytes, count: int = 1) -> SignatureRefusal:

@@ -28,8 +28,7 @@ from penstock.trust.signatures import is_valid, public_key_fault
 
 KEY_ID_MAX = 2**32 - 1  # a key id is a u32 on the wire; 0 is none
 
-KEYS_MAX = 100_000
-"""Registered keys: each costs about 1.5 KiB of memory, most of it the compiled patterns."""
+KEYS_MAX = 100_000  # each costs about 1.5 KiB of memory, most of it compiled patterns
 
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
@@ -37,9 +36,9 @@ _ROW_KEY = Struct(">I")
 
 
 class Key(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A registered key; the order of the fields is that of the row on disk.
+    """A registered key; the fields are in the order of the row on disk.
 
-    Of the times, 0 is never: not expiring, not revoked.
+    A time of 0 means never: not expiring, not revoked.
     """
 
     id: int
@@ -52,7 +51,7 @@ class Key(msgspec.Struct, frozen=True, gc=False, array_like=True):
     successor: int = 0
 
     def fault(self, now_ms: int) -> SignatureFault | None:
-        """Say why the key is not in force; None if it is."""
+        """Why the key is not valid now; None if it is."""
         if self.revoked_ms:
             return SignatureFault.REVOKED_KEY
         if self.expires_ms and now_ms >= self.expires_ms:
@@ -60,12 +59,11 @@ class Key(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return None
 
     def encode(self) -> bytes:
-        """Return the row that a checkpoint writes."""
         return msgspec.msgpack.encode(self)
 
     @classmethod
     def decode(cls, row: bytes) -> "Key":
-        """Return the key of a row; raise ``StorageDamaged`` if it is not one."""
+        """Raises StorageDamaged."""
         try:
             return msgspec.msgpack.decode(row, type=cls)
         except msgspec.DecodeError as error:
@@ -73,7 +71,7 @@ class Key(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def key_fault(key: Key) -> str:
-    """Say why a key may not be registered; empty if it may. To be asked before it is journaled."""
+    """Why a key may not be registered; empty if it may. Ask before journaling it."""
     if not 1 <= key.id <= KEY_ID_MAX:
         return f"a key id is a number from 1 to {KEY_ID_MAX}"
     if not _DEVICE.fullmatch(key.device):
@@ -84,10 +82,10 @@ def key_fault(key: Key) -> str:
 
 
 def rotate(old: Key, new_id: int, public_key: bytes, now_ms: int, overlap_ms: int) -> list[Key]:
-    """Return the new key of a device and the changed old one, in the order to store them.
+    """The new key of a device and the changed old one, in the order to store them.
 
-    The new key lives as long as the old one was meant to, from now. The overlap never lengthens the
-    life of the old one.
+    The new key is valid for as long as the old one was meant to be, from now on. The overlap never
+    extends the old one.
     """
     lifetime_ms = old.expires_ms - old.created_ms if old.expires_ms else 0
     new = Key(
@@ -121,38 +119,35 @@ class KeyRing:
 
     @property
     def dirty_count(self) -> int:
-        """How many keys wait for a checkpoint."""
         return len(self._dirty)
 
     def put(self, key: Key) -> None:
-        """Register a key, or replace the one of its id. ``key_fault`` was asked before."""
+        """Register a key, or replace the one with its id; ``key_fault`` was checked before."""
         self.restore(key)
         self._dirty[key.id] = None
 
     def restore(self, key: Key) -> None:
-        """Put back what a checkpoint holds: nothing becomes dirty."""
+        """Load a key from a checkpoint, without making it dirty."""
         self._entries[key.id] = _Entry(key, compile_acl(key.topics))
 
     def remove(self, key_id: int) -> None:
-        """Forget a key; its id may be given to another one."""
+        """Remove a key; its id may be used again."""
         if self._entries.pop(key_id, None) is not None:
             self._dirty[key_id] = None
 
     def get(self, key_id: int) -> Key | None:
-        """Return the key of an id, whether or not it is in force."""
+        """The key of an id, valid or not."""
         entry = self._entries.get(key_id)
         return entry and entry.key
 
     def ids(self) -> list[int]:
-        """Return the ids of all keys, in no order."""
         return list(self._entries)
 
     def all(self) -> list[Key]:
-        """Return all keys, by id."""
         return [self._entries[key_id].key for key_id in sorted(self._entries)]
 
     def next_id(self) -> int:
-        """Return an id for a new key: above all others, or the lowest free one if none is left."""
+        """An id for a new key: above all others, or the lowest free one."""
         above = max(self._entries, default=0) + 1
         if above <= KEY_ID_MAX:
             return above
@@ -161,9 +156,9 @@ class KeyRing:
     def judge(
         self, topic: bytes, payload: bytes, signature: Signature, now_ms: int
     ) -> SignatureFault | None:
-        """Say what is wrong with a signature; None if it is right and its key may publish there.
+        """Why a signature is refused; None if it is valid and its key may publish there.
 
-        Permissions are looked at last, so that only the holder of a key learns what it may do.
+        Permissions are checked last, so that only the holder of a key learns what it may do.
         """
         entry = self._entries.get(signature.key_id)
         if entry is None:
@@ -175,14 +170,14 @@ class KeyRing:
         return None if entry.allows(topic) else SignatureFault.NOT_AUTHORIZED
 
     def take_dirty(self, limit: int) -> list[tuple[bytes, Key | None]]:
-        """Return up to ``limit`` keys that changed, oldest change first, and call them clean.
+        """Take up to ``limit`` changed keys, oldest change first, and mark them clean.
 
-        The first of each pair is the key of the row; None stands for a row to be deleted. If the
-        rows could not be written after all, give the row keys to ``mark_dirty``.
+        Pairs of row key and key; None means that the row is to be deleted. If writing fails, pass
+        the row keys to ``mark_dirty``.
         """
         taken = [self._dirty.popitem(last=False)[0] for _ in range(min(limit, len(self._dirty)))]
         return [(_ROW_KEY.pack(key_id), self.get(key_id)) for key_id in taken]
 
     def mark_dirty(self, row_keys: Iterable[bytes]) -> None:
-        """Have the next checkpoint write these rows, whether or not they changed."""
+        """Have the next checkpoint write these rows."""
         self._dirty.update((_ROW_KEY.unpack(row_key)[0], None) for row_key in row_keys)

@@ -15,14 +15,14 @@ from penstock.trust.acl import Matcher, compile_patterns
 
 
 class Demand(NamedTuple):
-    """What a topic asks of those who publish to it."""
+    """What a topic requires of its publishers."""
 
     required: bool
     versions: frozenset[int]
 
 
 class Policy:
-    """The demands of a configuration."""
+    """The requirements of a configuration."""
 
     __slots__ = ("_free", "_rules")
 
@@ -39,7 +39,6 @@ class Policy:
         self._free = Demand(False, versions)
 
     def of(self, topic: bytes) -> Demand:
-        """Return what a topic demands."""
         for matches, demand in self._rules:
             if matches(topic):
                 return demand

@@ -1,34 +1,33 @@
-"""The replay window: a version 2 signature is accepted once, or not at all.
+"""The replay window: a version 2 signature is accepted at most once.
 
-A signature says when it was made. One from longer ago than the window is refused for its age, so
-nonces need to be remembered no longer than that. They lie in **buckets** by the time of signing;
-a bucket whose whole span is out of the window is dropped in one piece. What is remembered is the
-key id, the time and the nonce together: a sender may use a nonce again at another time.
+A signature says when it was made. One that is older than the window is refused for its age, so
+nonces need not be remembered longer than that. They are kept in **buckets** by time of signing; a
+bucket that is entirely out of the window is dropped at once. Key id, time and nonce are remembered
+together: a sender may use a nonce again at another time.
 
-Three edges deserve their rules:
+Three edge cases:
 
 * **The future.** Clocks differ, so a signature may be ahead by ``AHEAD_MS_MAX``, and no more.
-* **The past before us.** Nonces do not survive a restart. What was signed before
-  ``remembers_from_ms`` may have been accepted in the last life and is refused. The moment of the
-  start is the simple choice; it leaves a gap for senders whose clocks are ahead (signed "after"
-  the start, accepted before it). The strict choice is the time of the last signed message in the
-  journal plus ``AHEAD_MS_MAX`` plus one: no signature accepted before can be as late as that.
-* **A clock that is set back.** What was dropped would be inside the window again, without its
-  nonces. So ``remembers_from_ms`` rises with every drop and never falls.
+* **Before the start.** Nonces do not survive a restart. What was signed before
+  ``remembers_from_ms`` may have been accepted by the last process and is refused. The time of the
+  start is the simple choice; it leaves a gap for senders whose clocks are ahead (signed "after" the
+  start, accepted before it). The strict choice is the time of the last signed message in the
+  journal plus ``AHEAD_MS_MAX`` plus one: no signature accepted before can be that late.
+* **A clock set back.** Dropped buckets would be inside the window again, without their nonces. So
+  ``remembers_from_ms`` rises with every drop and never falls.
 
-A full window refuses. To forget a nonce would accept a replay, silently.
+A full window refuses: forgetting a nonce would silently accept a replay.
 
-**Stored or not.** A protocol whose clients repeat what was not acknowledged must tell a repetition
-of something stored, which it may acknowledge, from one whose first copy the disk has refused or has
-yet to take, which it may not. So what was accepted is *unstored* until ``note_stored``.
+**Stored or not.** A protocol whose clients repeat what was not acknowledged must distinguish a
+repetition of something stored, which it may acknowledge, from one whose first copy was not stored
+(yet). So an accepted signature is *unstored* until ``note_stored``.
 """
 
 from struct import Struct
 
 from penstock.trust.faults import SignatureFault
 
-AHEAD_MS_MAX = 30_000
-"""How far a sender's clock may be ahead. Those set by the network are within a second."""
+AHEAD_MS_MAX = 30_000  # how far a sender's clock may be ahead; network time is within a second
 
 BUCKETS_PER_WINDOW = 16  # each is dropped at most a sixteenth of the window late
 
@@ -36,7 +35,7 @@ _ENTRY = Struct(">IQ")
 
 
 class ReplayWindow:
-    """Remembers what was accepted, within bounds. One for all keys."""
+    """Remembers accepted signatures of all keys, within bounds."""
 
     __slots__ = (
         "_bucket_ms",
@@ -56,15 +55,15 @@ class ReplayWindow:
         self._bucket_ms = max(1, window_ms // BUCKETS_PER_WINDOW)
         self._buckets: dict[int, set[bytes]] = {}
         self._unstored: set[bytes] = set()
-        self.count = 0  # how many signatures are remembered
+        self.count = 0  # remembered signatures
 
     def check(
         self, key_id: int, nonce: bytes, signed_ms: int, now_ms: int
     ) -> SignatureFault | None:
-        """Say why a signature may not be accepted; None if it is fresh, and now remembered.
+        """Why a signature may not be accepted; None if it is fresh, and now remembered.
 
-        To be asked last, of signatures that were found valid: a forged one must not take a place,
-        nor use up the nonce of an honest one.
+        Check it last, after the signature was found valid: a forged one must not take up space, nor
+        use up the nonce of an honest one.
         """
         if fault := self._time_fault(signed_ms, now_ms):
             return fault
@@ -81,10 +80,10 @@ class ReplayWindow:
         return None
 
     def note_stored(self, key_id: int, nonce: bytes, signed_ms: int) -> None:
-        """The message of an accepted signature is on disk.
+        """Note that the message of an accepted signature is on disk.
 
-        In a cluster another node may have accepted it; it is remembered here as well, even if the
-        window is full: that node has a bound of its own.
+        In a cluster another node may have accepted it; it is remembered here even if the window is
+        full, because that node has its own bound.
         """
         entry = _entry(key_id, nonce, signed_ms)
         self._unstored.discard(entry)
@@ -94,7 +93,7 @@ class ReplayWindow:
             bucket.add(entry)
 
     def forget(self, key_id: int, nonce: bytes, signed_ms: int) -> None:
-        """The message of an accepted signature was not stored: it may be sent again."""
+        """Note that the message was not stored, so that it may be sent again."""
         entry = _entry(key_id, nonce, signed_ms)
         bucket = self._buckets.get(signed_ms // self._bucket_ms, set())
         if entry in self._unstored and entry in bucket:
@@ -103,7 +102,7 @@ class ReplayWindow:
             self.count -= 1
 
     def is_stored(self, key_id: int, nonce: bytes, signed_ms: int) -> bool:
-        """Whether the message of a signature that was accepted before is on disk."""
+        """Whether the message of a previously accepted signature is on disk."""
         return _entry(key_id, nonce, signed_ms) not in self._unstored
 
     def _time_fault(self, signed_ms: int, now_ms: int) -> SignatureFault | None:

@@ -57,18 +57,18 @@ class KeyPair(NamedTuple):
 
 
 def key_pair(seed: bytes) -> KeyPair:
-    """Return the pair of a seed of 32 random bytes, or of a secret key, which begins with one.
+    """The pair of a seed of 32 random bytes, or of a secret key, which begins with one.
 
-    From a secret key only the seed is taken: signing with halves that do not belong together
-    would give the seed away.
+    Only the seed of a secret key is used: signing with halves that do not match would reveal the
+    seed.
     """
     return KeyPair(*crypto_sign_seed_keypair(seed[:SEED_BYTES]))
 
 
 def public_key_fault(public_key: bytes) -> str:
-    """Say why a public key may not be registered; empty if it may.
+    """Why a public key may not be registered; empty if it may.
 
-    Under a key of small order (all zeros among them) signatures can be made without a secret.
+    Under a key of small order (all zeros, for one) signatures can be made without a secret.
     """
     if len(public_key) != PUBLIC_KEY_BYTES:
         return f"a public key has {PUBLIC_KEY_BYTES} bytes, not {len(public_key)}"
@@ -78,14 +78,13 @@ def public_key_fault(public_key: bytes) -> str:
 
 
 def signed_bytes_1(topic: bytes, payload: bytes) -> bytes:
-    """Return what a signature of version 1 covers."""
     return topic + payload
 
 
 def signed_bytes_2(
     topic: bytes, payload: bytes, key_id: int, signed_ms: int, nonce: bytes
 ) -> bytes:
-    """Return what a signature of version 2 covers; ValueError if a field does not fit."""
+    """What a signature of version 2 covers; ValueError if a field does not fit."""
     if len(nonce) != NONCE_BYTES:  # struct would pad or cut it without a word
         raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
     try:
@@ -113,7 +112,7 @@ def _sign(seed: bytes, covered: bytes) -> bytes:
 
 
 def is_valid(public_key: bytes, topic: bytes, payload: bytes, signature: Signature) -> bool:
-    """Tell whether the holder of the key signed this payload for this topic.
+    """Whether the holder of the key signed this payload for this topic.
 
     A signature of an unknown version, or with a field of the wrong size, is not valid.
     """

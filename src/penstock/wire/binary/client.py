@@ -1,20 +1,20 @@
-"""A client's end of a connection: what a broker may say, and the requests a client makes.
+"""The client's end of a connection: which commands a broker may send, and a client's requests.
 
 ======================  ===========================================================================
-ACK                     comes in runs: its fast path reads them
-MESSAGE                 one event each: a client looks at every message by itself
+ACK                     comes in runs, read by a fast path
+MESSAGE                 one event each: a client handles each message separately
 SIGNED_MESSAGE, ..._2   the same, with the signature
 ERROR, PONG             one event each
 all others              a violation, unlike at the broker's end: a broker sends nothing that was
-                        not asked for, so it is no broker that speaks
+                        not asked for, so the peer is not a broker
 ======================  ===========================================================================
 
-The broker acknowledges or refuses requests in their order. The sequence of a request is the
-client's own choice and comes back in the ACK; that of a message is the broker's, and is what the
-client's own ACK names (``encode.acks``).
+The broker acknowledges or refuses requests in their order. The client chooses the sequence of a
+request, which comes back in the ACK; the broker chooses that of a message, and the client's own ACK
+names it (``encode.acks``).
 
-A request that the broker would have to refuse for its size is refused here, while the caller can
-still be told which one it was: beyond the limits the broker hangs up.
+A request that exceeds the broker's size limits is refused here, where the caller learns which one
+it was: the broker would close the connection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,19 +43,17 @@ _SIGNED_PUBLISHES: Final = {1: BinaryCommand.SIGNED_PUBLISH, 2: BinaryCommand.SI
 
 
 def publish(topic: bytes, payload: bytes, sequence: int) -> bytes:
-    """PUBLISH."""
     return _checked(topic, encode.frame(BinaryCommand.PUBLISH, sequence, topic, payload))
 
 
 def publishes(topic: bytes, payloads: Sequence[bytes], first_sequence: int) -> bytes:
-    """One PUBLISH per payload, joined; their sequences count up from the first."""
+    """One PUBLISH per payload, joined, with ascending sequences."""
     _check_sizes(topic, HEADER.size + len(topic) + max(map(len, payloads), default=0))
     sequences = range(first_sequence, first_sequence + len(payloads))
     return encode.frames(BinaryCommand.PUBLISH, topic, payloads, sequences)
 
 
 def signed_publish(topic: bytes, payload: bytes, sequence: int, signature: Signature) -> bytes:
-    """SIGNED_PUBLISH, or SIGNED_PUBLISH_2 if the signature is of version 2."""
     frame = encode.signed_frame(_SIGNED_PUBLISHES, topic, payload, sequence, signature)
     return _checked(topic, frame)
 
@@ -70,13 +68,11 @@ def subscribe(
 
 
 def unsubscribe(sequence: int, topic: bytes) -> bytes:
-    """UNSUBSCRIBE."""
     field = _topic_field(topic)
     return _checked(field, encode.frame(BinaryCommand.UNSUBSCRIBE, sequence, field))
 
 
 def ping() -> bytes:
-    """PING."""
     return encode.frame(BinaryCommand.PING, 0)
 
 
@@ -121,10 +117,10 @@ def _pong(_frame: Frame) -> BinaryPong:
 
 
 class BinaryClientMachine(BinaryMachine):
-    """Bytes from a broker in, events out; see the module.
+    """Bytes from a broker in, events out.
 
-    The broker carries messages of other protocols too, whose topics may be longer than a client of
-    this one may send; so here only the size of the frame is limited.
+    Only the frame size is limited: messages of other protocols may have longer topics than a client
+    of this one may send.
     """
 
     __slots__ = ()

@@ -1,13 +1,11 @@
-"""Frames to bytes: how any frame is packed, and what a broker says.
+"""Frames to bytes.
 
-Asking for what a frame cannot hold (a topic, payload or number too large for its field) is a
-``LocalProtocolError``; what the peer's *limits* refuse is checked where requests are made
-(``client``), for a broker passes on what it has accepted itself.
+A topic, payload or number that does not fit its field raises ``LocalProtocolError``. The peer's
+*limits* are checked where requests are made (``client``); a broker passes on what it has accepted.
 
-``acks`` and ``messages`` are made for speed. They write many frames as one string, and everything
-that is done per frame is done by the iterators of the standard library: no line of Python runs for
-each of them. A sequence belongs to the message, not to the receiver, so a fan-out encodes once and
-sends the same bytes to all.
+``acks`` and ``messages`` are made for speed: they write many frames as one string, and iterators of
+the standard library do all work per frame. A sequence belongs to the message, not to the receiver,
+so a fan-out encodes once and sends the same bytes to all.
 """
 
 import struct
@@ -26,7 +24,6 @@ _SIGNED_MESSAGES: Final = {1: BinaryCommand.SIGNED_MESSAGE, 2: BinaryCommand.SIG
 
 
 def ack(sequence: int) -> bytes:
-    """ACK of a request, or of a message."""
     return frame(BinaryCommand.ACK, sequence)
 
 
@@ -36,19 +33,18 @@ def acks(sequences: Sequence[int]) -> bytes:
 
 
 def pongs(count: int) -> bytes:
-    """PONG, ``count`` times; its sequence is 0 whatever the PING had."""
+    """``count`` PONGs; their sequence is 0 whatever the PING had."""
     return _PONG * count
 
 
 def error(text: str | bytes) -> bytes:
-    """ERROR; cut between two characters if it is too long, and valid UTF-8 in any case."""
+    """ERROR; a long text is cut between two characters, and is always valid UTF-8."""
     readable = text if isinstance(text, str) else text.decode(errors="replace")
     payload = readable.encode(errors="replace")[:ERROR_BYTES_MAX]
     return frame(BinaryCommand.ERROR, 0, b"", payload.decode(errors="ignore").encode())
 
 
 def message(topic: bytes, payload: bytes, sequence: int) -> bytes:
-    """MESSAGE."""
     return frame(BinaryCommand.MESSAGE, sequence, topic, payload)
 
 
@@ -58,7 +54,6 @@ def messages(topic: bytes, payloads: Sequence[bytes], sequences: Sequence[int]) 
 
 
 def signed_message(topic: bytes, payload: bytes, sequence: int, signature: Signature) -> bytes:
-    """SIGNED_MESSAGE, or SIGNED_MESSAGE_2 if the signature is of version 2."""
     return signed_frame(_SIGNED_MESSAGES, topic, payload, sequence, signature)
 
 
@@ -73,7 +68,6 @@ def frame(command: BinaryCommand, sequence: int, topic: bytes = b"", payload: by
 def frames(
     command: BinaryCommand, topic: bytes, payloads: Sequence[bytes], sequences: Sequence[int]
 ) -> bytes:
-    """One frame without a trailer per payload and sequence, joined."""
     assert len(payloads) == len(sequences)
     sizes = repeat(len(topic)), map(len, payloads)
     headers = map(HEADER.pack, repeat(VERSION), repeat(int(command)), sequences, *sizes)
@@ -90,7 +84,7 @@ def signed_frame(
     sequence: int,
     signature: Signature,
 ) -> bytes:
-    """One frame with a trailer; ``commands`` by the version of the signature."""
+    """One frame with a trailer; ``commands`` are by version of the signature."""
     command = commands.get(signature.version)
     if command is None:
         raise LocalProtocolError(f"a signature of version {signature.version}")

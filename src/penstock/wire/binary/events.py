@@ -1,14 +1,12 @@
-"""What a machine of the binary protocol reports; nouns from the protocol.
+"""What a machine of the binary protocol reports.
 
-Runs are what a busy socket is made of, so three events of the server and one of the client carry
-many frames at once: ``BinaryPublishRun`` (one topic), ``BinaryAcks``, ``Ping``, ``Acked``. Frames
-of one kind that follow one another are taken together only within a chunk, so the same stream cut
-elsewhere gives other runs with the same frames in the same order.
+A busy socket carries runs of frames, so several events hold many frames: ``BinaryPublishRun`` (one
+topic), ``BinaryAcks``, ``Ping``, ``Acked``. Consecutive frames of one kind are only merged within a
+chunk, so the same stream cut elsewhere gives other runs with the same frames in the same order.
 
-Topics are raw slices that nobody has looked at: any bytes, NUL included, empty too. All that is
-known of them is that they are no longer than the limit.
+Topics are unchecked: any bytes, NUL included, empty too, up to the length limit.
 
-``Violation`` is always the last event: the machine is closed and looks at nothing that follows.
+``Violation`` is always the last event: the machine is closed and ignores what follows.
 """
 
 from typing import TypeAlias
@@ -22,7 +20,7 @@ from penstock.wire.violation import Violation
 
 
 class BinaryPublishRun(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive PUBLISH frames to one topic; a payload and a sequence each, in order."""
+    """Consecutive PUBLISH frames to one topic, with a payload and a sequence each."""
 
     topic: bytes
     payloads: list[bytes]
@@ -30,7 +28,7 @@ class BinaryPublishRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class SignedPublish(msgspec.Struct, frozen=True, gc=False):
-    """SIGNED_PUBLISH of either version; the signature has not been verified."""
+    """SIGNED_PUBLISH of either version; the signature is not verified."""
 
     sequence: int
     topic: bytes
@@ -39,7 +37,7 @@ class SignedPublish(msgspec.Struct, frozen=True, gc=False):
 
 
 class BinarySubscribe(msgspec.Struct, frozen=True, gc=False):
-    """SUBSCRIBE; ``client_id`` is None for a client that did not give one."""
+    """SUBSCRIBE; ``client_id`` is None if the client gave none."""
 
     sequence: int
     client_id: bytes | None
@@ -48,26 +46,26 @@ class BinarySubscribe(msgspec.Struct, frozen=True, gc=False):
 
 
 class BinaryUnsubscribe(msgspec.Struct, frozen=True, gc=False):
-    """UNSUBSCRIBE; a client id in front of the topic has been taken off."""
+    """UNSUBSCRIBE; without the client id that may precede the topic."""
 
     sequence: int
     topic: bytes
 
 
 class BinaryAcks(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive ACK frames of a client: the sequences of the messages it has dealt with."""
+    """Consecutive ACK frames of a client, with the sequences of the acknowledged messages."""
 
     sequences: list[int]
 
 
 class Ping(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive PING frames; each wants its PONG."""
+    """Consecutive PING frames; each expects a PONG."""
 
     count: int
 
 
 class Unknown(msgspec.Struct, frozen=True, gc=False):
-    """A command that no client may send. Its frame was skipped; the connection may go on."""
+    """A command that no client may send. Its frame was skipped; the connection stays open."""
 
     command: int
 
@@ -76,13 +74,13 @@ class Unknown(msgspec.Struct, frozen=True, gc=False):
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive ACK frames of a broker: the sequences of the requests it has carried out."""
+    """Consecutive ACK frames of a broker, with the sequences of the completed requests."""
 
     sequences: list[int]
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
-    """MESSAGE, or SIGNED_MESSAGE of either version; the signature has not been verified."""
+    """MESSAGE, or SIGNED_MESSAGE of either version; the signature is not verified."""
 
     topic: bytes
     payload: bytes
@@ -91,7 +89,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False):
-    """ERROR. It does not say which request it answers; replies come in the order of requests."""
+    """ERROR. It does not name its request; replies come in the order of requests."""
 
     text: str
 

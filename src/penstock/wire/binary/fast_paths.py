@@ -1,13 +1,12 @@
-"""Fast paths: the few commands that make up nearly all traffic, read in tight loops.
+"""Fast paths: tight loops for the few commands that are nearly all traffic.
 
 A fast path starts at a frame of its command that the machine has found complete and within the
-limits, so it always reads at least one. It reads on as long as the next frame is of the same
-command, complete and within the limits, and returns where it stands. It never judges: whatever
-stopped it, the machine looks at next.
+limits, so it always reads at least one. It continues while the next frame is of the same command,
+complete and within the limits, and returns its position. It never judges: the machine examines
+whatever stopped it.
 
-Cost is the point here, so each loop spells out what it checks instead of calling a function per
-frame. The header is unpacked in one go; what it announces is believed only after the bounds have
-been checked.
+Speed is the point here, so each loop checks inline instead of calling a function per frame. The
+header is unpacked at once; its lengths are used only after the bounds were checked.
 """
 
 from collections.abc import Callable
@@ -16,8 +15,8 @@ from typing import Final
 from penstock.wire.binary.events import Acked, BinaryAcks, BinaryPublishRun, Event, Ping
 from penstock.wire.binary.frame import HEADER, VERSION, BinaryCommand, FrameLimits
 
+# ``(data, position, limits, events)`` → the position of the first frame not read
 FastPath = Callable[[bytes, int, FrameLimits, list[Event]], int]
-"""``(data, position, limits, events)`` to the position of the first frame not read."""
 
 # Plain numbers: looking up a member of an enumeration costs as much as reading a header.
 _PUBLISH: Final = int(BinaryCommand.PUBLISH)
@@ -26,10 +25,10 @@ _PING: Final = int(BinaryCommand.PING)
 
 
 def publish_runs(data: bytes, position: int, limits: FrameLimits, events: list[Event]) -> int:
-    """Read PUBLISH frames; those that follow one another to one topic become one event.
+    """Read PUBLISH frames; consecutive ones to one topic become one event.
 
-    A run is reported when it begins and filled while it lasts. Its topic is cut out once: the next
-    frame's is only compared, where it lies.
+    An event is appended when its run begins, and filled while the run lasts. The topic is sliced
+    once; those of the next frames are compared in place.
     """
     frame_bytes_max, topic_bytes_max = limits
     header_bytes = HEADER.size
@@ -61,32 +60,28 @@ def publish_runs(data: bytes, position: int, limits: FrameLimits, events: list[E
 
 
 def acks(data: bytes, position: int, _limits: FrameLimits, events: list[Event]) -> int:
-    """Read ACK frames of a client; all that follow one another become one event."""
     sequences, following = _repetitions(data, position, _ACK)
     events.append(BinaryAcks(sequences))
     return following
 
 
 def acked(data: bytes, position: int, _limits: FrameLimits, events: list[Event]) -> int:
-    """Read ACK frames of a broker; all that follow one another become one event."""
     sequences, following = _repetitions(data, position, _ACK)
     events.append(Acked(sequences))
     return following
 
 
 def pings(data: bytes, position: int, _limits: FrameLimits, events: list[Event]) -> int:
-    """Read PING frames; all that follow one another become one event."""
     sequences, following = _repetitions(data, position, _PING)
     events.append(Ping(len(sequences)))
     return following
 
 
 def _repetitions(data: bytes, position: int, expected: int) -> tuple[list[int], int]:
-    """Return the sequences of frames of one command, and where the first frame not read begins.
+    """Sequences of consecutive frames of one command, and the position of the next frame.
 
-    The first frame may have a topic and a payload, which mean nothing in these commands. Those that
-    follow are taken only if they are bare headers, as all are in practice: then they lie at equal
-    distances, and no size needs to be checked.
+    The first frame may have a topic and a payload, which mean nothing here. Those that follow are
+    taken only if they are bare headers, as all are in practice: then no size needs to be checked.
     """
     _, _, sequence, topic_len, payload_len = HEADER.unpack_from(data, position)
     sequences = [sequence]

@@ -1,4 +1,4 @@
-"""The layout of a frame, defined once for both directions of the codec and both machines.
+"""The layout of a frame.
 
 ::
 
@@ -8,28 +8,27 @@
     │ u8 = 1 │ u8     │ u64       │ u16 = T   │ u32 = P     │ T     │ P       │         │
     └────────┴────────┴───────────┴───────────┴─────────────┴───────┴─────────┴─────────┘
 
-Numbers are big-endian. Only signed commands have a trailer, and ``payload_len`` does not count it:
-*the command decides where a frame ends*. A reader who does not know a command can only suppose that
-it has none.
+Numbers are big-endian. Only signed commands have a trailer, which ``payload_len`` does not include:
+*the command decides where a frame ends*. A reader can only assume that an unknown command has none.
 
-**Two commands are ours.** A signature of version 1 (0x10, 0x11) covers the topic and the payload,
-one after the other, and nothing else. So a frame can be sent again by anybody who saw it, and bytes
-can be moved between topic and payload. Version 2 signs the lengths, the key id, the time and a
-nonce as well; what it needs beyond version 1 travels behind it in the trailer:
+**Two commands are our own.** A signature of version 1 (0x10, 0x11) covers topic and payload and
+nothing else. So anybody who saw a frame can replay it, and can move bytes between topic and
+payload. Version 2 also signs the lengths, the key id, the time and a nonce; what it needs beyond
+version 1 is in the trailer:
 
 ====  =================  ================  ======================================================
 code  name               direction         trailer
 ====  =================  ================  ======================================================
 0x10  SIGNED_PUBLISH     client to broker  64 bytes signature, u32 key id
-0x11  SIGNED_MESSAGE     broker to client  the same, as the publisher made it
+0x11  SIGNED_MESSAGE     broker to client  the same, from the publisher
 0x12  SIGNED_PUBLISH_2   client to broker  64 bytes signature, u32 key id, u64 time of signing in
                                            milliseconds since 1970, 8 bytes nonce
-0x13  SIGNED_MESSAGE_2   broker to client  the same, as the publisher made it
+0x13  SIGNED_MESSAGE_2   broker to client  the same, from the publisher
 ====  =================  ================  ======================================================
 
-A client that knows only version 1 would lose its place in the stream at the first 0x13. Hence a
-broker sends it to those alone who ask for it: a SUBSCRIBE whose payload begins with ``ACCEPTS_2``.
-Brokers of old ignore that payload, clients of old leave it empty.
+A client that only knows version 1 would lose track of the stream at the first 0x13. So a broker
+sends it only to clients that ask for it, with a SUBSCRIBE whose payload begins with ``ACCEPTS_2``.
+Older brokers ignore that payload, older clients leave it empty.
 """
 
 from collections.abc import Mapping
@@ -44,27 +43,24 @@ from penstock.limits import MIB
 from penstock.model.message import Signature
 
 VERSION: Final = 1
-HEADER: Final = Struct(">BBQHI")
-"""Version, command, sequence, length of the topic, length of the payload."""
+HEADER: Final = Struct(">BBQHI")  # version, command, sequence, topic length, payload length
 
+# first byte of a SUBSCRIBE payload, from clients that understand SIGNED_MESSAGE_2
 ACCEPTS_2: Final = b"\x02"
-"""First byte of the payload of a SUBSCRIBE from a client that understands SIGNED_MESSAGE_2."""
 
-FRAME_BYTES_MAX: Final = 16 * MIB
-"""Largest frame, header and trailer included; as the protocol has it."""
+FRAME_BYTES_MAX: Final = 16 * MIB  # largest frame of the protocol, with header and trailer
 
+# longest topic field from a client; includes the client id and NUL in SUBSCRIBE
 TOPIC_BYTES_MAX: Final = 256
-"""Longest topic field from a client; in SUBSCRIBE the client id and its NUL count too."""
 
+# longest topic that fits the header; other protocols allow more than 256 bytes
 TOPIC_LEN_MAX: Final = 65_535
-"""Longest topic that a header can announce; other protocols allow more than 256 bytes."""
 
-ERROR_BYTES_MAX: Final = 240
-"""Longest text of an ERROR: publishers read their replies into 256 bytes, header included."""
+ERROR_BYTES_MAX: Final = 240  # publishers read replies into 256 bytes, with the header
 
 
 class BinaryCommand(IntEnum):
-    """What a frame is; see the module for the two that are ours."""
+    """The command of a frame."""
 
     SUBSCRIBE = 0x01
     UNSUBSCRIBE = 0x02
@@ -98,7 +94,7 @@ TRAILER_BYTES: Final[Mapping[int, int]] = MappingProxyType(
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """One whole frame, taken apart."""
+    """One complete frame."""
 
     command: int
     sequence: int
@@ -108,14 +104,14 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class FrameLimits(NamedTuple):
-    """What a machine lets its peer announce."""
+    """The sizes that a machine accepts."""
 
     frame_bytes_max: int
     topic_bytes_max: int
 
 
 def frame_at(data: bytes, position: int) -> Frame:
-    """Take apart the frame at ``position``; the caller knows that all of it is there."""
+    """The frame at ``position``, which must be complete."""
     _, command, sequence, topic_len, payload_len = HEADER.unpack_from(data, position)
     topic = position + HEADER.size
     payload = topic + topic_len
@@ -125,7 +121,6 @@ def frame_at(data: bytes, position: int) -> Frame:
 
 
 def signature_of(frame: Frame) -> Signature:
-    """Return the signature in the trailer of a signed frame."""
     version, layout = TRAILERS[frame.command]
     signature, key_id, *rest = layout.unpack(frame.trailer)
     return Signature(version, key_id, signature, *rest)

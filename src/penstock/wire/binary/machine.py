@@ -1,24 +1,20 @@
-"""What both ends of a connection have in common: bytes come in pieces, frames come out whole.
+"""What both ends of a connection share: chunks in, complete frames out.
 
 The protocol has no handshake and no states but open and closed, so a machine is two tables and a
-buffer. The tables say who reads which command: a fast path, for the commands that come in runs
-(``fast_paths``), or a decoder, which makes one frame into one event or none. A command in neither
-table is a violation: whether a trailer follows its payload, only those who know it can tell.
+buffer. The tables say what reads a command: a fast path for commands that come in runs, or a
+decoder, which makes one frame into one event or none. A command in neither table is a violation,
+because it is unknown whether it has a trailer.
 
-``receive`` goes over a chunk once. ``_extent`` alone decides about faults, limits and missing
-bytes, and does so in this order, so that the outcome does not depend on how the stream was cut:
+``receive`` goes over a chunk once. Only ``_extent`` decides about faults, limits and missing bytes.
+It checks in this order, so that the outcome does not depend on how the stream was cut:
 
 1. the version, as soon as one byte is there;
-2. with a whole header, the command, the length of the topic, and the size of the whole frame: what
-   breaks a limit is refused before anything is kept for it;
+2. with a complete header, the command, the topic length and the frame size: what exceeds a limit is
+   refused before anything is kept for it;
 3. whether the frame is complete.
 
-A machine ends at the first fault rather than wait for bytes that make sense, for there is nothing
-in a stream of frames by which one could find the next one.
-
-**Memory.** A machine between frames holds no buffer. An incomplete frame is kept in a ``bytearray``
-that grows with what has arrived, never with what was announced. Since the length needed is
-remembered, a frame that trickles in is looked at three times at most and copied once.
+A machine closes at the first fault, because nothing in the stream marks where the next frame
+begins.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,60 +32,26 @@ from penstock.wire.binary.frame import (
     FrameLimits,
     frame_at,
 )
+from penstock.wire.frame_machine import FrameMachine
 from penstock.wire.violation import Violation
 
+# one complete frame to its event; None for a frame without meaning
 Decoder = Callable[[Frame], Event | None]
-"""One whole frame to what it means; None for a frame that means nothing."""
 
 
-class BinaryMachine:
-    """The shared part; see the module. Make one of the two ends instead."""
+class BinaryMachine(FrameMachine[Event]):
+    """The shared part of both ends."""
 
-    __slots__ = ("_closed", "_limits", "_needed", "_tail")
+    __slots__ = ("_limits",)
 
     _fast_paths: ClassVar[Mapping[int, FastPath]] = MappingProxyType({})
     _decoders: ClassVar[Mapping[int, Decoder]] = MappingProxyType({})
 
     def __init__(self, frame_bytes_max: int, topic_bytes_max: int) -> None:
+        super().__init__()
         self._limits = FrameLimits(frame_bytes_max, topic_bytes_max)
-        self._closed = False
-        self._tail: bytearray | None = None
-        self._needed = 0
-
-    @property
-    def closed(self) -> bool:
-        """Whether the conversation is over; ``receive`` then returns nothing, for ever."""
-        return self._closed
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes held of a frame that is not complete yet."""
-        return 0 if self._tail is None else len(self._tail)
-
-    def receive(self, data: bytes) -> list[Event]:
-        """Take what a socket gave, report the frames that it completes. Never raises."""
-        if self._closed:
-            return []
-        if self._tail is not None:
-            if len(self._tail) + len(data) < self._needed:
-                self._tail += data
-                return []
-            data = b"".join((self._tail, data))
-            self._tail = None
-        events: list[Event] = []
-        position, following = -1, 0
-        while position < following < len(data):
-            position = following
-            following = self._read(data, position, events)
-        if following < len(data) and not self._closed:
-            self._tail = bytearray(memoryview(data)[following:])
-        return events
 
     def _read(self, data: bytes, position: int, events: list[Event]) -> int:
-        """Read a frame, and what its fast path takes along; return where the next begins.
-
-        That is ``position`` itself if the frame is incomplete, or if it broke the protocol.
-        """
         extent = self._extent(data, position)
         if isinstance(extent, Violation):
             events.append(extent)
@@ -108,7 +70,7 @@ class BinaryMachine:
         return position + extent
 
     def _extent(self, data: bytes, position: int) -> int | Violation:
-        """Return how many bytes it takes to read on: a header, and once it is there, its frame."""
+        """How many bytes are needed to continue: a header, and once that is there, its frame."""
         if data[position] != VERSION:
             return _wrong_version(data[position])
         if len(data) - position < HEADER.size:

@@ -1,15 +1,15 @@
-"""The broker's end of a connection: what a client may say, and who reads it.
+"""The broker's end of a connection: which commands a client may send, and what reads them.
 
 ======================  ===========================================================================
-PUBLISH, ACK, PING      come in runs: their fast paths read them
+PUBLISH, ACK, PING      come in runs, read by fast paths
 SUBSCRIBE, UNSUBSCRIBE  the topic field is ``topic`` or ``client_id NUL topic``
-SIGNED_PUBLISH, ..._2   one event each: verifying one costs a hundred times what reading it does
-SIGNED_MESSAGE, ..._2   skipped without a word, as brokers of this protocol always did
-all others              skipped and reported, so that the client can be told
+SIGNED_PUBLISH, ..._2   one event each: verifying costs a hundred times as much as reading
+SIGNED_MESSAGE, ..._2   ignored, as brokers of this protocol always did
+all others              skipped and reported, so that the client gets an error
 ======================  ===========================================================================
 
-So the broker does not hang up on a command that it does not know; it takes the frame to have no
-trailer. If that was wrong, what follows will not look like a frame for long, and that is the end.
+So an unknown command does not close the connection; it is assumed to have no trailer. If that is
+wrong, what follows will soon not be a frame, which closes it.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from penstock.wire.binary.machine import BinaryMachine, Decoder
 
 
 def _split(field: bytes) -> tuple[bytes | None, bytes]:
-    """Return client id and topic. The first NUL divides them: a topic may have others."""
+    """Client id and topic, divided by the first NUL; a topic may contain others."""
     client_id, separator, topic = field.partition(b"\0")
     return (client_id or None, topic) if separator else (None, field)
 
@@ -53,12 +53,11 @@ def _unknown(frame: Frame) -> Unknown:
     return Unknown(frame.command)
 
 
-def _nothing(_frame: Frame) -> None:
-    """A frame that is neither answered nor refused."""
+def _nothing(_frame: Frame) -> None: ...
 
 
 class BinaryServerMachine(BinaryMachine):
-    """Bytes from a client in, events out; see the module."""
+    """Bytes from a client in, events out."""
 
     __slots__ = ()
 

@@ -2,16 +2,15 @@
 
 ======================  ===========================================================================
 ``events``              what a machine reports
-``server``, ``client``  the two machines: tables of what may be said in which state
-``machine``             what they share: pieces to packets, packets to events
-``fast_paths``          the tight loops for the shapes that are nearly all traffic
+``server``, ``client``  the two machines: which packets are allowed in which state
+``machine``             what they share: chunks to packets, packets to events
+``fast_paths``          tight loops for the packets that are nearly all traffic
 ``decode``              the plain path, one function per packet type
 ``encode``              packets to bytes
 ``packet``              the fixed header
 ======================  ===========================================================================
 
-Bytes in, events out. There is no socket and no clock here, and no opinion on topics beyond UTF-8:
-who may publish where, and what a filter matches, is not a matter of the wire.
+Bytes in, events out: no socket, no clock, and no check of topics beyond UTF-8.
 """
 
 from penstock.wire.mqtt.client import MqttClientMachine

@@ -37,7 +37,7 @@ CLIENT_TRANSITIONS: Final[Transitions] = {
 
 
 class MqttClientMachine(MqttMachine):
-    """Bytes from a broker in, events out; see the module."""
+    """Bytes from a broker in, events out."""
 
     __slots__ = ()
 

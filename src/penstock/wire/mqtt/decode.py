@@ -1,13 +1,11 @@
-"""One function per packet type: the bytes of one whole packet in, one event out.
+"""One function per packet type: the bytes of a complete packet in, one event out.
 
-These are the plain path: they say precisely what is wrong with a packet, and are not in a hurry.
-The shapes that make up nearly all traffic never come here while they are well-formed
-(``fast_paths``).
+This is the plain path: it reports precisely what is wrong with a packet, and need not be fast.
+Well-formed packets of the kinds that are nearly all traffic never get here (``fast_paths``).
 
-Every read goes through a ``PacketReader`` that knows where the packet ends, so a length inside a
-packet can be wrong but cannot reach beyond it. Whatever the peer did wrong is a ``PacketError``; no
-other exception can come out of here, whatever the bytes. A body must be used up to its last byte:
-the standard has no field that a receiver may skip, so a rest is a packet in disguise.
+Every read goes through a ``PacketReader``, so a wrong length inside a packet cannot reach beyond
+it. Whatever the peer did wrong raises ``PacketError``, and nothing else is raised, whatever the
+bytes. A body must be used up to its last byte: the standard has no field that a receiver may skip.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,7 +61,7 @@ RESERVED_FLAG: Final = 0b0000_0001
 
 
 class PacketError(RemoteProtocolError):
-    """What the peer sent cannot be read on. The machine turns it into a ``Violation``."""
+    """A malformed or forbidden packet. The machine turns it into a ``Violation``."""
 
     def __init__(
         self, message: str, reason: DisconnectReason = DisconnectReason.MALFORMED_PACKET
@@ -73,7 +71,7 @@ class PacketError(RemoteProtocolError):
 
 
 def is_text(field: bytes) -> bool:
-    """Tell whether ``field`` is a string as MQTT means it: strict UTF-8 without U+0000.
+    """Whether ``field`` is a string in the sense of MQTT: strict UTF-8 without U+0000.
 
     Python's decoder refuses encoded surrogates, as [MQTT-1.5.3-1] asks. A byte order mark is an
     ordinary character and stays [MQTT-1.5.3-3].
@@ -96,11 +94,9 @@ class PacketReader:
 
     @property
     def at_end(self) -> bool:
-        """Whether everything has been read."""
         return self._position == len(self.frame)
 
     def take(self, count: int) -> bytes:
-        """Return the next ``count`` bytes."""
         start, end = self._position, self._position + count
         if end > len(self.frame):
             raise PacketError("the packet ends inside a field")
@@ -108,47 +104,42 @@ class PacketReader:
         return self.frame[start:end]
 
     def rest(self) -> bytes:
-        """Return all that is left."""
         return self.take(len(self.frame) - self._position)
 
     def byte(self) -> int:
-        """Return the next byte as a number."""
         return self.take(1)[0]
 
     def uint16(self) -> int:
-        """Return a two-byte number, most significant byte first."""
         return int.from_bytes(self.take(2), "big")
 
     def binary(self) -> bytes:
-        """Return a field that is preceded by its two-byte length."""
+        """A field with a two-byte length in front."""
         return self.take(self.uint16())
 
     def text(self, name: str) -> bytes:
-        """Return a string field, still as bytes, proven to be text; ``name`` is for the log."""
+        """A string field, checked but not decoded; ``name`` is for the log."""
         field = self.binary()
         if not is_text(field):
             raise PacketError(f"{name} is not UTF-8, or contains U+0000")
         return field
 
     def packet_id(self) -> int:
-        """Return a packet identifier, which is never 0."""
         packet_id = self.uint16()
         if packet_id == 0:
             raise PacketError("packet identifier 0")  # [MQTT-2.3.1-1]
         return packet_id
 
     def finish(self) -> None:
-        """Insist that nothing is left."""
         if not self.at_end:
             raise PacketError("bytes after the last field of the packet")
 
 
+# takes the four flag bits and a reader at the first byte of the body
 Decoder = Callable[[int, PacketReader], Event]
-"""Takes the four flag bits and a reader at the first byte of the body."""
 
 
 def check_flags(packet_type: int, flags: int) -> None:
-    """Refuse flag bits that ``packet_type`` may not have. They are known from the first byte."""
+    """Refuse flag bits that ``packet_type`` may not have, known from the first byte."""
     if packet_type != PacketType.PUBLISH:
         if flags != FIXED_FLAGS[packet_type]:
             # Also [MQTT-3.6.1-1], [MQTT-3.8.1-1], [MQTT-3.10.1-1] and [MQTT-3.14.1-1].
@@ -163,9 +154,9 @@ def check_flags(packet_type: int, flags: int) -> None:
 
 
 def connect(_flags: int, reader: PacketReader) -> Connect | ConnectRefused:
-    """Decode CONNECT, or say with which code it must be refused.
+    """Decode CONNECT, or return the code with which it must be refused.
 
-    The format comes first: a malformed CONNECT is closed on without a CONNACK [MQTT-3.1.4-1],
+    The format is checked first: a malformed CONNECT is closed without a CONNACK [MQTT-3.1.4-1],
     even if its client id would have been refused as well.
     """
     name = reader.binary()
@@ -204,7 +195,7 @@ def connect(_flags: int, reader: PacketReader) -> Connect | ConnectRefused:
 
 
 def _client_id_of(level: int, reader: PacketReader) -> bytes:
-    """The client id of a CONNECT of another version; empty if it is not to be found."""
+    """The client id of a CONNECT of another version; empty if it cannot be found."""
     try:
         reader.take(3)  # flags and keep-alive
         if level == LEVEL_5:
@@ -249,7 +240,7 @@ def _will(connect_flags: int, reader: PacketReader) -> Will | None:
 
 
 def _is_acceptable_client_id(packet: Connect) -> bool:
-    """No id needs a clean session; how long one may be is the broker's to say, not the codec's."""
+    """An empty id needs a clean session. The broker limits the length, not the codec."""
     return bool(packet.client_id) or packet.clean_session  # [MQTT-3.1.3-7], [MQTT-3.1.3-8]
 
 
@@ -257,7 +248,7 @@ def _is_acceptable_client_id(packet: Connect) -> bool:
 
 
 def publish(flags: int, reader: PacketReader) -> Publish:
-    """Decode PUBLISH; ``check_flags`` has passed. The topic is not checked (see ``events``)."""
+    """``check_flags`` has passed. The topic is not checked (see ``events``)."""
     qos = (flags & QOS_MASK) >> 1
     return Publish(
         topic=reader.binary(),
@@ -286,7 +277,6 @@ def _only_packet_id(reader: PacketReader) -> int:
 
 
 def subscribe(_flags: int, reader: PacketReader) -> MqttSubscribe:
-    """Decode SUBSCRIBE."""
     packet_id = reader.packet_id()
     requests = [_request(reader)]  # at least one [MQTT-3.8.3-3]
     while not reader.at_end:
@@ -303,7 +293,6 @@ def _request(reader: PacketReader) -> tuple[bytes, int]:
 
 
 def suback(_flags: int, reader: PacketReader) -> SubAck:
-    """Decode SUBACK."""
     packet_id = reader.packet_id()
     return_codes = list(reader.take(1) + reader.rest())  # at least one
     if not SUBACK_CODES.issuperset(return_codes):
@@ -312,7 +301,6 @@ def suback(_flags: int, reader: PacketReader) -> SubAck:
 
 
 def unsubscribe(_flags: int, reader: PacketReader) -> MqttUnsubscribe:
-    """Decode UNSUBSCRIBE."""
     packet_id = reader.packet_id()
     filters = [reader.text("topic filter")]  # [MQTT-3.10.3-1]; at least one [MQTT-3.10.3-2]
     while not reader.at_end:
@@ -321,7 +309,6 @@ def unsubscribe(_flags: int, reader: PacketReader) -> MqttUnsubscribe:
 
 
 def unsuback(_flags: int, reader: PacketReader) -> UnsubAck:
-    """Decode UNSUBACK."""
     return UnsubAck(_only_packet_id(reader))
 
 
@@ -329,7 +316,6 @@ def unsuback(_flags: int, reader: PacketReader) -> UnsubAck:
 
 
 def connack(_flags: int, reader: PacketReader) -> ConnAck:
-    """Decode CONNACK."""
     acknowledge_flags, return_code = reader.take(2)
     reader.finish()
     if acknowledge_flags > 1:
@@ -341,22 +327,12 @@ def connack(_flags: int, reader: PacketReader) -> ConnAck:
     return ConnAck(bool(acknowledge_flags), return_code)
 
 
-def pingreq(_flags: int, reader: PacketReader) -> PingReq:
-    """Decode PINGREQ."""
-    reader.finish()
-    return PingReq()
+def _empty_decoder(event: PingReq | PingResp | Disconnect) -> Decoder:
+    def decode(_flags: int, reader: PacketReader) -> Event:
+        reader.finish()
+        return event
 
-
-def pingresp(_flags: int, reader: PacketReader) -> PingResp:
-    """Decode PINGRESP."""
-    reader.finish()
-    return PingResp()
-
-
-def disconnect(_flags: int, reader: PacketReader) -> Disconnect:
-    """Decode DISCONNECT."""
-    reader.finish()
-    return Disconnect()
+    return decode
 
 
 DECODERS: Final[Mapping[int, Decoder]] = MappingProxyType(
@@ -372,8 +348,8 @@ DECODERS: Final[Mapping[int, Decoder]] = MappingProxyType(
         PacketType.SUBACK: suback,
         PacketType.UNSUBSCRIBE: unsubscribe,
         PacketType.UNSUBACK: unsuback,
-        PacketType.PINGREQ: pingreq,
-        PacketType.PINGRESP: pingresp,
-        PacketType.DISCONNECT: disconnect,
+        PacketType.PINGREQ: _empty_decoder(PingReq()),
+        PacketType.PINGRESP: _empty_decoder(PingResp()),
+        PacketType.DISCONNECT: _empty_decoder(Disconnect()),
     }
 )

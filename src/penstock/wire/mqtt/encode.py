@@ -1,12 +1,12 @@
-"""Packets to bytes. Asking for what MQTT cannot say is a ``LocalProtocolError``.
+"""Packets to bytes. Anything that MQTT cannot express raises ``LocalProtocolError``.
 
-Text is bytes here as everywhere inside the broker; that it is UTF-8, and that topics and filters
-keep their rules, was established where it came in. What *is* checked is what would corrupt the
-stream: lengths that do not fit their field, numbers out of range, flags that contradict each other.
+Text is bytes, as everywhere in the broker; it was checked where it came in. What *is* checked is
+what would corrupt the stream: lengths that do not fit their field, numbers out of range, flags that
+contradict each other.
 
-Two shapes are made for speed. ``acks`` answers a run of packets with one string. ``publish_head``
-is everything of a PUBLISH that all receivers with the same QoS and RETAIN share, so that a fan-out
-joins ``head + PACKET_IDS[packet_id] + payload`` and encodes nothing per receiver.
+Two forms are made for speed. ``acks`` answers a run of packets with one string. ``publish_head`` is
+the part of a PUBLISH that all receivers with the same QoS and RETAIN share, so a fan-out joins
+``head + PACKET_IDS[packet_id] + payload`` and encodes nothing per receiver.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,8 +27,8 @@ PINGRESP: Final = b"\xd0\x00"
 DISCONNECT: Final = b"\xe0\x00"
 
 _PACKED: Final = pack(">65536H", *range(65_536))
+# every two-byte number, ready to be joined; index 0 is unused
 PACKET_IDS: Final = tuple([_PACKED[at : at + 2] for at in range(0, len(_PACKED), 2)])
-"""Every two-byte number, ready to be joined; 0 is there only so that the index is the id."""
 
 _PUBLISH_FIRST_BYTES: Final = {
     shape: bytes((first_byte,)) for first_byte, shape in PUBLISH_SHAPES.items()
@@ -57,7 +57,7 @@ def connect(
     username: bytes | None = None,
     password: bytes | None = None,
 ) -> bytes:
-    """CONNECT; ``keep_alive`` in seconds, 0 switches it off."""
+    """``keep_alive`` is in seconds; 0 disables it."""
     if not client_id and not clean_session:
         raise LocalProtocolError("no client id, yet a session to keep")  # [MQTT-3.1.3-7]
     if password is not None and username is None:
@@ -73,7 +73,7 @@ def connect(
 
 
 def connack(session_present: bool, return_code: int) -> bytes:
-    """CONNACK; a refusal cannot have a session [MQTT-3.2.2-4]."""
+    """A refusal cannot have a session [MQTT-3.2.2-4]."""
     if not 0 <= return_code <= 5 or (session_present and return_code):
         raise LocalProtocolError(f"CONNACK with code {return_code}, session {session_present}")
     return _packet(PacketType.CONNACK, bytes((session_present, return_code)))
@@ -91,7 +91,7 @@ def publish(
     dup: bool = False,
     packet_id: int = 0,
 ) -> bytes:
-    """PUBLISH; ``packet_id`` is 0 for QoS 0 and only then [MQTT-2.3.1-5]."""
+    """``packet_id`` is 0 for QoS 0 and only then [MQTT-2.3.1-5]."""
     head = publish_head(topic, len(payload), qos, retain, dup)
     if qos:
         return head + _packet_id(packet_id) + payload
@@ -103,7 +103,7 @@ def publish(
 def publish_head(
     topic: bytes, payload_length: int, qos: int = 0, retain: bool = False, dup: bool = False
 ) -> bytes:
-    """Everything of a PUBLISH before its packet id (QoS 1 and 2) and its payload."""
+    """The part of a PUBLISH before its packet id (QoS 1 and 2) and payload."""
     first_byte = _PUBLISH_FIRST_BYTES.get((qos, retain, dup))
     if first_byte is None:  # [MQTT-3.3.1-2], [MQTT-3.3.1-4]
         raise LocalProtocolError(f"PUBLISH with QoS {qos} and DUP {dup}")
@@ -128,25 +128,24 @@ def acks(kind: int, packet_ids: Sequence[int]) -> bytes:
 
 
 def subscribe(packet_id: int, requests: Iterable[tuple[bytes, int]]) -> bytes:
-    """SUBSCRIBE; one ``(filter, qos)`` at least [MQTT-3.8.3-3]."""
+    """At least one ``(filter, qos)`` [MQTT-3.8.3-3]."""
     fields = [_binary(name) + bytes((_valid_qos(qos),)) for name, qos in requests]
     return _packet(PacketType.SUBSCRIBE, _packet_id(packet_id), *_at_least_one(fields))
 
 
 def suback(packet_id: int, return_codes: Iterable[int]) -> bytes:
-    """SUBACK; one code per filter: the QoS granted, or 0x80 [MQTT-3.9.3-1]."""
+    """One code per filter: the granted QoS, or 0x80 [MQTT-3.9.3-1]."""
     codes = [bytes((code if code == 0x80 else _valid_qos(code),)) for code in return_codes]
     return _packet(PacketType.SUBACK, _packet_id(packet_id), *_at_least_one(codes))
 
 
 def unsubscribe(packet_id: int, filters: Iterable[bytes]) -> bytes:
-    """UNSUBSCRIBE; one filter at least [MQTT-3.10.3-2]."""
+    """At least one filter [MQTT-3.10.3-2]."""
     fields = [_binary(name) for name in filters]
     return _packet(PacketType.UNSUBSCRIBE, _packet_id(packet_id), *_at_least_one(fields))
 
 
 def unsuback(packet_id: int) -> bytes:
-    """UNSUBACK."""
     return _packet(PacketType.UNSUBACK, _packet_id(packet_id))
 
 

@@ -1,13 +1,13 @@
 """A signature within an MQTT payload: the envelope.
 
-MQTT 3.1.1 has no place for a signature, so a signed message travels as the payload of a publish to
-``$signed/`` and its topic::
+MQTT 3.1.1 has no field for a signature, so a signed message is published to ``$signed/`` followed
+by its topic, with this payload::
 
     version  key id  [time of signing  nonce]  signature  payload
     1 byte   u32     [u64 ms           8]      64         the rest
 
-Numbers are big-endian; what stands in brackets is there in version 2 only. What is signed is the
-topic without the prefix and the payload alone, so the same signature serves every protocol.
+Numbers are big-endian; fields in brackets exist in version 2 only. The signature covers the topic
+without the prefix and the payload alone, so it is valid in every protocol.
 """
 
 from struct import Struct
@@ -19,7 +19,6 @@ _SIGNATURE_BYTES = 64
 
 
 def sealed(signature: Signature, payload: bytes) -> bytes:
-    """Put a signed payload in its envelope."""
     values: tuple[object, ...] = (signature.version, signature.key_id)
     if signature.version == 2:
         values += (signature.signed_ms, signature.nonce)
@@ -27,7 +26,7 @@ def sealed(signature: Signature, payload: bytes) -> bytes:
 
 
 def opened(envelope: bytes) -> tuple[Signature, bytes] | None:
-    """The signature and the payload of an envelope; None if it is not one."""
+    """The signature and payload of an envelope; None if it is not one."""
     head = _HEADS.get(envelope[0]) if envelope else None
     if head is None or len(envelope) < head.size + _SIGNATURE_BYTES:
         return None

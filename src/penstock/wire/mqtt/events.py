@@ -1,17 +1,15 @@
-"""What an MQTT machine reports: one struct per packet, nouns from the standard.
+"""What an MQTT machine reports: one struct per packet, named as in the standard.
 
-Two events carry many packets at once, because runs are what a busy socket is made of:
-``MqttPublishRun`` (QoS 0, not retained, one topic) and ``MqttAcks`` (same kind of acknowledgement).
-The others are one packet each.
+A busy socket carries runs of packets, so two events hold many: ``MqttPublishRun`` (QoS 0, not
+retained, one topic) and ``MqttAcks`` (one kind of acknowledgement).
 
-Text is the wire's own bytes, never decoded. Client ids, user names, will topics and filters are
-proven to be UTF-8 without U+0000; nothing else about them has been checked. **The topics of
-``Publish`` and ``MqttPublishRun`` are raw slices that nobody has checked at all**: most messages go
-to a topic that was seen a moment ago, so whoever routes them proves a topic once, when it is new
-(``decode.is_text`` and ``topic_fault``), and not once per message.
+Text is not decoded. Client ids, user names, will topics and filters were checked to be UTF-8
+without U+0000, and nothing else. **The topics of ``Publish`` and ``MqttPublishRun`` are not checked
+at all**: most messages go to a topic that was seen a moment ago, so routing checks a topic once,
+when it is new (``decode.is_text`` and ``topic_fault``), and not once per message.
 
-``Violation`` and ``ConnectRefused`` are always the last event: the machine is closed and looks at
-nothing that follows [MQTT-4.8.0-1], [MQTT-3.1.4-5].
+``Violation`` and ``ConnectRefused`` are always the last event: the machine is closed and ignores
+what follows [MQTT-4.8.0-1], [MQTT-3.1.4-5].
 """
 
 from typing import TypeAlias
@@ -23,7 +21,7 @@ from penstock.wire.violation import Violation
 
 
 class Will(msgspec.Struct, frozen=True, gc=False):
-    """What the broker publishes for a client that vanishes."""
+    """What the broker publishes when a client disconnects unexpectedly."""
 
     topic: bytes
     payload: bytes
@@ -32,7 +30,7 @@ class Will(msgspec.Struct, frozen=True, gc=False):
 
 
 class Connect(msgspec.Struct, frozen=True):
-    """CONNECT, complete and well-formed. ``client_id`` may be empty (then ``clean_session``)."""
+    """A well-formed CONNECT. ``client_id`` may be empty with ``clean_session``."""
 
     client_id: bytes
     clean_session: bool
@@ -43,19 +41,19 @@ class Connect(msgspec.Struct, frozen=True):
 
 
 class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
-    """A CONNECT that the standard answers with a CONNACK code before the close."""
+    """A CONNECT that is answered with a CONNACK code before the connection closes."""
 
     return_code: int
     reason: DisconnectReason
     detail: str = ""
-    client_id: bytes = b""  # who it was, where that can be told
+    client_id: bytes = b""  # if known
 
 
 class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
     """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic.
 
-    The packets themselves are ``chunk[start:end]``. They are not cut out here, because runs that
-    follow one another in a chunk often go to the same subscribers and can be sent as one piece.
+    The packets are ``chunk[start:end]``. They are not sliced here, because consecutive runs of a
+    chunk often go to the same subscribers and are then sent at once.
     """
 
     topic: bytes
@@ -66,11 +64,10 @@ class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def frames(self) -> bytes:
-        """The packets, raw."""
         return self.chunk[self.start : self.end]
 
     def __eq__(self, other: object) -> bool:
-        """Same messages and packets, wherever they lie."""
+        """Compare messages and packets, regardless of the chunk."""
         if not isinstance(other, MqttPublishRun):
             return NotImplemented
         mine = self.topic, self.payloads, self.frames
@@ -80,12 +77,11 @@ class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @classmethod
     def of(cls, topic: bytes, payload: bytes, frame: bytes) -> "MqttPublishRun":
-        """One message and the packet that carries it."""
         return cls(topic, [payload], frame, 0, len(frame))
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):
-    """Any other PUBLISH; ``packet_id`` is 0 for QoS 0; ``topic`` is unchecked: see the module."""
+    """Any other PUBLISH; ``packet_id`` is 0 for QoS 0; ``topic`` is unchecked (see above)."""
 
     topic: bytes
     payload: bytes
@@ -96,21 +92,21 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
 
 
 class MqttAcks(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive PUBACK, PUBREC, PUBREL or PUBCOMP packets (``kind``: the packet type, 4 to 7)."""
+    """Consecutive PUBACK, PUBREC, PUBREL or PUBCOMP packets (``kind``: packet type, 4 to 7)."""
 
     kind: int
     packet_ids: list[int]
 
 
 class MqttSubscribe(msgspec.Struct, frozen=True, gc=False):
-    """SUBSCRIBE; one ``(filter, qos)`` per request, in order, at least one."""
+    """SUBSCRIBE with at least one ``(filter, qos)``."""
 
     packet_id: int
     requests: list[tuple[bytes, int]]
 
 
 class MqttUnsubscribe(msgspec.Struct, frozen=True, gc=False):
-    """UNSUBSCRIBE; at least one filter."""
+    """UNSUBSCRIBE with at least one filter."""
 
     packet_id: int
     filters: list[bytes]
@@ -121,7 +117,7 @@ class PingReq(msgspec.Struct, frozen=True, gc=False):
 
 
 class Disconnect(msgspec.Struct, frozen=True, gc=False):
-    """DISCONNECT; the machine is closed, what follows is not looked at [MQTT-3.14.4-2]."""
+    """DISCONNECT; the machine is closed and ignores what follows [MQTT-3.14.4-2]."""
 
 
 class ConnAck(msgspec.Struct, frozen=True, gc=False):

@@ -1,15 +1,14 @@
-"""Fast paths: the few packet shapes that make up nearly all traffic, read in tight loops.
+"""Fast paths: tight loops for the few kinds of packets that are nearly all traffic.
 
-A fast path starts at a packet whose first byte it knows and reads on as long as it meets complete,
-well-formed packets of that very first byte. At anything else (another packet, a missing byte, a
-fault, a length of three bytes) it stops and returns where it stands. It never judges: the plain
-path looks at that packet next, reads it or says what is wrong with it. Hence fast paths may be
-narrow, and everything they accept the plain path would have accepted with the same meaning; the
-property tests hold the two against each other.
+A fast path starts at a packet whose first byte it knows, and continues while it meets complete,
+well-formed packets with that first byte. At anything else (another packet, a missing byte, a fault,
+a length of three bytes) it stops and returns its position. It never judges: the plain path reads
+that packet next, or reports what is wrong with it. So fast paths may be narrow; whatever they
+accept, the plain path would accept with the same meaning, which property tests check.
 
-Cost is the point here, so the header is spelled out in each loop instead of being a function: a
-call per message would cost as much as all the rest. Reading ``data[i]`` past a packet's end but
-inside the chunk is harmless, since what was read is only believed after the bounds are checked.
+Speed is the point here, so each loop reads the header inline: a function call per message would
+cost as much as everything else. Reading ``data[i]`` past a packet's end but inside the chunk is
+harmless, because the value is used only after the bounds were checked.
 """
 
 from collections.abc import Callable
@@ -18,21 +17,21 @@ from typing import Final
 from penstock.wire.mqtt.events import Event, MqttAcks, MqttPublishRun, Publish
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
+# ``(data, position, bytes_max, events)`` → the position of the first packet not read
 FastPath = Callable[[bytes, int, int, list[Event]], int]
-"""``(data, position, bytes_max, events)`` to the position of the first packet not read."""
 
+# first byte of a PUBLISH without DUP, QoS and RETAIN
 PUBLISH_QOS_0: Final = PacketType.PUBLISH << 4
-"""First byte of a PUBLISH with neither DUP, QoS nor RETAIN."""
 
+# first bytes of PUBACK, PUBREC, PUBREL and PUBCOMP
 ACKNOWLEDGEMENTS: Final = (0x40, 0x50, 0x62, 0x70)
-"""First bytes of PUBACK, PUBREC, PUBREL and PUBCOMP."""
 
+# bytes needed so that a header with two length bytes can be read unchecked
 PUBLISH_BYTES_MIN: Final = 5
-"""Bytes that must be present so that a header with two length bytes can be read unchecked."""
 
 
 def publish_runs(data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
-    """Read QoS 0 PUBLISH packets; those that follow one another to one topic become one event."""
+    """Read QoS 0 PUBLISH packets; consecutive ones to one topic become one event."""
     size = len(data)
     last = size - PUBLISH_BYTES_MIN
     topic, payloads, start, previous = None, [b""], position, position
@@ -70,7 +69,7 @@ def publish_runs(data: bytes, position: int, bytes_max: int, events: list[Event]
 
 
 def _uniform_end(data: bytes, head: bytes, position: int, stride: int) -> int:
-    """Return where packets of ``stride`` bytes that begin with ``head`` end, from ``position``."""
+    """The end of consecutive packets of ``stride`` bytes that begin with ``head``."""
     startswith = data.startswith
     last = len(data) - stride
     while position <= last and startswith(head, position):
@@ -110,7 +109,7 @@ def publishes(data: bytes, position: int, bytes_max: int, events: list[Event]) -
 
 
 def acks(data: bytes, position: int, _bytes_max: int, events: list[Event]) -> int:
-    """Read acknowledgements of one kind; all that follow one another become one event."""
+    """Read acknowledgements of one kind; consecutive ones become one event."""
     first = data[position]
     packet_ids: list[int] = []
     append = packet_ids.append

@@ -1,21 +1,20 @@
-"""What both ends of a connection have in common: bytes come in pieces, packets come out whole.
+"""What both ends of a connection share: chunks in, complete packets out.
 
-A machine is a table and a buffer. The table says, per state, which packet types may come and which
-state each leads to; *what is not in the table is a violation*, so a packet at a wrong time or in
-the wrong direction needs no code of its own. ``MqttServerMachine`` and ``MqttClientMachine`` are
-such tables; everything that happens, happens here.
+A machine is a table and a buffer. The table says, per state, which packet types are allowed and
+which state each leads to; *what is not in the table is a violation*, so packets at a wrong time or
+in the wrong direction need no code. ``MqttServerMachine`` and ``MqttClientMachine`` are such
+tables.
 
-``receive`` goes over a chunk once. Where a fast path knows the first byte, the fast path reads on
-as far as it can (``fast_paths``); whatever stopped it, and every other packet, is read by
-``_read_packet``, which alone decides about faults, limits, states and missing bytes.
+``receive`` goes over a chunk once. If a fast path knows the first byte, it reads as far as it can
+(``fast_paths``); ``_read_packet`` reads whatever stopped it and every other packet, and is the only
+one to decide about faults, limits, states and missing bytes.
 
-**Memory.** A machine between packets holds no buffer. An incomplete packet is kept in a
-``bytearray`` that grows with what has arrived, never with what was announced; small pieces cost
-their bytes and not an object each. Since the length needed is remembered, a packet that trickles in
-is scanned twice at most and copied once: linear, however it is cut.
+**Memory.** Between packets a machine holds no buffer. An incomplete packet is kept in a
+``bytearray`` that grows with what has arrived, never with what was announced. The needed length is
+remembered, so a packet that arrives in small pieces is scanned twice at most and copied once.
 
-**The end.** After a violation, a refusal or DISCONNECT the machine is CLOSED; it looks at nothing
-that follows, in this chunk or later [MQTT-4.8.0-1]. What came before is still reported.
+**The end.** After a violation, a refusal or DISCONNECT the machine is CLOSED and ignores what
+follows, in this chunk or later [MQTT-4.8.0-1]. Events before are still reported.
 """
 
 from collections.abc import Mapping
@@ -31,19 +30,19 @@ from penstock.wire.violation import Violation
 
 
 class State(IntEnum):
-    """How far a connection has come."""
+    """State of a connection."""
 
-    OPENING = 0  # the first packet (CONNECT at a server, CONNACK at a client) has not come yet
+    OPENING = 0  # before the first packet: CONNECT at a server, CONNACK at a client
     CONNECTED = 1
     CLOSED = 2
 
 
+# state and packet type to the next state; a missing pair is a violation
 Transitions = Mapping[State, Mapping[int, State]]
-"""State and packet type to the next state; a pair that is missing is a violation."""
 
 
 class MqttMachine:
-    """The shared part; see the module. Make one of the two ends instead."""
+    """The shared part of both ends."""
 
     __slots__ = ("_bytes_max", "_needed", "_packet_bytes_max", "_state", "_tail")
 
@@ -60,21 +59,20 @@ class MqttMachine:
 
     @property
     def state(self) -> State:
-        """Where in ``transitions`` this connection stands."""
         return self._state
 
     @property
     def closed(self) -> bool:
-        """Whether the conversation is over; ``receive`` then returns nothing, for ever."""
+        """Whether the connection is over; ``receive`` then returns nothing."""
         return self._state is State.CLOSED
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held of a packet that is not complete yet."""
+        """Bytes held of an incomplete packet."""
         return 0 if self._tail is None else len(self._tail)
 
     def receive(self, data: bytes) -> list[Event]:
-        """Take what a socket gave, report the packets that it completes. Never raises."""
+        """Read a chunk; return the events of the packets that it completes. Never raises."""
         if self._state is State.CLOSED:
             return []
         events: list[Event] = []
@@ -112,7 +110,7 @@ class MqttMachine:
         return following
 
     def _read_packet(self, data: bytes, position: int, events: list[Event]) -> int:
-        """Read one packet; return where the next begins: ``position`` itself if none can."""
+        """Read one packet; return where the next begins, or ``position`` if it is incomplete."""
         packet_type, flags = data[position] >> 4, data[position] & 0x0F
         try:
             next_state = self._next_state(packet_type)
@@ -140,7 +138,7 @@ class MqttMachine:
         return next_state
 
     def _extent(self, data: bytes, position: int) -> tuple[int, int]:
-        """Return where the body begins and ends; an end beyond ``data`` asks for more bytes."""
+        """Start and end of the body; an end beyond ``data`` means that bytes are missing."""
         start, length = position, 0
         for shift in (0, 7, 14, 21):
             position += 1
@@ -159,7 +157,7 @@ class MqttMachine:
 
 
 def _is_refusal(event: Event) -> bool:
-    """Tell whether a handshake ended with a no; the connection ends with it [MQTT-3.2.2-5]."""
+    """Whether the handshake was refused, which ends the connection [MQTT-3.2.2-5]."""
     if isinstance(event, ConnAck):
         return event.return_code != 0
     return isinstance(event, ConnectRefused)

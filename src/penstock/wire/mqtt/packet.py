@@ -1,14 +1,11 @@
-"""The fixed header: packet types, the flags each must carry, and the length that follows.
-
-Both directions of the codec and both machines share these; nothing here knows a packet's body.
-"""
+"""The fixed header: packet types, the flags each must have, and the length that follows."""
 
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-REMAINING_LENGTH_MAX = 268_435_455  # the most that four bytes of seven bits can announce
+REMAINING_LENGTH_MAX = 268_435_455  # four bytes of seven bits
 
 DUP_FLAG = 0b1000
 QOS_MASK = 0b0110
@@ -16,7 +13,7 @@ RETAIN_FLAG = 0b0001
 
 
 class PacketType(IntEnum):
-    """The upper four bits of the first byte. 0 and 15 are reserved, hence not here."""
+    """The upper four bits of the first byte; 0 and 15 are reserved."""
 
     CONNECT = 1
     CONNACK = 2
@@ -40,7 +37,7 @@ FIXED_FLAGS: Final[Mapping[int, int]] = {
     else 0b0000
     for packet_type in PacketType
     if packet_type is not PacketType.PUBLISH
-}  # the lower four bits of the first byte [MQTT-2.2.2-1]; only PUBLISH may choose its own
+}  # lower four bits of the first byte [MQTT-2.2.2-1]; PUBLISH has its own
 
 PUBLISH_SHAPES: Final[Mapping[int, tuple[int, bool, bool]]] = MappingProxyType(
     {
@@ -48,4 +45,4 @@ PUBLISH_SHAPES: Final[Mapping[int, tuple[int, bool, bool]]] = MappingProxyType(
         for flags in range(16)
         if (qos := (flags & QOS_MASK) >> 1) < 3 and (qos or not flags & DUP_FLAG)
     }
-)  # first byte of every lawful PUBLISH, to its QoS, RETAIN and DUP [MQTT-3.3.1-2], [MQTT-3.3.1-4]
+)  # first byte of every valid PUBLISH → QoS, RETAIN, DUP [MQTT-3.3.1-2], [MQTT-3.3.1-4]

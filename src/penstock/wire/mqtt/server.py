@@ -1,7 +1,7 @@
-"""The broker's end of a connection: what a client may say, and when.
+"""The broker's end of a connection: which packets a client may send, and when.
 
 ==========  ========================================================================  =========
-state       packets                                                                   then
+state       packets                                                                   next
 ==========  ========================================================================  =========
 OPENING     CONNECT                                                                   CONNECTED
 CONNECTED   PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, UNSUBSCRIBE,         CONNECTED
@@ -9,13 +9,13 @@ CONNECTED   PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, UNSUBSCRIBE,   
 CONNECTED   DISCONNECT                                                                CLOSED
 ==========  ========================================================================  =========
 
-So the first packet is CONNECT [MQTT-3.1.0-1], there is no second one [MQTT-3.1.0-2], and what only
-a server may send (CONNACK, SUBACK, UNSUBACK, PINGRESP) is a violation like the reserved types. The
-first byte alone decides that: nothing is kept for a stranger who does not begin with CONNECT, and
-the size of a CONNECT has its own, tighter limit.
+So the first packet is CONNECT [MQTT-3.1.0-1], there is no second one [MQTT-3.1.0-2], and packets
+that only a server sends (CONNACK, SUBACK, UNSUBACK, PINGRESP) are violations, like reserved types.
+The first byte alone decides that: nothing is buffered for a peer that does not begin with CONNECT,
+and CONNECT has its own, tighter size limit.
 
-The machine does not answer. A client may send more before it has seen CONNACK, so packets behind
-CONNECT are reported at once; whoever refuses a CONNECT drops the events after it [MQTT-3.1.4-5].
+The machine does not answer. A client may send more before it has seen CONNACK, so packets after
+CONNECT are reported at once; if CONNECT is refused, the caller drops them [MQTT-3.1.4-5].
 """
 
 from collections.abc import Mapping
@@ -47,10 +47,10 @@ SERVER_TRANSITIONS: Final[Transitions] = {
 
 
 def _publish_or_run(flags: int, reader: PacketReader) -> Publish | MqttPublishRun:
-    """Decode PUBLISH; without any flag it is a run of one, as from the fast path.
+    """Decode PUBLISH; without flags it is a run of one, as from the fast path.
 
-    Its frame is written anew: a length in more bytes than it needs is lawful, but would be passed
-    on to subscribers who may be stricter than we are.
+    Its frame is encoded again: a length in more bytes than needed is valid, but stricter
+    subscribers might refuse it.
     """
     packet = publish(flags, reader)
     if flags:
@@ -59,7 +59,7 @@ def _publish_or_run(flags: int, reader: PacketReader) -> Publish | MqttPublishRu
 
 
 class MqttServerMachine(MqttMachine):
-    """Bytes from a client in, events out; see the module."""
+    """Bytes from a client in, events out."""
 
     __slots__ = ()
 

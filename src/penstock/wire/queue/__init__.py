@@ -1,18 +1,18 @@
-"""The queue protocol: requests and responses as protocol buffers, each with its length in front.
+"""The queue protocol: requests and responses as protocol buffers with a length prefix.
 
 ======================  ===========================================================================
-``queue.proto``         the messages; ``_generated`` is what the compiler made of it
-``machine``             what both ends share: pieces to frames
+``queue.proto``         the messages; ``_generated`` is the compiler's output
+``machine``             what both ends share: chunks to frames
 ``server``, ``events``  the broker's end, and what it reports
-``fast_paths``          requests that come in runs, recognised without being parsed
-``weight``              requests that would cost too much, recognised before they are parsed
-``client``              a client's end
+``fast_paths``          requests that come in runs, recognised without parsing
+``weight``              requests that are too expensive to parse, recognised before
+``client``              the client's end
 ``encode``              messages to frames, the frequent ones by hand
-``fields``              the few rules of protocol buffers that are needed to do so
+``fields``              the rules of protocol buffers needed for that
 ``slices``              messages in bulk, as columns
 ======================  ===========================================================================
 
-Bytes in, events out. There is no socket and no clock here, and nobody knows what a lease is.
+Bytes in, events out: no socket, no clock, no knowledge of leases.
 """
 
 from penstock.wire.queue.client import QueueClientMachine

@@ -1,8 +1,8 @@
 """Fetched with raw columns, written by hand: the library would copy each column three times.
 
-A column is a view of the journal's own bytes, and an answer has a megabyte of them. Here the heads
-of all fields are made, and heads and columns are joined in one go: each byte is copied once, from
-the journal to the frame that the socket takes.
+A column is a view of the journal's bytes, and a response has a megabyte of them. Here the heads of
+all fields are made first, then heads and columns are joined at once: each byte is copied once, from
+the journal to the frame.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _BulkSlice: TypeAlias = tuple[
 
 
 class Bulk(NamedTuple):
-    """What Fetched says beside its slices; see ``queue.proto``."""
+    """The fields of Fetched besides its slices; see ``queue.proto``."""
 
     incarnation: int
     first_offset: int
@@ -46,7 +46,6 @@ _COLUMNS: Final = (
 
 
 def fetched(bulk: Bulk, slices: Iterable[_BulkSlice], request_id: int) -> bytes:
-    """The whole frame. A slice is four numbers and six tuples of columns (``_COLUMNS``)."""
     pieces: list[_Column] = [_numbers(bulk)]
     size = len(pieces[0])
     for part in slices:
@@ -56,7 +55,7 @@ def fetched(bulk: Bulk, slices: Iterable[_BulkSlice], request_id: int) -> bytes:
 
 
 def _add_slice(pieces: list[_Column], part: _BulkSlice) -> int:
-    """Add a slice, behind its head, which is known when all of it is; return its size."""
+    """Append a slice; its head is filled in when its size is known. Returns the size."""
     place = len(pieces)
     size = len(numbers := _numbers(part[:4]))
     pieces += (b"", numbers)
@@ -72,5 +71,5 @@ def _add_slice(pieces: list[_Column], part: _BulkSlice) -> int:
 
 
 def _numbers(values: Iterable[int]) -> bytes:
-    """Numbers, in the fields from 1 on."""
+    """Numbers in the fields from 1 on."""
     return b"".join([number(tag(field), value) for field, value in enumerate(values, 1)])

@@ -1,11 +1,10 @@
-"""A client's end of a connection: bytes of a broker in, responses out.
+"""The client's end of a connection: bytes of a broker in, responses out.
 
-Every response is a message of ``queue.proto``, one each: reading one by the library costs less than
-what a client does with it. Which request a response answers is the client's affair: they come in
-the order of requests, or carry the id of theirs. What a client asks is made by ``encode``.
+The library parses each response, which costs less than what a client does with it. Responses come
+in the order of requests, or carry the id of theirs.
 
-A body that is no response is the end. Unlike a broker, which can answer a bad request, a client
-would not know which of its requests remains without an answer.
+A body that is not a response is a violation: unlike a broker, which can answer a bad request, a
+client would not know which of its requests stays without an answer.
 """
 
 from google.protobuf.message import DecodeError
@@ -17,7 +16,7 @@ from penstock.wire.violation import Violation
 
 
 class QueueClientMachine(QueueMachine[Response]):
-    """Bytes from a broker in, responses out; see the module."""
+    """Bytes from a broker in, responses out."""
 
     __slots__ = ()
 

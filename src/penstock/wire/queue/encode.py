@@ -1,12 +1,12 @@
-"""Messages to whole frames: what a broker says most, and what a client asks most, made by hand.
+"""Messages to complete frames; the frequent ones are written by hand.
 
-All others go through the library (``response``, ``request``). What is made here is byte for byte
-what the library would have made.
+All others go through the library (``response``, ``request``). What is written here is byte for byte
+what the library would write.
 
-Numbers in a row share all but their lowest seven bits, which are one byte. So the frames of 128
+Consecutive numbers share all but their lowest seven bits, which are one byte. So the frames of 128
 offsets are that byte, 128 times, with the same bytes in between: without ids, ``produced_run`` is
-one ``join`` per 128 frames. Messages handed out have times and marks in common with their
-neighbours; those pieces are remembered.
+one ``join`` per 128 frames. Neighbouring messages share times and flags, whose encodings are
+cached.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,8 +19,8 @@ from penstock.wire.queue.fields import BYTES, LOWEST, REQUEST_ID, blob, number, 
 from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+# lease, offset, priority, content type, payload, ts_ms, redeliveries, headers
 Item: TypeAlias = tuple[int, int, int, int, bytes, int, int, Headers]
-"""Lease, offset, priority, content type, payload, ts_ms, redeliveries, headers."""
 
 # Plain numbers: a call for each tag would cost as much as the field.
 _NUMBERS: Final = [tag(field) for field in range(16)]
@@ -34,12 +34,10 @@ _PRODUCE, _ACK = _BYTES[1], _BYTES[3]
 
 
 def produced(offset: int, request_id: int = 0) -> bytes:
-    """Produced."""
     return _frame(_PRODUCED, number(_NUMBERS[1], offset), request_id)
 
 
 def produced_run(first_offset: int, count: int, request_ids: Sequence[int] | None = None) -> bytes:
-    """Produced, for one or more offsets in a row."""
     assert count > 0
     end = first_offset + count
     ids = None if request_ids is None else [number(REQUEST_ID, value) for value in request_ids]
@@ -54,7 +52,7 @@ def produced_run(first_offset: int, count: int, request_ids: Sequence[int] | Non
 
 
 def _produced_alike(first: int, end: int) -> bytes:
-    """Produced, for offsets that differ in their lowest seven bits."""
+    """Produced for offsets that differ in their lowest seven bits."""
     if first < 128:  # a single byte, or none for offset 0
         return b"".join(map(produced, range(first, end)))
     upper = varint(first >> 7)
@@ -64,7 +62,7 @@ def _produced_alike(first: int, end: int) -> bytes:
 
 
 def _produced_with(first: int, ids: list[bytes]) -> list[bytes]:
-    """The same, one by one, with what stands behind each."""
+    """The same, each with its request id."""
     if first < 128:
         bodies = [produced(offset)[LENGTH.size :] for offset in range(first, first + len(ids))]
         return list(map(_framed, map(bytes.__add__, bodies, ids)))
@@ -77,7 +75,6 @@ def _produced_with(first: int, ids: list[bytes]) -> list[bytes]:
 
 
 def ok_run(count: int, request_ids: Sequence[int] | None = None) -> bytes:
-    """Ok, ``count`` times."""
     if request_ids is None:
         return _frame(_OK, b"", 0) * count
     assert len(request_ids) == count
@@ -85,7 +82,7 @@ def ok_run(count: int, request_ids: Sequence[int] | None = None) -> bytes:
 
 
 def ok(lapsed: Sequence[int], request_id: int = 0) -> bytes:
-    """Ok, but for some leases that were over."""
+    """Ok, with the leases that had ended."""
     return response(Response(ok=Ok(lapsed=lapsed), request_id=request_id))
 
 
@@ -97,31 +94,29 @@ def error(
     retry_after_ms: int = 0,
     request_id: int = 0,
 ) -> bytes:
-    """Error."""
     what = Error(code=code, message=message, leader_addr=leader_addr, retry_after_ms=retry_after_ms)
     return response(Response(error=what, request_id=request_id))
 
 
 def polled(items: Iterable[Item], request_id: int = 0) -> bytes:
-    """Polled, with all items."""
+    """One Polled with all items."""
     return _frame(_POLLED, _all_delivered(items, _item_head), request_id)
 
 
 def pushed(items: Iterable[Item]) -> bytes:
-    """Polled, one per item."""
+    """One Polled per item."""
     return _all_delivered(items, _frame_head)
 
 
 def response(message: Response) -> bytes:
-    """Any response."""
     return _framed(message.SerializeToString())
 
 
 def _all_delivered(items: Iterable[Item], head_of: Callable[[int], bytes]) -> bytes:
-    """Items, each behind the head that its size asks for.
+    """Items, each behind a head for its size.
 
-    Neighbours have nearly everything in common: their leases and offsets differ in the lowest seven
-    bits, and their payloads do. So an item is seven pieces, four of which are those of the one
+    Neighbours share nearly everything: their leases and offsets differ in the lowest seven bits,
+    and their payloads differ. So an item is seven pieces, four of which are those of the one
     before.
     """
     pieces: list[bytes] = []
@@ -149,13 +144,13 @@ def _all_delivered(items: Iterable[Item], head_of: Callable[[int], bytes]) -> by
 
 @lru_cache(maxsize=1024)
 def _item_head(size: int) -> bytes:
-    """What stands before an item of so many bytes."""
+    """What precedes an item of ``size`` bytes."""
     return bytes((_BYTES[1],)) + varint(size)
 
 
 @lru_cache(maxsize=1024)
 def _frame_head(size: int) -> bytes:
-    """The same, if the item is alone in its frame."""
+    """The same for an item that is alone in its frame."""
     item_head = _item_head(size)
     polled_bytes = len(item_head) + size
     polled_head = bytes((_POLLED,)) + varint(polled_bytes)
@@ -163,7 +158,7 @@ def _frame_head(size: int) -> bytes:
 
 
 def _delivered(item: Item) -> bytes:
-    """One of the items of Polled, whatever it has."""
+    """One item of Polled, with any fields."""
     lease, offset, priority, content_type, payload, ts_ms, redeliveries, headers = item
     return b"".join(
         (
@@ -193,7 +188,7 @@ def _circumstances(ts_ms: int, redeliveries: int) -> bytes:
 
 
 def _header(header: tuple[bytes, bytes]) -> bytes:
-    """A name that is no text is made one: else nobody could read anything of the response."""
+    """An invalid UTF-8 name is replaced: otherwise the whole response would be unreadable."""
     name, value = header
     text = name.decode(errors="replace").encode()
     return _message(_BYTES[8], blob(_BYTES[1], text) + blob(_BYTES[2], value))
@@ -203,7 +198,6 @@ def _header(header: tuple[bytes, bytes]) -> bytes:
 
 
 def request(message: Request) -> bytes:
-    """Any request."""
     return _sound(_framed(message.SerializeToString()))
 
 
@@ -217,7 +211,7 @@ def produce(
     seq: int = 0,
     request_id: int = 0,
 ) -> bytes:
-    """Produce, without delay, ttl and headers; names are UTF-8."""
+    """Produce without delay, ttl and headers; names are UTF-8."""
     _check_numbers(priority, content_type, seq, request_id)
     message = b"".join(
         (
@@ -233,7 +227,6 @@ def produce(
 
 
 def ack(topic: bytes, group: bytes, lease: int, *, request_id: int = 0) -> bytes:
-    """Ack; names are UTF-8."""
     _check_numbers(lease, request_id)
     names = blob(_BYTES[1], topic) + blob(_BYTES[2], group)
     return _sound(_frame(_ACK, names + number(_NUMBERS[3], lease), request_id))
@@ -246,7 +239,7 @@ def _check_numbers(*numbers: int) -> None:
 
 
 def _sound(frame: bytes) -> bytes:
-    """Refuse what the broker would hang up on, while the caller can still be told."""
+    """Refuse what would make the broker close the connection."""
     body_bytes = len(frame) - LENGTH.size
     if body_bytes > BODY_BYTES_MAX:
         what = f"a frame of {body_bytes} bytes"
@@ -258,7 +251,7 @@ def _sound(frame: bytes) -> bytes:
 
 
 def _frame(kind: int, message: bytes, request_id: int) -> bytes:
-    """A frame with one message in it, copied once: it may be large."""
+    """A frame with one message, which may be large and is copied once."""
     head = bytes((kind,)) + varint(len(message))
     end = number(REQUEST_ID, request_id)
     length = LENGTH.pack(len(head) + len(message) + len(end))
@@ -266,7 +259,7 @@ def _frame(kind: int, message: bytes, request_id: int) -> bytes:
 
 
 def _message(tag: int, message: bytes) -> bytes:
-    """A field with a message; unlike bytes, one that is empty is there all the same."""
+    """A field with a message; unlike bytes, it is written even if it is empty."""
     return blob(tag, message) or bytes((tag, 0))
 
 

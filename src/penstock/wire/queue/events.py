@@ -1,12 +1,11 @@
-"""What a machine of the queue protocol reports; nouns from the protocol.
+"""What a machine of the queue protocol reports.
 
-Three requests make up nearly all traffic, and of these many are reported at once: ``ProduceRun``,
-``AckRun``, ``NackRun``. Requests of one kind that follow one another are taken together only within
-a chunk, so the same stream cut elsewhere gives other runs with the same requests in the same order.
-Within a run either no request has an id (``request_ids`` is None) or all have one: a client numbers
-its requests or it does not.
+Three kinds of requests are nearly all traffic, so one event holds many of them: ``ProduceRun``,
+``AckRun``, ``NackRun``. Consecutive requests of one kind are only merged within a chunk, so the
+same stream cut elsewhere gives other runs with the same requests in the same order. In a run either
+no request has an id (``request_ids`` is None) or all have one.
 
-``Violation`` is always the last event: the machine is closed and looks at nothing that follows.
+``Violation`` is always the last event: the machine is closed and ignores what follows.
 """
 
 from typing import TypeAlias
@@ -18,10 +17,10 @@ from penstock.wire.violation import Violation
 
 
 class ProduceRun(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive Produce requests that differ in payload, seq and request id only.
+    """Consecutive Produce requests that only differ in payload, seq and request id.
 
-    The priority is in 0 to 7 and the content type is a known one, whatever the client said.
-    ``seqs`` is empty if the producer is: then it says nothing.
+    The priority is clamped to 0 to 7 and the content type is a known one. ``seqs`` is empty without
+    a producer.
     """
 
     topic: bytes
@@ -43,7 +42,7 @@ class AckRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class NackRun(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive Nack requests of one group, without a delay and without a reason."""
+    """Consecutive Nack requests of one group, without delay and reason."""
 
     topic: bytes
     group: bytes
@@ -52,30 +51,30 @@ class NackRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueueRequest(msgspec.Struct, frozen=True, gc=False):
-    """Any other request: the name of its kind in ``queue.proto``, and the message of that kind."""
+    """Any other request: the name of its kind in ``queue.proto``, and its message."""
 
     kind: str
     message: Message
     request_id: int
+    # whether a read may be answered from this node's state, however old
     is_stale_fine: bool = False
-    """Whether a read may be answered from what this node has, however old."""
 
 
 class Bad(msgspec.Struct, frozen=True, gc=False):
-    """A frame that is no request. It is answered like one, and the connection goes on."""
+    """A frame that is not a request. It gets a response, and the connection stays open."""
 
     text: str
     request_id: int
 
 
 class Oversized(msgspec.Struct, frozen=True, gc=False):
-    """A frame within the protocol's bound that is larger than any request need be.
+    """A frame within the protocol's limit that is larger than any request need be.
 
-    It was not kept, so nothing is known of it but whether it began as a Produce.
+    It was not buffered; only whether it began as a Produce is known.
     """
 
     is_produce: bool
 
 
+# what ``receive`` of a server's machine returns
 Event: TypeAlias = ProduceRun | AckRun | NackRun | QueueRequest | Bad | Oversized | Violation
-"""Whatever ``receive`` of a server's machine may return."""

@@ -1,8 +1,8 @@
-"""Fast paths: requests alike but for a payload or a number, recognised without being parsed.
+"""Fast paths: similar requests, recognised without parsing.
 
-A fast path knows the bytes that requests of one run have in common. The library parses the first
-one (``server``); from what it said, the fast path makes the *prefix* that a writer would have put
-before the part that differs, and from then on compares::
+A fast path knows the bytes that the requests of one run have in common. The library parses the
+first one (``server``); from its fields the fast path makes the *prefix* that a writer puts before
+the part that differs, and then compares::
 
     length · tag · length · topic, priority, content type · length · payload · producer, seq · id
     u32                   └────────── prefix ──────────┘                       └ suffix ┘
@@ -10,17 +10,17 @@ before the part that differs, and from then on compares::
     length · tag · length · topic, group · lease · id
     u32                   └── prefix ──┘
 
-Whatever is written in another way (fields in another order, zeros spelled out) is not taken: the
-fast path stops in front of it, and the library looks at it. **A fast path takes nothing in which
-the library would see anything else**: all bytes of the frame are accounted for, each field is one
-that the library knows, none occurs twice, and the names are those that it found to be valid UTF-8.
+Requests encoded in another way (fields in another order, explicit zeros) are not taken: the fast
+path stops, and the library parses them. **A fast path takes nothing in which the library would see
+anything else**: all bytes of the frame are accounted for, each field is known to the library, none
+occurs twice, and the names are those that it found to be valid UTF-8.
 
-Requests of the same size have more in common: everything up to where they differ, lengths included.
-So the *head* of a frame is tried on the next one before any length is read.
+Requests of the same size share even more: everything up to where they differ, lengths included. So
+the *head* of a frame is compared with the next one before any length is read.
 
-Fast paths do not change. A machine keeps one of each kind for as long as its connection lasts, and
-the latest of all connections are remembered, so that requests to a few topics in turn do not make
-fast paths anew. Strangers choose the names, so only fast paths with short ones are kept at all.
+Fast paths are immutable. A machine keeps one of each kind while its connection lasts, and the most
+recent ones of all connections are cached, so that alternating topics do not create them again.
+Clients choose the names, so only those with short names are kept.
 """
 
 from functools import lru_cache
@@ -30,23 +30,23 @@ from penstock.wire.queue.events import AckRun, Event, NackRun, ProduceRun
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, blob, length_at, number, number_in, tag
 from penstock.wire.queue.machine import LENGTH
 
-NAMES_BYTES_MAX: Final = 512  # names that are longer, together, are not remembered
+NAMES_BYTES_MAX: Final = 512  # longer names, together, are not cached
 
-PRODUCE: Final = tag(1, BYTES)  # the first byte of such a request
+PRODUCE: Final = tag(1, BYTES)  # first byte of a Produce request
 
 _ACK: Final = tag(3, BYTES)
 _NACK: Final = tag(4, BYTES)
 _SEQ: Final = tag(6)
 
+# payloads, seqs and request ids; of the last two, those that the run has
 Columns: TypeAlias = tuple[list[bytes], list[int], list[int]]
-"""Payloads, seqs and request ids; of the last two, those that the run has."""
 
 
 class FastPath(Protocol):
-    """What a machine asks of a fast_path."""
+    """A fast path of any kind."""
 
     def read(self, data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
-        """Take as many frames as are alike; return where the first begins that is not."""
+        """Read as many similar frames as there are; return where the next frame begins."""
 
 
 class ProduceFastPath:
@@ -63,7 +63,7 @@ class ProduceFastPath:
         self._suffix = blob(tag(5, BYTES), producer)
 
     def add(self, columns: Columns, events: list[Event]) -> None:
-        """Put requests to the run that was reported last, or begin a new one with these lists."""
+        """Append requests to the last event if it is their run, or begin a new one."""
         payloads, seqs, request_ids = columns
         last = events[-1] if events else None
         if isinstance(last, ProduceRun) and _produce_key(last) == self.key:
@@ -77,7 +77,6 @@ class ProduceFastPath:
         events.append(ProduceRun(topic, priority, content_type, producer, payloads, seqs, ids))
 
     def read(self, data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
-        """Take as many frames as are alike; return where the first begins that is not."""
         columns: Columns = ([], [], [])
         is_bare = not self._suffix and not self.key[-1]
         read = _read_bare if is_bare else self._read_marked
@@ -98,7 +97,7 @@ class ProduceFastPath:
     def _read_marked(
         self, data: bytes, position: int, ends: tuple[int, int, int, int], columns: Columns
     ) -> int:
-        """Read frames that have the same head, with their seqs and ids."""
+        """Read frames with the same head, with their seqs and ids."""
         payloads, seqs, request_ids = columns
         head, payload, message, frame = ends
         start = data[position : position + head]
@@ -117,9 +116,9 @@ class ProduceFastPath:
         return position
 
     def _seq(self, piece: bytes) -> int:
-        """Read what stands behind the payload; -1 if it is not this producer and a seq.
+        """The seq after the payload; -1 if the bytes are anything but this producer and a seq.
 
-        Where there is no producer, a seq says nothing, but it may be there.
+        Without a producer a seq means nothing, but may be there.
         """
         if piece == self._suffix:
             return 0
@@ -130,7 +129,7 @@ class ProduceFastPath:
 
 
 class SettleFastPath:
-    """Ack requests of one group, or its Nack requests: they differ in lease and request id."""
+    """Ack or Nack requests of one group, which differ in lease and request id."""
 
     __slots__ = ("_prefix", "_run", "key", "tag")
 
@@ -144,7 +143,7 @@ class SettleFastPath:
         self._prefix = names + bytes((tag(3),))
 
     def add(self, leases: list[int], request_ids: list[int], events: list[Event]) -> None:
-        """Put requests to the run that was reported last, or begin a new one with these lists."""
+        """Append requests to the last event if it is their run, or begin a new one."""
         last = events[-1] if events else None
         if isinstance(last, self._run) and _settle_key(last) == self.key:
             last.leases.extend(leases)
@@ -155,7 +154,6 @@ class SettleFastPath:
         events.append(self._run(topic, group, leases, request_ids if has_ids else None))
 
     def read(self, data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
-        """Take as many frames as are alike; return where the first begins that is not."""
         leases: list[int] = []
         request_ids: list[int] = []
         while parts := _parts(data, position, self.tag, self._prefix, bytes_max):
@@ -175,7 +173,6 @@ class SettleFastPath:
         leases: list[int],
         request_ids: list[int],
     ) -> int:
-        """Read frames that have the same head."""
         head, message, frame = parts
         start = data[position : position + head]
         last = len(data) - frame
@@ -202,7 +199,7 @@ class SettleFastPath:
 def produce_fast_path(
     topic: bytes, priority: int, content_type: int, producer: bytes, has_ids: bool
 ) -> ProduceFastPath:
-    """Return the fast path for such requests; only for short names, as it is kept."""
+    """A cached fast path; only for short names."""
     return ProduceFastPath(topic, priority, content_type, producer, has_ids)
 
 
@@ -210,16 +207,16 @@ def produce_fast_path(
 def settle_fast_path(
     run: type[AckRun | NackRun], topic: bytes, group: bytes, has_ids: bool
 ) -> SettleFastPath:
-    """Return the fast path for such requests; only for short names, as it is kept."""
+    """A cached fast path; only for short names."""
     return SettleFastPath(run, topic, group, has_ids)
 
 
 def _parts(
     data: bytes, position: int, tag: int, prefix: bytes, bytes_max: int
 ) -> tuple[int, int, int] | None:
-    """Measure a frame: where prefix, message and frame end, counted from its beginning.
+    """End of prefix, message and frame, counted from the beginning of the frame.
 
-    None if it is not whole, is too large, is of another kind or does not begin with ``prefix``.
+    None if it is incomplete, too large, of another kind or does not begin with ``prefix``.
     """
     start = position + LENGTH.size
     if start >= len(data) or data[start] != tag:
@@ -238,7 +235,7 @@ def _parts(
 def _read_bare(
     data: bytes, position: int, ends: tuple[int, int, int, int], columns: Columns
 ) -> int:
-    """Read frames that have the same head, and nothing behind the payload."""
+    """Read frames with the same head, and nothing after the payload."""
     head, payload, _, frame = ends
     if payload != frame:
         return position
@@ -252,7 +249,7 @@ def _read_bare(
 
 
 def _request_id(piece: bytes) -> int:
-    """Read what stands behind the message: an id, or nothing; -1 if it is something else."""
+    """The request id after the message, 0 if there is none; -1 if it is something else."""
     if not piece:
         return 0
     return number_in(piece[1:]) if piece[0] == REQUEST_ID else -1

@@ -1,46 +1,41 @@
-"""Protocol buffers by hand: the few rules of the format that the fast paths need.
+"""Protocol buffers by hand: the rules of the format that the fast paths need.
 
-A message is a row of fields, each a *tag* (number of the field times eight, plus 0 for a number or
-2 for bytes) and a value. A number is a *varint*: seven bits per byte, the lowest first, the top bit
-set in all bytes but the last. Bytes have their length in front, as a varint. Fields that are zero
-or empty are left out, and a writer goes by ascending numbers: so says the specification, and so the
-encoders here write the very bytes that the library would.
+A message is a sequence of fields, each a *tag* (number of the field times eight, plus 0 for a
+number or 2 for bytes) and a value. A number is a *varint*: seven bits per byte, the lowest first,
+the top bit set in all bytes but the last. Bytes have their length in front, as a varint. Zero or
+empty fields are left out, and a writer goes by ascending numbers, as the specification says; so the
+encoders here write exactly the bytes that the library writes.
 
-Reading takes the shortest spelling only. The library takes longer ones too; whoever meets one here
-leaves the message to the library.
+Reading only accepts the shortest encoding. The library accepts longer ones too; messages with those
+are left to the library.
 """
 
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-BYTES: Final = 2  # the wire type of strings, bytes and messages; that of numbers is 0
+BYTES: Final = 2  # wire type of strings, bytes and messages; that of numbers is 0
 
-VARINT_BYTES_MAX: Final = 9
-"""Longest number that is read by hand: 63 bits. The library reads the tenth byte its own way."""
+VARINT_BYTES_MAX: Final = 9  # longest number read by hand: 63 bits
 
 _LAST: Final[Sequence[bytes]] = [bytes((value,)) for value in range(128)]
 LOWEST: Final[Sequence[bytes]] = [bytes((value | 128,)) for value in range(128)]
 
 
 def tag(field: int, wire_type: int = 0) -> int:
-    """The tag of a field whose number is below 16, which is one byte."""
+    """The tag of a field whose number is below 16: one byte."""
     return field << 3 | wire_type
 
 
-REQUEST_ID: Final = tag(15)  # in either envelope
+REQUEST_ID: Final = tag(15)  # in requests and responses
 
-STALE: Final = tag(14)  # in a request
+STALE: Final = tag(14)  # in requests
 
 # ── Writing ───────────────────────────────────────────────────────────────────────────────────
 
 
 def varint(value: int) -> bytes:
-    """Write a number.
-
-    Offsets, leases and times come in rows. All but their lowest seven bits are mostly the same as
-    those of the one before, and hence remembered.
-    """
+    """Consecutive numbers share all but their lowest seven bits, whose encoding is cached."""
     return _LAST[value] if value < 128 else LOWEST[value & 127] + _varint(value >> 7)
 
 
@@ -63,10 +58,10 @@ def blob(tag: int, value: bytes) -> bytes:
 
 
 def length_at(data: bytes, at: int) -> tuple[int, int]:
-    """Read a length; return it and where it ends, or ``(-1, at)`` where it cannot be told.
+    """Read a length; return it and where it ends, or ``(-1, at)`` if it is incomplete.
 
-    One or two bytes are enough for nearly all; four hold more than any frame may have. Two are
-    asked for in any case: a length at the very end of a chunk has nothing behind it but its end.
+    Nearly all have one or two bytes, and four hold more than any frame. Two bytes are always
+    required: a length at the very end of a chunk is followed by nothing.
     """
     if at + 2 > len(data):
         return -1, at
@@ -83,7 +78,7 @@ def length_at(data: bytes, at: int) -> tuple[int, int]:
 
 
 def number_in(piece: bytes) -> int:
-    """Read a number that fills ``piece``; -1 if it does not, or is not spelled the short way."""
+    """Read a number that fills ``piece``; -1 if it does not, or is not in its shortest form."""
     if len(piece) == 1:
         return piece[0] if piece[0] < 128 else -1
     if not 1 < len(piece) <= VARINT_BYTES_MAX or piece[0] < 128:
@@ -94,5 +89,4 @@ def number_in(piece: bytes) -> int:
 
 @lru_cache(maxsize=1024)
 def _number_in(piece: bytes) -> int:
-    """The same for all but the lowest seven bits, which are mostly those of the one before."""
     return number_in(piece)

@@ -1,86 +1,40 @@
-"""What both ends of a connection have in common: bytes come in pieces, frames come out whole.
+"""What both ends of a connection share: chunks in, complete frames out.
 
-A frame is the length of a body, u32 big-endian, and the body. The length is judged as soon as its
-four bytes are there, before anything is kept for it; beyond the limit there is nothing to go on
-with, for nobody will read past so much. What is in a body, the two ends decide (``_take``).
+A frame is the length of a body, u32 big-endian, and the body. The length is checked as soon as its
+four bytes are there, before anything is kept for it; exceeding the limit is a violation. The two
+ends interpret the body (``_take``).
 
-A frame that is larger than the end cares to keep is passed over as it comes: ``_pass_over`` reports
-it when its first byte is there, and the rest is let go.
-
-**Memory.** A machine between frames holds no bytes. An incomplete frame is kept in a ``bytearray``
-that grows with what has arrived, never with what was announced. Since the length needed is
-remembered, a frame that trickles in is looked at three times at most and copied once.
+A frame that is larger than an end wants to buffer is skipped as it comes: ``_pass_over`` reports it
+when its first byte is there.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from struct import Struct
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic
 
 from penstock.limits import MIB
 from penstock.obs.reasons import DisconnectReason
+from penstock.wire.frame_machine import EventT, FrameMachine
 from penstock.wire.violation import Violation
 
 LENGTH: Final = Struct(">I")
 
-BODY_BYTES_MAX: Final = 64 * MIB
-"""Largest body, as the protocol has it; a body of exactly this size is allowed."""
-
-Event = TypeVar("Event")
+BODY_BYTES_MAX: Final = 64 * MIB  # largest body of the protocol, inclusive
 
 
-class QueueMachine(ABC, Generic[Event]):
-    """The shared part; see the module. Neither bound counts the length itself."""
+class QueueMachine(FrameMachine[EventT | Violation], Generic[EventT]):
+    """The shared part of both ends. The limits do not include the length prefix."""
 
-    __slots__ = ("_closed", "_kept_bytes_max", "_needed", "_passing", "_tail", "frame_bytes_max")
+    __slots__ = ("_kept_bytes_max", "frame_bytes_max")
 
     def __init__(
         self, frame_bytes_max: int = BODY_BYTES_MAX, kept_bytes_max: int = BODY_BYTES_MAX
     ) -> None:
+        super().__init__()
         self.frame_bytes_max = frame_bytes_max
         self._kept_bytes_max = min(kept_bytes_max, frame_bytes_max)
-        self._closed = False
-        self._passing = 0  # bytes to come of a frame that is passed over
-        self._tail: bytearray | None = None
-        self._needed = 0
 
-    @property
-    def closed(self) -> bool:
-        """Whether there was a violation; ``receive`` then returns nothing, for ever."""
-        return self._closed
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes held of a frame that is not complete yet."""
-        return 0 if self._tail is None else len(self._tail)
-
-    def receive(self, data: bytes) -> list[Event | Violation]:
-        """Take what a socket gave, report the frames that it completes. Never raises."""
-        if self._closed:
-            return []
-        if self._passing:
-            passed = min(self._passing, len(data))
-            self._passing -= passed
-            data = data[passed:]
-        if self._tail is not None:
-            if len(self._tail) + len(data) < self._needed:
-                self._tail += data
-                return []
-            data = b"".join((self._tail, data))
-            self._tail = None
-        events: list[Event | Violation] = []
-        position, following = -1, 0
-        while position < following < len(data) and not self._closed:
-            position = following
-            following = self._read(data, position, events)
-        if following < len(data) and not self._closed:
-            self._tail = bytearray(memoryview(data)[following:])
-        return events
-
-    def _read(self, data: bytes, position: int, events: list[Event | Violation]) -> int:
-        """Read a frame, and what may be taken along; return where the next begins.
-
-        That is ``position`` itself if the frame is incomplete, or if it broke the protocol.
-        """
+    def _read(self, data: bytes, position: int, events: list[EventT | Violation]) -> int:
         start = position + LENGTH.size
         if start > len(data):
             self._needed = LENGTH.size
@@ -98,7 +52,7 @@ class QueueMachine(ABC, Generic[Event]):
         return self._take(data, position, start + length, events)
 
     def _let_pass(
-        self, data: bytes, position: int, length: int, events: list[Event | Violation]
+        self, data: bytes, position: int, length: int, events: list[EventT | Violation]
     ) -> int:
         start = position + LENGTH.size
         if start == len(data):
@@ -106,16 +60,16 @@ class QueueMachine(ABC, Generic[Event]):
             return position
         self._pass_over(data[start], events)
         end = min(start + length, len(data))
-        self._passing = start + length - end
+        self._skipping = start + length - end
         return end
 
-    def _pass_over(self, first_byte: int, events: list[Event | Violation]) -> None:
-        """Report a frame that is too large to be kept."""
+    def _pass_over(self, first_byte: int, events: list[EventT | Violation]) -> None:
+        """Report a frame that is too large to be buffered."""
 
-    def _end(self, events: list[Event | Violation], reason: DisconnectReason, detail: str) -> None:
+    def _end(self, events: list[EventT | Violation], reason: DisconnectReason, detail: str) -> None:
         self._closed = True
         events.append(Violation(reason, detail))
 
     @abstractmethod
-    def _take(self, data: bytes, position: int, end: int, events: list[Event | Violation]) -> int:
-        """Report the whole frame at ``position``; return where the next to be read begins."""
+    def _take(self, data: bytes, position: int, end: int, events: list[EventT | Violation]) -> int:
+        """Report the complete frame at ``position``; return where to continue."""

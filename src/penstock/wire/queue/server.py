@@ -1,19 +1,19 @@
 """The broker's end of a connection: bytes of a client in, requests out.
 
-Every kind of request can be read by the library, and three kinds come in runs: for these the
-machine keeps a fast path each (``fast_paths``), which takes what resembles the last one of its
-kind. The library decides what a request means; the fast paths only save asking it again.
+The library can parse every kind of request, and three kinds come in runs: for these the machine
+keeps a fast path each, which takes what resembles the last one of its kind. The library decides
+what a request means; fast paths only save asking it again.
 
 =====================================  ============================================================
 Produce without delay, ttl, headers    joins or begins a ``ProduceRun``
 Ack; Nack without delay and reason     joins or begins an ``AckRun`` or ``NackRun``
 any other kind                         a ``QueueRequest``
-not a request, or of no kind we know   ``Bad``: it has its response like any other
-larger than any request need be        ``Oversized``: it is not kept, but has its response
+not a request, or of an unknown kind   ``Bad``; it gets a response
+larger than any request need be        ``Oversized``; it is not buffered, but gets a response
 =====================================  ============================================================
 
-Two values are made sound here, so that nobody need ask later: a priority beyond 7 is 7, and a
-content type that is none is 0, raw bytes.
+Two values are corrected here: a priority above 7 becomes 7, and an unknown content type becomes 0,
+raw bytes.
 """
 
 from google.protobuf.message import DecodeError
@@ -36,7 +36,7 @@ from penstock.wire.queue.weight import is_too_heavy
 
 
 class QueueServerMachine(QueueMachine[Event]):
-    """Bytes from a client in, events out; see the module."""
+    """Bytes from a client in, events out."""
 
     __slots__ = ("_fast_paths",)
 
@@ -62,7 +62,7 @@ class QueueServerMachine(QueueMachine[Event]):
         events.append(Oversized(is_produce=first_byte == PRODUCE))
 
     def _parse(self, body: bytes, events: list[Event]) -> None:
-        """Let the library read one request, and report it."""
+        """Parse one request with the library, and report it."""
         if is_too_heavy(body):
             events.append(Bad("more in one request than any kind of them may have", 0))
             return

@@ -70,7 +70,7 @@ def _extra(number: int, extras: Extras) -> Extra:
 
 
 def _headers(headers: Iterable[tuple[bytes, bytes]]) -> list[Header]:
-    """A name that is no text is made one, as in what is handed out (``encode``)."""
+    """Invalid UTF-8 names are replaced, as in ``encode``."""
     return [Header(name=name.decode(errors="replace"), value=value) for name, value in headers]
 
 

@@ -1,12 +1,12 @@
-"""What a request would cost to read, told before the library reads it.
+"""Recognise requests that are too expensive to parse, before the library parses them.
 
-Two bytes can ask for a whole message: 16 MiB of empty headers took 3 seconds and 600 MB. So a large
-body is looked at first. It must be one request of a kind that can be large, with its id and flag
-before or behind, and nothing else; and where a kind has messages within (headers, parts), there
-must be few.
+Two bytes can stand for a whole message: parsing 16 MiB of empty headers took 3 seconds and 600 MB.
+So a large body is examined first. It must be one request of a kind that can be large, with its id
+and flag before or after it, and nothing else; and a kind with nested messages (headers, parts) may
+only have a few.
 
-Few bodies are looked through field by field. A field of headers cannot be without a byte of its
-tag, and to count bytes is fast; only where there are many of those can there be many headers.
+Few bodies are examined field by field. Each header needs a byte with its tag, and counting bytes is
+fast; only a body with many of those can have many headers.
 """
 
 from typing import Final
@@ -14,15 +14,14 @@ from typing import Final
 from penstock.limits import HEADERS_MAX, KIB, MEASURES_MAX, STAGED_LOTS_MAX, STAGED_PARTS_MAX
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, STALE, length_at, tag
 
-SMALL_BYTES_MAX: Final = 64 * KIB
-"""Nothing of this size takes the library longer than some milliseconds."""
+SMALL_BYTES_MAX: Final = 64 * KIB  # the library parses this in a few milliseconds at most
 
 _PRODUCE: Final = b"\x0a"
 _PRODUCE_MANY: Final = b"\x82\x01"
 _LOCATE: Final = b"\xe2\x01"
 _COMMIT_STAGE: Final = b"\x82\x02"
+# AckMany, NackMany, Extend, Stage, AbortStage: no nested messages
 _OTHERS: Final = (b"\x8a\x01", b"\x92\x01", b"\x9a\x01", b"\xfa\x01", b"\x8a\x02")
-"""AckMany, NackMany, Extend, Stage, AbortStage: numbers or bytes, no messages within."""
 
 _HEADER: Final = tag(9, BYTES)
 _MEASURE: Final = tag(3, BYTES)
@@ -34,18 +33,18 @@ _WITHIN: Final = {
     _PRODUCE_MANY: (_HEADER, HEADERS_MAX),
     _LOCATE: (_MEASURE, MEASURES_MAX),
     _COMMIT_STAGE: (_PART, STAGED_PARTS_MAX),
-}  # kinds with messages within: the tag of those, and how many there may be
-_LONGER: Final = 0x80  # a tag may be spelled with this bit, and more bytes behind
+}  # kinds with nested messages: their tag, and how many are allowed
+_LONGER: Final = 0x80  # a tag with this bit has more bytes
 
+# the library parses this many in a few milliseconds; the door refuses them
 HEADERS_CHEAP: Final = 8 * KIB
-"""Headers that the library reads in some milliseconds; the door will refuse them."""
 
+# fields of one request that are examined: twice as many as it may have payloads
 FIELDS_MAX: Final = 128 * KIB
-"""Fields of one request that are looked through; twice as many as it may have payloads."""
 
 
 def is_too_heavy(body: bytes) -> bool:
-    """Whether a body is no request that somebody could mean, and large."""
+    """Whether a body is large and not a plausible request."""
     if len(body) <= SMALL_BYTES_MAX:
         return False
     start = _after_marks(body, 0)
@@ -61,7 +60,7 @@ def is_too_heavy(body: bytes) -> bool:
 
 
 def is_block_too_heavy(block: bytes) -> bool:
-    """The same of a StagedBlock: whether it has too many lots, or a lot has too many headers."""
+    """Whether a StagedBlock has too many lots, or a lot too many headers."""
     is_suspect = _is_suspect(block, _LOT_HEADER)
     at = lots = 0
     while at < len(block):
@@ -75,7 +74,7 @@ def is_block_too_heavy(block: bytes) -> bool:
 
 
 def _after_marks(body: bytes, at: int) -> int:
-    """Where the id and the flag of a request end that may stand here."""
+    """End of the request id and flag that may be here."""
     for _ in (STALE, REQUEST_ID):
         if at < len(body) and body[at] in {STALE, REQUEST_ID}:
             at = _after_number(body, at + 1)
@@ -89,7 +88,7 @@ def _after_number(body: bytes, at: int) -> int:
 
 
 def _is_crowded(body: bytes, at: int, end: int, within: int, most: int) -> bool:
-    """Whether a message has more messages within than it may, and so many that it matters."""
+    """Whether a message has more nested messages than allowed, and enough to matter."""
     return _is_suspect(body, within) and _has_more(body, at, end, within, most)
 
 
@@ -110,7 +109,7 @@ def _has_more(body: bytes, at: int, end: int, within: int, most: int) -> bool:
 
 
 def _after_field(body: bytes, at: int) -> int:
-    """Where a field ends; -1: it is spelled as no writer does."""
+    """End of a field; -1 if no writer encodes it like this."""
     if body[at] >= _LONGER:
         return -1
     if body[at] & 7 == BYTES:

@@ -1,4 +1,4 @@
-"""RESP, the protocol of Redis, versions 2 and 3: the server's end of it.
+"""RESP, the protocol of Redis, versions 2 and 3: the server's end.
 
 ===========  ======================================================================================
 ``server``   the machine: bytes of a client to commands
@@ -8,8 +8,7 @@
 ``glob``     the patterns of PSUBSCRIBE
 ===========  ======================================================================================
 
-Bytes in, events out. What a command means, who may give it and which version of the protocol the
-client asked for (HELLO) is not a matter of the wire: whoever replies names the version.
+Bytes in, events out. The caller interprets commands and chooses the protocol version (HELLO).
 """
 
 from penstock.wire.resp.events import Event, RespCommand

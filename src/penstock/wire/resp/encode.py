@@ -1,16 +1,11 @@
 """Replies and deliveries to bytes, for RESP 2 and RESP 3.
 
-Functions that build on others (``array``, ``push``, ``mapping``) take elements that are encoded
-already; ``value`` takes Python's own and is for replies whose shape matters more than their speed.
-Where RESP 2 lacks a type, it gets what Redis gives it: a map is a flat array, a push an array, a
-boolean an integer, a double a bulk string.
+Functions that build on others (``array``, ``push``, ``mapping``) take encoded elements; ``value``
+takes Python values, for replies that need not be fast. Where RESP 2 lacks a type, it gets what
+Redis sends: a map is a flat array, a push an array, a boolean an integer, a double a bulk string.
 
-A simple string and an error are one line. What they quote may come from a client, so line ends in
-them become blanks: nobody can smuggle a reply of their own into somebody's stream.
-
-``messages``, ``pattern_messages`` and ``integers`` are the hot ones: many frames at once, of which
-all but the payload is made once. Payloads of one size, the common case, are joined by the bytes
-that stand between them.
+A simple string and an error are one line. They may quote a client, so line ends in them become
+blanks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,73 +13,67 @@ from typing import Literal, TypeAlias
 
 from penstock.wire.resp.names import name_of
 
+# the RESP version that the client chose with HELLO; 2 by default
 Protocol: TypeAlias = Literal[2, 3]
-"""The version of RESP that a client asked for with HELLO; 2 unless it did."""
 
+# what ``value`` encodes
 Value: TypeAlias = int | float | bytes | str | Sequence["Value"] | Mapping["Value", "Value"] | None
-"""What ``value`` can encode; booleans are integers to the type checker, but not to it."""
 
 
 def simple(text: str) -> bytes:
-    """Encode a status, such as OK."""
     return b"+%b\r\n" % _line(text)
 
 
 def error(text: str) -> bytes:
-    """Encode an error; its first word, in capitals, is the code that clients look at."""
+    """The first word, in capitals, is the code that clients look at."""
     return b"-%b\r\n" % _line(text)
 
 
 def integer(number: int) -> bytes:
-    """Encode an integer."""
     return b":%d\r\n" % number
 
 
 def integers(number: int, count: int) -> bytes:
-    """Encode the same integer ``count`` times: the replies to a run of commands."""
+    """The same integer ``count`` times: the replies to a run of commands."""
     return b":%d\r\n" % number * count
 
 
 def bulk(data: bytes | None, protocol: Protocol) -> bytes:
-    """Encode a string of any bytes, or that there is none."""
+    """A string of any bytes, or null."""
     return null(protocol) if data is None else b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 def null(protocol: Protocol) -> bytes:
-    """Encode the absence of a string."""
     return b"_\r\n" if protocol == 3 else b"$-1\r\n"
 
 
 def null_array(protocol: Protocol) -> bytes:
-    """Encode the absence of an array: what XREAD says when it waited in vain."""
+    """What XREAD returns after a timeout."""
     return b"_\r\n" if protocol == 3 else b"*-1\r\n"
 
 
 def boolean(flag: bool, protocol: Protocol) -> bytes:
-    """Encode yes or no."""
     if protocol == 3:
         return b"#t\r\n" if flag else b"#f\r\n"
     return integer(int(flag))
 
 
 def double(number: float, protocol: Protocol) -> bytes:
-    """Encode a number in the fewest digits that give it back; a whole one without its point."""
+    """The shortest number of digits that gives the value back; whole numbers without a point."""
     digits = repr(float(number)).removesuffix(".0").encode()
     return b",%b\r\n" % digits if protocol == 3 else bulk(digits, protocol)
 
 
 def array(items: Sequence[bytes]) -> bytes:
-    """Put encoded elements into an array."""
     return b"*%d\r\n%b" % (len(items), b"".join(items))
 
 
 def push(items: Sequence[bytes], protocol: Protocol) -> bytes:
-    """Put encoded elements into a message that nobody asked for at this moment."""
+    """An out-of-band message."""
     return b">%d\r\n%b" % (len(items), b"".join(items)) if protocol == 3 else array(items)
 
 
 def mapping(pairs: Iterable[tuple[bytes, bytes]], protocol: Protocol) -> bytes:
-    """Put encoded keys and values into a map."""
     items = [item for pair in pairs for item in pair]
     if protocol == 3:
         return b"%%%d\r\n%b" % (len(items) // 2, b"".join(items))
@@ -92,7 +81,7 @@ def mapping(pairs: Iterable[tuple[bytes, bytes]], protocol: Protocol) -> bytes:
 
 
 def value(item: Value, protocol: Protocol) -> bytes:
-    """Encode a Python value, and what is in it. Text becomes a bulk string."""
+    """A Python value, and what is in it. Text becomes a bulk string."""
     match item:
         case None:
             return null(protocol)
@@ -114,14 +103,14 @@ def value(item: Value, protocol: Protocol) -> bytes:
 
 
 def shard_messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
-    """Encode deliveries to a subscriber of ``topic`` as a shard channel."""
+    """Deliveries to a subscriber of ``topic`` as a shard channel."""
     name = name_of(topic)
     head = b"%b3\r\n$8\r\nsmessage\r\n$%d\r\n%b\r\n$"
     return _deliveries(head % (_push_sign(protocol), len(name), name), payloads)
 
 
 def messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
-    """Encode deliveries to a subscriber of ``topic``."""
+    """Deliveries to a subscriber of ``topic``."""
     if b"%" in topic:
         topic = name_of(topic)
     head = b"%b3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$"
@@ -131,7 +120,7 @@ def messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> byt
 def pattern_messages(
     pattern: bytes, topic: bytes, payloads: Sequence[bytes], protocol: Protocol
 ) -> bytes:
-    """Encode deliveries to a subscriber of ``pattern``, which ``topic`` matches."""
+    """Deliveries to a subscriber of ``pattern``, which ``topic`` matches."""
     topic = name_of(topic)
     head = b"%b4\r\n$8\r\npmessage\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$"
     parts = _push_sign(protocol), len(pattern), pattern, len(topic), topic
@@ -143,7 +132,7 @@ def _push_sign(protocol: Protocol) -> bytes:
 
 
 def _deliveries(head: bytes, payloads: Sequence[bytes]) -> bytes:
-    """Frame each payload: ``head``, which ends with its '$', then its length and itself."""
+    """Frame each payload with ``head`` (which ends with '$') and its length."""
     if len(payloads) > 1 and len(set(map(len, payloads))) == 1:
         head = b"%b%d\r\n" % (head, len(payloads[0]))
         return b"%b%b\r\n" % (head, (b"\r\n" + head).join(payloads))

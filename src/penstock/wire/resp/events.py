@@ -1,4 +1,4 @@
-"""What the RESP machine reports: commands, and at most one violation, which is the last event."""
+"""What the RESP machine reports: commands, and at most one violation, as the last event."""
 
 from typing import TypeAlias
 
@@ -8,16 +8,15 @@ from penstock.wire.violation import Violation
 
 
 class RespCommand(msgspec.Struct, frozen=True, gc=False):
-    """One command, and those behind it that differ from it in nothing but the last argument.
+    """A command, and those after it that only differ in the last argument.
 
-    ``args`` has at least one element, the command's name as it was sent. ``more`` holds the last
-    arguments of the commands that followed directly and were the same byte for byte up to there:
-    what a client that pipelines PUBLISH or XADD sends is one event. Each of them is a command in
-    its own right, and is answered as such.
+    ``args`` has at least one element, the command's name as it was sent. ``more`` has the last
+    arguments of the commands that directly followed and were equal up to there: a pipeline of
+    PUBLISH or XADD is one event. Each of them is a command of its own, and gets its own reply.
     """
 
     args: list[bytes]
     more: list[bytes]
 
 
-Event: TypeAlias = RespCommand | Violation  # whatever ``receive`` of the machine may return
+Event: TypeAlias = RespCommand | Violation  # what ``receive`` returns

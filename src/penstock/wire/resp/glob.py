@@ -30,12 +30,12 @@ from typing import Final, NamedTuple
 ANY: Final = b"."
 NEVER: Final = b"(?!)"
 
+# where a piece found between two positions of a subject ends; -1 if it is not found
 Find = Callable[[bytes, int, int], int]
-"""Where a piece ends that was looked for between two places of a subject; -1 if it is not there."""
 
 
 def compile(pattern: bytes) -> Callable[[bytes], bool]:  # noqa: A001 - reads as ``glob.compile``
-    """Return a function that tells whether a subject matches. Callers bound the pattern's size."""
+    """A function that tells whether a subject matches. Callers bound the pattern's size."""
     first, *rest = _pieces(pattern)
     if not rest:
         return _equals(first)
@@ -61,13 +61,13 @@ def compile(pattern: bytes) -> Callable[[bytes], bool]:  # noqa: A001 - reads as
 
 
 def cost(pattern: bytes) -> int:
-    """How long it may take to ask a pattern about a topic, in units of about 0.3 microseconds."""
+    """How long matching a topic may take, in units of about 0.3 microseconds."""
     may_search = pattern.count(b"*") > 1 and (b"?" in pattern or b"[" in pattern)
     return len(pattern) if may_search else 1
 
 
 class _GlobPiece(NamedTuple):
-    """What stands between two stars. ``literal`` is None if it has a ``?`` or a class."""
+    """What is between two stars. ``literal`` is None if it has a ``?`` or a class."""
 
     length: int
     literal: bytes | None
@@ -100,7 +100,7 @@ def _find(piece: _GlobPiece) -> Find:
 
 
 def _pieces(pattern: bytes) -> list[_GlobPiece]:
-    """Cut at the stars; return what stands between them."""
+    """Split a pattern at its stars."""
     pieces: list[list[bytes]] = [[]]
     position = 0
     while position < len(pattern):
@@ -122,7 +122,7 @@ def _pieces(pattern: bytes) -> list[_GlobPiece]:
 
 
 def _piece(atoms: list[bytes]) -> _GlobPiece:
-    """Put together what matches one byte each."""
+    """Join expressions that match one byte each."""
     expression = b"".join(atoms)
     if not all(atom.startswith(b"\\x") for atom in atoms):
         return _GlobPiece(len(atoms), None, expression)
@@ -131,7 +131,7 @@ def _piece(atoms: list[bytes]) -> _GlobPiece:
 
 
 def _byte_class(pattern: bytes, position: int) -> tuple[bytes, int]:
-    """Translate a class from behind its bracket; return it and where its last byte stands."""
+    """Translate a class from after its bracket; return it and the position of its last byte."""
     is_negated = pattern.startswith(b"^", position)
     position += is_negated
     members = b""

@@ -28,7 +28,7 @@ CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 
 
 def split(line: bytes) -> list[bytes] | None:
-    """Return the arguments of a line, none for a blank one; ``None`` if its quotes do not close."""
+    """The arguments of a line, none for a blank one; None if its quotes do not close."""
     arguments: list[bytes] = []
     position = 0
     while True:

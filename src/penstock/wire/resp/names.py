@@ -1,8 +1,8 @@
-"""Names of channels and streams, and the topics that they are.
+"""Names of channels and streams, and their topics.
 
-Redis takes any bytes for a name. A topic is UTF-8 and has none of ``#``, ``+`` and NUL, for every
-other protocol. So what a topic cannot have is escaped in it, and Redis clients see their own
-spelling: the channel ``user#42`` is the topic ``user%2342`` to all others.
+Redis accepts any bytes in a name. A topic is UTF-8 without ``#``, ``+`` and NUL, in every protocol.
+So what a topic cannot contain is escaped, and Redis clients see their own spelling: the channel
+``user#42`` is the topic ``user%2342`` to all others.
 
 =================  =====================
 in a name          in the topic
@@ -15,17 +15,17 @@ is not UTF-8
 ``%23``, ``%xFF``  ``%2523``, ``%25xFF``
 =================  =====================
 
-No two names are the same topic, and a percent sign that begins none of these stands for itself.
+Different names have different topics. A percent sign that begins none of these stands for itself.
 """
 
 import codecs
 import re
 
+# names without any of these are topics
 _ODD = re.compile(rb"[#+%\x00\x80-\xff]")
-"""What a name must have to be looked at more closely."""
 
+# an escape, or an escaped escape, to any depth
 _ESCAPE = re.compile(rb"%((?:25)*(?:23|2B|00|x[0-9A-F]{2}))")
-"""An escape, or one that was escaped itself, any number of times."""
 
 _ESCAPES = ((b"#", b"%23"), (b"+", b"%2B"), (b"\0", b"%00"))
 
@@ -40,7 +40,7 @@ codecs.register_error("penstock-name", _escape_bytes)
 
 
 def topic_of(name: bytes) -> bytes:
-    """The topic that a channel or stream is."""
+    """The topic of a channel or stream."""
     if _ODD.search(name) is None:
         return name
     topic = _ESCAPE.sub(rb"%25\1", name)
@@ -50,7 +50,7 @@ def topic_of(name: bytes) -> bytes:
 
 
 def name_of(topic: bytes) -> bytes:
-    """The name of the channel, or stream, that a topic is to clients of Redis."""
+    """The channel or stream name of a topic, for Redis clients."""
     if b"%" not in topic:
         return topic
     name = _ESCAPE.sub(_unescaped, topic)

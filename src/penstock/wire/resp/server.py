@@ -1,29 +1,28 @@
 """The broker's end of a RESP connection: bytes of a client in, commands out.
 
 A command is an array of bulk strings (``*2 $4 PING $2 hi``, each length and string on a line), or a
-line typed by hand (``inline``). Nothing else may come; there is no nesting and hence no depth.
+line typed by hand (``inline``). Nothing else is allowed; there is no nesting.
 
-``receive`` goes over a chunk once. The plain path reads a command argument by argument; it alone
-decides about missing bytes and limits. Behind a command with two arguments or more the fast path,
-``_read_run``, expects others that differ in the last argument only, and takes as many as there are.
-Whatever else it meets it leaves to the plain path; what it accepts, that would have accepted with
-the same meaning.
+``receive`` goes over a chunk once. The plain path reads a command argument by argument, and alone
+decides about missing bytes and limits. After a command with two or more arguments the fast path,
+``_read_run``, reads commands that only differ in the last argument. It leaves anything else to the
+plain path; what it accepts, the plain path would accept with the same meaning.
 
-**Strictness.** Numbers are written as Redis demands: no sign, blank or zero in front. Line ends are
-CR LF where Redis skips two bytes unseen; no client sends anything else, and a length that is wrong
-shows here instead of much later.
+**Strictness.** Numbers are written as Redis requires: no sign, blank or zero in front. Lines end
+with CR LF, where Redis skips two bytes unseen; no client sends anything else, and a wrong length is
+noticed here instead of much later.
 
 **Limits.** Every announced number is checked when its line is complete, before a byte of what it
-announces is kept. While ``is_trusted`` is False (the door says so until AUTH) the limits are those
-for strangers. Commands behind AUTH may stand in one chunk with it, and when the chunk is read
-nobody has looked at AUTH yet. So a command too large *for a stranger*, with others before it in the
-chunk, is put off and not refused: **whoever makes a client trusted calls** ``receive(b"")`` then,
-and the command is judged anew. Without that it is judged when more bytes come.
+announces is kept. While ``is_trusted`` is False (until AUTH) tighter limits apply. Commands after
+AUTH may be in the same chunk, which is read before AUTH is processed. So a command that is too
+large *for an unauthenticated client*, with others before it in the chunk, is postponed and not
+refused: **after authenticating a client, call** ``receive(b"")``, which checks it again. Otherwise
+it is checked when more bytes arrive.
 
-**Memory.** Between commands nothing is held. Of an incomplete command the arguments that are whole
-and the bytes of the one that is not are held: what has arrived, never what was announced. An
-argument under way is gathered in a ``bytearray`` and looked at again only when it is complete (a
-line by hand: when its end has come), so it is copied a fixed number of times however it is cut.
+**Memory.** Between commands nothing is held. Of an incomplete command the complete arguments and
+the bytes of the incomplete one are held: what has arrived, never what was announced. An incomplete
+argument is collected in a ``bytearray`` and examined again only when it is complete (an inline
+command: when its line ends), so it is copied a fixed number of times however it is cut.
 """
 
 from typing import Final
@@ -42,20 +41,20 @@ INLINE_BYTES_MAX: Final = 64 * KIB
 COMMAND_BYTES_MAX: Final = 16 * MIB + 64 * KIB
 
 STRANGER_ARGUMENTS_MAX: Final = 10  # as in Redis: HELLO with AUTH and SETNAME has seven
-STRANGER_BYTES_MAX: Final = 16 * KIB  # as in Redis: one argument; here a line by hand as well
+STRANGER_BYTES_MAX: Final = 16 * KIB  # as in Redis: one argument; here also an inline command
 
+# from the sign of an array or bulk string to the line end; 64 bits need 23
 NUMBER_LINE_BYTES_MAX: Final = 32
-"""From the sign of an array or bulk string to the end of its line; 64-bit numbers need 23."""
 
 CRLF: Final = b"\r\n"
 ARRAY: Final = ord("*")
 SMALL_BULKS: Final = {b"$%d" % length: length for length in range(1_024)}
+# first lines of nearly all bulk strings and commands: a lookup is faster than parsing
 SMALL_ARRAYS: Final = {b"*%d" % count: count for count in range(64)}
-"""The first lines of nearly all bulk strings and commands: found faster than understood."""
 
 
 class Allowed(msgspec.Struct, frozen=True, gc=False):
-    """What a command may have at most; ``adjective``: what Redis calls a number beyond it."""
+    """Limits of a command; ``adjective`` is what Redis calls a number beyond them."""
 
     arguments: int
     bulk_bytes: int
@@ -63,7 +62,7 @@ class Allowed(msgspec.Struct, frozen=True, gc=False):
     adjective: str
 
     def for_strangers(self) -> "Allowed":
-        """The same, where it is tighter already."""
+        """Limits for unauthenticated clients."""
         return Allowed(
             min(self.arguments, STRANGER_ARGUMENTS_MAX),
             min(self.bulk_bytes, STRANGER_BYTES_MAX),
@@ -73,7 +72,7 @@ class Allowed(msgspec.Struct, frozen=True, gc=False):
 
 
 class RespProtocolError(Exception):
-    """What a client did wrong, in Redis's words; ``for_strangers``: others may do it."""
+    """A protocol error in Redis's words; ``for_strangers``: only unauthenticated clients get it."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class RespProtocolError(Exception):
 
 
 class RespServerMachine:
-    """Bytes from a client in, events out; see the module."""
+    """Bytes from a client in, events out."""
 
     __slots__ = (
         "_allowed",
@@ -117,15 +116,15 @@ class RespServerMachine:
         self._allowed = self._trusted
         self._command_bytes_max = command_bytes_max
         self._is_closed = False
-        self._arguments: list[bytes] = []  # those of the command under way that are whole
-        self._missing = 0  # how many more were announced; 0 between commands
-        self._room = 0  # how many bytes those may have together
+        self._arguments: list[bytes] = []  # complete ones of the current command
+        self._missing = 0  # arguments still to come; 0 between commands
+        self._room = 0  # bytes they may have together
         self._tail: bytearray | None = None
-        self._needed = 0  # length of ``_tail`` at which to look at it again; 0: when a line ends
+        self._needed = 0  # length of ``_tail`` at which to examine it again; 0: when a line ends
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the client has said who it is, or need not; the door sets it."""
+        """Whether the client is authenticated, or need not be; set by the caller."""
         return self._allowed is self._trusted
 
     @is_trusted.setter
@@ -134,16 +133,16 @@ class RespServerMachine:
 
     @property
     def closed(self) -> bool:
-        """Whether there was a violation; ``receive`` then returns nothing, for ever."""
+        """Whether there was a violation; ``receive`` then returns nothing."""
         return self._is_closed
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held of a command that is not complete yet."""
+        """Bytes held of an incomplete command."""
         return len(self._tail or b"") + sum(map(len, self._arguments))
 
     def receive(self, data: bytes) -> list[Event]:
-        """Take what a socket gave, report the commands that it completes. Never raises."""
+        """Read a chunk; return the commands that it completes. Never raises."""
         if self._is_closed:
             return []
         if self._tail is not None:
@@ -164,7 +163,7 @@ class RespServerMachine:
         return b"\n" not in data and held + len(data) <= self._allowed.inline_bytes
 
     def _scan(self, data: bytes, events: list[Event]) -> int:
-        """Read commands; return where that begins which cannot be read yet."""
+        """Read commands; return where an incomplete one begins."""
         position, following = -1, 0
         try:
             while position < following < len(data):
@@ -187,7 +186,7 @@ class RespServerMachine:
     # ── A line typed by hand
 
     def _read_inline(self, data: bytes, position: int, events: list[Event]) -> int:
-        """Read one line; return where the next begins: ``position`` itself if it has no end."""
+        """Read one line; return where the next begins, or ``position`` if it is incomplete."""
         bytes_max = self._allowed.inline_bytes
         end = data.find(b"\n", position, position + bytes_max + 1)
         if end < 0:
@@ -208,7 +207,7 @@ class RespServerMachine:
     # ── An array of bulk strings
 
     def _read_array(self, data: bytes, position: int, events: list[Event]) -> int:
-        """Read a command, or on in it; return where the first byte is that was not used."""
+        """Read a command, or the rest of one; return the position of the first unused byte."""
         is_whole = not self._missing
         start = position
         if is_whole:
@@ -224,7 +223,7 @@ class RespServerMachine:
         return position
 
     def _read_count(self, data: bytes, position: int) -> int:
-        """Read how many arguments there will be; none at all, or fewer, is not a command."""
+        """Read the number of arguments; zero or less is not a command."""
         end = data.find(CRLF, position, position + NUMBER_LINE_BYTES_MAX)
         if end < 0:
             self._await_line(data, position, "too big mbulk count string")
@@ -238,7 +237,7 @@ class RespServerMachine:
         return end + 2
 
     def _read_arguments(self, data: bytes, position: int) -> int:
-        """Read what is missing, as far as there are bytes; return where the first unread one is."""
+        """Read missing arguments, as far as there are bytes; return the position after them."""
         append, find, startswith = self._arguments.append, data.find, data.startswith
         missing, room, bytes_max = self._missing, self._room, self._allowed.bulk_bytes
         size = len(data)
@@ -265,7 +264,7 @@ class RespServerMachine:
         return position
 
     def _read_run(self, data: bytes, start: int, position: int, command: RespCommand) -> int:
-        """Read on while commands equal the one from ``start`` in all but the last argument."""
+        """Read commands that equal the one from ``start`` in all but the last argument."""
         last_bytes = len(command.args[-1])
         prefix = data[start : data.rindex(b"$", start, position - 2 - last_bytes) + 1]
         find, startswith, more = data.find, data.startswith, command.more
@@ -308,7 +307,7 @@ class RespServerMachine:
         return RespProtocolError(error, reason, detail, for_strangers=not self.is_trusted)
 
     def _await_line(self, data: bytes, position: int, error: str) -> None:
-        """Ask for one more byte of a line with a number, if it may still become one."""
+        """Wait for one more byte of a line with a number, if it may still become valid."""
         held = len(data) - position
         if held >= NUMBER_LINE_BYTES_MAX:
             raise RespProtocolError(error)
@@ -316,7 +315,7 @@ class RespServerMachine:
 
 
 def _number(text: bytes) -> int | None:
-    """Read an integer in its shortest spelling, the only one that Redis takes."""
+    """An integer in its shortest form, the only one that Redis accepts."""
     try:
         number = int(text)
     except ValueError:
@@ -325,7 +324,6 @@ def _number(text: bytes) -> int | None:
 
 
 def _array_length(line: bytes) -> int:
-    """Read the first line of an array."""
     count = _number(line[1:])
     if count is None:
         raise RespProtocolError("invalid multibulk length")
@@ -333,7 +331,6 @@ def _array_length(line: bytes) -> int:
 
 
 def _bulk_length(line: bytes) -> int:
-    """Read the first line of a bulk string."""
     if not line.startswith(b"$"):
         sign = line[:1].decode("latin-1") or " "  # an empty line: CR, which Redis shows as a blank
         raise RespProtocolError(f"expected '$', got '{sign}'")
@@ -344,11 +341,11 @@ def _bulk_length(line: bytes) -> int:
 
 
 def _uniform_stop(data: bytes, joint: bytes, stop: int, stride: int) -> int:
-    """Return where the last argument ends of commands of ``stride`` bytes, one after another.
+    """End of the last argument of consecutive commands of ``stride`` bytes.
 
-    ``joint`` is what stands between two last arguments. At ``stop``, where one ends, stands the end
-    of its line; so each look proves the line end of one command and the head of the next, and only
-    behind the last of them another look is needed.
+    ``joint`` is what is between two last arguments. ``stop`` is followed by the end of its line, so
+    each comparison checks the line end of one command and the head of the next; only the last one
+    needs another.
     """
     startswith = data.startswith
     while startswith(joint, stop):
