@@ -1,4 +1,4 @@
-"""What every test leaves as it found it."""
+"""Global state that every test must leave unchanged."""
 
 import signal
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from penstock.testing.quiet import Quiet
 
-# A busy machine is no failure of what is tested.
+# A busy machine must not fail a test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
@@ -24,7 +24,7 @@ SPARK = "tests/spark/"
 
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Iterator[None]:
-    """Let no test leave the log "configured": a broker of the next one would respect that.
+    """Reset structlog after each test: the next broker would respect its configuration.
 
     ``structlog.testing.capture_logs`` does, and its default prints to where commands answer.
     """
@@ -38,7 +38,7 @@ def _log_as_before() -> Iterator[None]:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Let ``--dist loadfile`` keep all tests of Spark on one worker: they share one session.
 
-    They are the first to be handed out, for they are the longest piece of work that there is.
+    They come first, because they take longest.
     """
     if config.getvalue("dist") != "loadfile":
         return None

@@ -1,4 +1,4 @@
-"""Generated pages are checked in, and must be what their generators say today."""
+"""Generated pages are checked in, and must match the output of their generators."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Timers that go by a virtual clock: nothing fires until a test lets time pass."""
+"""Timers with a virtual clock: nothing fires until a test advances the time."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -36,7 +36,7 @@ class VirtualLoop:
         return timer
 
     def due(self, until: float) -> tuple[float, Callable[[], None]] | None:
-        """The next timer that fires by then, and when."""
+        """Return the next timer due by that time, and when."""
         while self._timers and self._timers[0][0] <= until:
             when, _, timer = heappop(self._timers)
             if timer.callback is not None:

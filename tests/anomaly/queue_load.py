@@ -1,14 +1,14 @@
-"""Work for a broker that will be killed: producers, pollers, a push consumer, and their account.
+"""Load for a broker that will be killed: producers, pollers, a push consumer, and their account.
 
-All of them come back when their connection breaks, and go on as a good client would:
+All of them reconnect when their connection breaks, and continue as a correct client would:
 
 * a **producer** numbers its messages and sends again, under the same numbers, what was not answered;
-* a **poller** acknowledges most of what it gets, gives some back, and forgets some, of which the
-  leases must run out. What it was told to be settled in good time must never come again;
-* a **push consumer** acknowledges what it is sent, and hears nothing about that;
+* a **poller** acknowledges most of what it gets, gives some back, and forgets some, whose leases
+  must expire. What was confirmed to be settled in time must never be redelivered;
+* a **push consumer** acknowledges what it is sent, without confirmation;
 * the group of the **failing** poller has dead letters: some messages it never accepts.
 
-The account is settled when everything was produced and every group has nothing left.
+The account is checked when everything was produced and every group has nothing left.
 """
 
 import random
@@ -29,14 +29,14 @@ TOPIC = "load"
 LEFT = "$dlq/load/failing"
 VISIBILITY_MS = 1_000
 CERTAIN_S = 0.5
-"""An acknowledgement that is answered so soon was in time, whatever the machine was doing."""
+"""An acknowledgement answered within this time was in time, even on a busy machine."""
 
 PIPELINED = 16
 TIMEOUT_S = 120.0
 
 
 class Link:
-    """A connection that is opened anew as often as it takes, until ``stopped``."""
+    """A connection that is reopened as often as necessary, until ``stopped``."""
 
     def __init__(self, port: int, stopped: threading.Event) -> None:
         while not stopped.is_set():
@@ -74,15 +74,15 @@ class Link:
 
 
 class Account:
-    """What was told to whom. Whoever writes in it has the lock."""
+    """What was answered to whom. Writers hold the lock."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.offsets: dict[tuple[str, int], int] = {}
-        """By producer and number: where its message lies, as the producer was told."""
+        """By producer and number: the offset in the answer."""
         self.delivered: dict[str, Counter[bytes]] = defaultdict(Counter)
         self.settled: dict[str, set[bytes]] = defaultdict(set)
-        """By group: payloads of which it is certain that they are done."""
+        """By group: payloads that are certainly done."""
         self.complaints: list[str] = []
 
     def produced(self, producer: str, seq: int, offset: int) -> None:
@@ -102,10 +102,10 @@ class Account:
         with self.lock:
             self.settled[group].update(payloads)
 
-    # ── settling ──────────────────────────────────────────────────────────────────────────────
+    # ── checking ──────────────────────────────────────────────────────────────────────────────
 
     def check(self, stored: list[tuple[int, bytes]], letters: list[bytes]) -> None:
-        """Hold what was told against what the journal has."""
+        """Compare the answers with the journal."""
         assert not self.complaints, self.complaints[:5]
         expected = {b"%s/%d" % (name.encode(), seq): o for (name, seq), o in self.offsets.items()}
         found = Counter(payload for _, payload in stored)
@@ -147,7 +147,7 @@ class Load:
     def start(self) -> None:
         with QueueClient("127.0.0.1", self.port) as client:
             client.ok(configure_topic={"topic": TOPIC, "keep": True})
-            for group in ("polled", "failing", "pushed"):  # what is given back comes at once
+            for group in ("polled", "failing", "pushed"):  # redeliver immediately
                 at_once = {"backoff_ms": 0, "backoff_max_ms": 0}
                 client.ok(configure_group={"topic": TOPIC, "group": group, **at_once})
             client.ok(configure_group={"topic": TOPIC, "group": "failing", "max_deliveries": 2})
@@ -155,7 +155,7 @@ class Load:
             thread.start()
 
     def _act(self, act: Callable[[], None]) -> None:
-        """Do something until it is done, on as many connections as that takes."""
+        """Retry until it is done, over as many connections as necessary."""
         while not self._stopped.is_set():
             try:
                 act()
@@ -185,7 +185,7 @@ class Load:
             self._stopped.wait(0.005)
 
     def finish(self) -> None:
-        """Let all groups finish, and settle the account."""
+        """Let all groups finish, and check the account."""
         self.wait_until(lambda: self.produced == self.total)
         with QueueClient("127.0.0.1", self.port) as client:
             self.wait_until(lambda: not _left(client))
@@ -211,7 +211,7 @@ class Load:
 
 
 def _left(client: QueueClient) -> int:
-    """How many messages somebody has not finished."""
+    """Return the number of unfinished messages."""
     groups = client.ask(list_groups={"topic": TOPIC}).groups.groups
     return sum(group.lag for group in groups) + (len(groups) < 3)
 
@@ -229,7 +229,7 @@ def _stored(client: QueueClient, topic: str) -> list[tuple[int, bytes]]:
 
 
 class _Producer:
-    """Numbers its messages; has some of them on their way at any time."""
+    """Numbers its messages; keeps some of them in flight."""
 
     def __init__(self, load: Load, name: str, seed: float) -> None:
         self._load = load
@@ -329,6 +329,6 @@ class _Pushed:
                 try:
                     [item] = link.receive().polled.items
                 except TimeoutError:
-                    raise ConnectionError from None  # a reader that timed out cannot go on
+                    raise ConnectionError from None  # a reader that timed out cannot continue
                 self._load.account.received(self._group, [item])
                 link.send(Request(ack={"lease_id": item.lease_id}))

@@ -1,10 +1,10 @@
-"""A scripted life of a store, to be killed anywhere; and the check of what it left behind.
+"""A scripted run of a store, to be killed anywhere; and the check of what it left behind.
 
-Run as ``python -m tests.anomaly.store_script live DIRECTORY`` it lives once and writes an
+Run as ``python -m tests.anomaly.store_script live DIRECTORY`` it runs once and writes an
 acknowledgement to standard output after each commit, as a broker would. As ``… campaign
-DIRECTORY FIRST STRIDE`` it forks one such life per n = FIRST, FIRST + STRIDE …, kills it at its
-n-th step on the disk, checks the remains in another fork, and prints one line per life, until a
-life reaches its end.
+DIRECTORY FIRST STRIDE`` it forks one such run per n = FIRST, FIRST + STRIDE …, kills it at its
+n-th step on the disk, checks the result in another fork, and prints one line per run, until a run
+reaches its end.
 """
 
 import os
@@ -32,7 +32,7 @@ RULES = RetentionRules(
 
 def live(path: Path, acknowledge) -> None:
     """Create a store, commit, delete, trim, drop, retain, close, open: a bit of everything."""
-    index.ROUND_ENTRIES, index.SLICE_TOPICS = 3, 2  # rounds and slices within a short life
+    index.ROUND_ENTRIES, index.SLICE_TOPICS = 3, 2  # rounds and slices within a short run
     retention.SLICE_STEPS = 3
     for _ in range(2):
         store = LmdbStore(path, MAP_BYTES)
@@ -48,7 +48,7 @@ def live(path: Path, acknowledge) -> None:
 
 
 def remove(store: LmdbStore, acknowledge) -> None:
-    """Delete the ends of one topic, then trim what is between; say so when each is done."""
+    """Delete the ends of one topic, then trim what is between; print when each is done."""
     oldest, *between, newest = store.read_topic(ERASED, 0, 10**6, 10**9).messages()
     assert store.delete(ERASED, [oldest.offset, newest.offset]) == 2
     acknowledge(f"gone {oldest.sequence}\ngone {newest.sequence}\n")
@@ -57,7 +57,7 @@ def remove(store: LmdbStore, acknowledge) -> None:
 
 
 def drop(store: LmdbStore, acknowledge) -> None:
-    """Drop a topic, begin it anew at once, drop that as well, begin it once more later."""
+    """Drop a topic, recreate it immediately, drop that too, recreate it later."""
     for _ in range(2):
         gone = [message.sequence for message in store.read_topic(DROPPED, 0, 99, 9_999).messages()]
         assert gone
@@ -123,14 +123,14 @@ def check_messages(store: LmdbStore, doomed: set[int]) -> None:
 
 
 def check_life(topic: bytes, messages: list[Message], doomed: set[int]) -> None:
-    """A topic that was to be dropped is either whole or a new one, which begins at offset 0."""
+    """A topic that was being dropped is either complete or a new one, from offset 0."""
     left = [message.sequence in doomed for message in messages]
     assert topic != DROPPED or left == sorted(left, reverse=True)
     assert topic != DROPPED or messages[0].offset == 0
 
 
 def check_rows(store: LmdbStore) -> None:
-    """Events and rows are of the same commit as the messages."""
+    """Events and rows belong to the same commit as the messages."""
     entries = list(store.replay())
     last = store.next_index - 1
     assert [entry.index for entry in entries] == list(range(last - len(entries) + 1, last + 1))
@@ -189,7 +189,7 @@ class Watched:
 
 
 def in_a_fork(job) -> int:
-    """Run ``job`` in a process of its own; its exit code."""
+    """Run ``job`` in a fork; return its exit code."""
     child = os.fork()
     if child == 0:
         try:

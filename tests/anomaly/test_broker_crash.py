@@ -1,16 +1,16 @@
-"""The whole broker, killed at every commit of a scripted day, just before and just after it.
+"""The whole broker, killed at every commit of a script, just before and just after it.
 
 Each run plays the same script on real sockets until commit number *n* is reached. From that moment
-on the disk takes nothing more: whether commit *n* itself took effect is the run's parameter, and in
-neither case does anybody hear of it. The broker is killed and started again on what the disk has,
-the clients come back as the standard asks, and then the promises are checked:
+on the disk accepts nothing more: whether commit *n* itself took effect is the run's parameter, and
+in neither case is it answered. The broker is killed and restarted on what the disk has, the clients
+reconnect as the standard requires, and then the guarantees are checked:
 
 * every message that was acknowledged to its publisher reaches the subscriber, QoS 2 exactly once;
 * a subscription that was answered is there, and one whose end was answered is not;
 * a retained message that was acknowledged is there;
 * the will of a client that was connected is published.
 
-*n* grows until the script runs to its end without meeting it.
+*n* grows until the script runs to its end without reaching it.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ WILL = ("day/will", b"will", 1, False)
 
 
 class Disk(MemoryStore):
-    """A store that outlives the broker; commit number ``deadly`` is the last thing it sees."""
+    """A store that outlives the broker; commit number ``deadly`` is the last one it sees."""
 
     def __init__(self, deadly: int, *, takes_effect: bool) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Disk(MemoryStore):
         return self
 
     def close(self) -> None:
-        """The broker lets go of it; the bytes stay where they are."""
+        """The broker closes it; the bytes stay."""
 
 
 class Subscriber:
@@ -121,7 +121,7 @@ class Subscriber:
 
 
 class Day:
-    """The script, and the book of what was acknowledged by the time it ended."""
+    """The script, and a record of what was acknowledged before it ended."""
 
     def __init__(self, broker: Broker, connections: ExitStack) -> None:
         self.broker = broker
@@ -135,7 +135,7 @@ class Day:
         return self._connections.enter_context(WireClient(self.broker.host, self.broker.port))
 
     def play(self) -> None:
-        """Raises AssertionError or OSError where the broker's death is noticed."""
+        """Raises AssertionError or OSError when the broker's death is noticed."""
         self._step("session", lambda: self.subscriber.connect(known=False))
         self._step("subscription", self._subscribe)
         self._step("publisher", self._connect_publisher)
@@ -194,10 +194,10 @@ class Day:
     def _publish_retained(self) -> None:
         self.publisher.publish_acknowledged("day/kept", b"kept", retain=True)
 
-    # ── the morning after ─────────────────────────────────────────────────────────────────────
+    # ── after the restart ─────────────────────────────────────────────────────────────────────
 
     def resume(self) -> None:
-        """Everybody comes back and finishes what was begun, as the standard asks of clients."""
+        """All clients reconnect and finish what they began, as the standard requires."""
         self.subscriber.connect(known=True if "session" in self.acknowledged else None)
         if "subscription" not in self.acknowledged:
             self._subscribe()
@@ -242,7 +242,7 @@ class Day:
 
 
 def live_through(deadly: int, *, takes_effect: bool, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """One run; whether commit number ``deadly`` was met."""
+    """Do one run; return whether commit number ``deadly`` was reached."""
     disk = Disk(deadly, takes_effect=takes_effect)
     monkeypatch.setattr(Server, "_open_store", lambda _server: disk.opened())
     with Broker() as broker, ExitStack() as connections:

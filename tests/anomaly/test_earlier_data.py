@@ -1,7 +1,7 @@
 """Data directories of earlier versions are read, and nothing in them is lost.
 
-Each was left behind by a broker that was killed. ``before_work_queues`` is of the version before
-groups had leases: what was pending stood in the row of the group. It had
+Each was left by a broker that was killed. ``before_work_queues`` is from the version before groups
+had leases: pending messages were in the row of the group. It had
 
 * a stream of 50 entries, of which a group's consumer had taken ten and acknowledged three,
 * a queue of 20 jobs, of which a PULL had taken five and acknowledged none,

@@ -1,14 +1,14 @@
-"""A work queue, killed at every commit of a scripted day, just before and just after it.
+"""A work queue, killed at every commit of a script, just before and just after it.
 
 As in ``test_broker_crash``: each run plays the same script on real sockets until commit number *n*,
-the last thing that the disk sees. Whether it took effect is the run's parameter; nobody hears of it.
-Then the broker starts again on what the disk has, so much time passes that no lease holds any more,
-the producer sends everything again under the same numbers, and the groups are drained:
+the last one that the disk sees. Whether it took effect is the run's parameter; it is not answered.
+Then the broker restarts on what the disk has, time passes until all leases have expired, the
+producer sends everything again under the same numbers, and the groups are drained:
 
-* every message has one place, the one that was told before if it was;
-* what was acknowledged, and answered, does not come again; everything else comes, once;
-* a message that failed too often is one dead letter, and not in its group any more;
-* of a topic that was deleted nothing is left, a commit holds, and no lease number is used again.
+* every message has one offset, the one that was answered before if it was;
+* acknowledged and confirmed messages are not redelivered; everything else is, once;
+* a message that failed too often is one dead letter, and no longer in its group;
+* nothing is left of a deleted topic, a commit holds, and no lease id is reused.
 """
 
 from collections.abc import Callable
@@ -23,13 +23,13 @@ from tests.anomaly.test_broker_crash import Disk
 from tests.conformance_queue.wire_client import QueueClient, payloads_of, wait_until
 
 JOBS = [(b"a", 0), (b"b", 7), (b"c", 0), (b"d", 0), (b"e", 0)]
-"""Payload and priority; the number of each is its place."""
+"""Payload and priority; the index of each is its offset."""
 
 LONG_MS = 10**6
 
 
 class Day:
-    """The script, and the book of what was answered by the time it ended."""
+    """The script, and a record of what was answered before it ended."""
 
     def __init__(self, broker: Broker, connections: ExitStack) -> None:
         self.broker = broker
@@ -44,7 +44,7 @@ class Day:
         return self._connections.enter_context(QueueClient(self.broker.host, self.broker.port))
 
     def play(self) -> None:
-        """Raises AssertionError or OSError where the broker's death is noticed."""
+        """Raises AssertionError or OSError when the broker's death is noticed."""
         self._step("groups", self._make_groups)
         self._step("jobs", self._produce)
         self._rest()
@@ -112,10 +112,10 @@ class Day:
         self.client.produce("commits", b"0", b"1", b"2")
         self.client.ok(commit={"topic": "commits", "group": "done", "offset": 2})
 
-    # ── the morning after ─────────────────────────────────────────────────────────────────────
+    # ── after the restart ─────────────────────────────────────────────────────────────────────
 
     def resume(self) -> None:
-        """The client comes back, when no lease holds any more, and sends again what it sent."""
+        """The client reconnects after all leases have expired, and repeats what it sent."""
         self.broker.clock.advance(3 * LONG_MS / 1_000)
         self.client = self.dial()
         if "groups" not in self.answered:
@@ -149,7 +149,7 @@ class Day:
                 assert payload in found, "it was lost"
 
     def _check_dies(self) -> None:
-        """The oldest job was given back twice, or less often; the others were never looked at."""
+        """The oldest job was given back at most twice; the others were never taken."""
         found = self._drain("dies")
         letters = "$dlq/jobs/dies"
         if "fails twice" in self.answered:
@@ -171,7 +171,7 @@ class Day:
 
 
 def live_through(deadly: int, *, takes_effect: bool, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """One run; whether commit number ``deadly`` was met."""
+    """Do one run; return whether commit number ``deadly`` was reached."""
     disk = Disk(deadly, takes_effect=takes_effect)
     monkeypatch.setattr(Server, "_open_store", lambda _server: disk.opened())
     with Broker() as broker, ExitStack() as connections:

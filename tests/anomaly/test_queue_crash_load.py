@@ -1,7 +1,7 @@
 """kill -9 of a broker under the load of a work queue: no job is lost, none is stored twice.
 
-Killing the process leaves what it had written in the hands of the system, so this proves the order
-of things within the broker; that answers wait for the disk is shown by the tests of the store.
+Killing the process does not lose what the system has in its cache, so this proves the order of steps
+within the broker; the tests of the store prove that answers wait for the disk.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What every group has finished goes, but not while somebody else is known to want it."""
+"""What every group has finished is removed, unless another reader still needs it."""
 
 from collections.abc import Iterator
 
@@ -33,14 +33,14 @@ def subscriber(broker: Broker) -> Iterator[BinaryClient]:
 
 
 def work_off(queue: QueueClient) -> None:
-    """Have a group finish all jobs."""
+    """Let a group finish all jobs."""
     for job in JOBS:
         queue.produce(TOPIC, job)
     queue.ack(queue.poll(TOPIC, GROUP, max=len(JOBS)))
 
 
 def used_up(broker: Broker) -> int:
-    """How many messages nobody needs any more; they go when retention comes to them."""
+    """Return the number of messages that are no longer needed; retention removes them later."""
     server = broker.server
     examination = RetentionScan(server.hub, lambda _examination: None)
     broker.call(examination.go_on)

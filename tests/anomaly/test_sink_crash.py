@@ -1,17 +1,16 @@
-"""A sink, killed at every commit of a scripted day, just before and just after it.
+"""A sink, killed at every commit of a script, just before and just after it.
 
 As in ``test_queue_crash``: each run plays the same script on real sockets until commit number *n*,
-the last thing that the disk sees. Whether it took effect is the run's parameter; nobody hears of
-it. Pieces are made so small that an epoch takes several, so that a death comes before and after
-each step of the whole dance: staged, begun, advanced, ended, dropped. Then the broker starts again,
-and before its client comes back:
+the last one that the disk sees. Whether it took effect is the run's parameter; it is not answered.
+Pieces are so small that an epoch takes several, so that there is a crash before and after each step:
+staged, begun, advanced, ended, dropped. Then the broker restarts, and before its client reconnects:
 
 * an epoch whose commit was answered is there, each row once, in its order;
-* one that was asked for is there as well, or nothing of it is;
-* one that was not asked for is not there.
+* one whose commit was requested is there completely, or not at all;
+* one whose commit was not requested is not there.
 
-Then the client does everything again, as a driver does that knows of nothing, under other names of
-parts: and each row of each epoch is there once. What was staged is gone, or is gone after a day.
+Then the client repeats everything, like a driver without memory, under other names of parts: each
+row of each epoch is there once. What was staged is gone, or is gone after a day.
 """
 
 from contextlib import ExitStack
@@ -66,7 +65,7 @@ def expected(epochs: list[int]) -> dict[str, list[bytes]]:
 
 
 class Day:
-    """The script, and the book of what was asked and answered by the time it ended."""
+    """The script, and a record of requests and answers before it ended."""
 
     def __init__(self, broker: Broker, connections: ExitStack) -> None:
         self.broker = broker
@@ -79,7 +78,7 @@ class Day:
         return self._connections.enter_context(QueueClient(self.broker.host, self.broker.port))
 
     def play(self) -> None:
-        """Raises AssertionError or OSError where the broker's death is noticed."""
+        """Raises AssertionError or OSError when the broker's death is noticed."""
         for epoch in EPOCHS:
             self._stage(epoch, "lost", 0)
             self.client.ok(abort_stage={"sink": SINK, "epoch": epoch, "parts": ["0-lost"]})
@@ -100,13 +99,15 @@ class Day:
         self.asked.append(epoch)
         request = {"sink": SINK, "epoch": epoch, "parts": parts}
         response = self.client.ask(commit_stage=request)
-        while response.stage_committed.is_under_way:  # on a busy machine an answer comes before it
+        while (
+            response.stage_committed.is_under_way
+        ):  # on a busy machine an answer may come before it
             response = self.client.ask(commit_stage=request)
         assert response.HasField("stage_committed"), response
         assert response.stage_committed.epoch == epoch
         self.answered.append(epoch)
 
-    # ── the morning after ─────────────────────────────────────────────────────────────────────
+    # ── after the restart ─────────────────────────────────────────────────────────────────────
 
     def sink(self) -> Sink:
         found = self.client.ask(list_sinks={"name": SINK}).sinks.sinks
@@ -143,7 +144,7 @@ class Day:
 
 
 def live_through(deadly: int, *, takes_effect: bool, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """One run; whether commit number ``deadly`` was met."""
+    """Do one run; return whether commit number ``deadly`` was reached."""
     disk = Disk(deadly, takes_effect=takes_effect)
     monkeypatch.setattr(Server, "_open_store", lambda _server: disk.opened())
     with Broker() as broker, ExitStack() as connections:
@@ -175,7 +176,7 @@ def test_each_row_is_published_once_whichever_commit_the_broker_dies_at(
 
 
 class Faltering(MemoryStore):
-    """A disk that has no room for every third commit."""
+    """A disk that refuses every third commit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,11 +191,11 @@ class Faltering(MemoryStore):
         return super().commit(batch)
 
     def close(self) -> None:
-        """The broker lets go of it; the bytes stay where they are."""
+        """The broker closes it; the bytes stay."""
 
 
 class Patient(QueueClient):
-    """A client that asks again when the broker's disk has refused."""
+    """A client that retries when the broker's disk has refused."""
 
     def ask(self, request_id: int = 0, **kind: Any) -> Response:
         while True:

@@ -19,7 +19,7 @@ def run(*command, **options):
 
 @pytest.mark.parametrize("first", [1, 2, 3, 4])
 def test_a_crash_at_any_step_loses_nothing_acknowledged(tmp_path, first):
-    """For n = 1, 2, 3 … until a life is not cut short any more; every fourth n in each test."""
+    """For n = 1, 2, 3 … until a run completes; every fourth n in each test."""
     done = run(*SCRIPT, "campaign", str(tmp_path), str(first), "4")
     lives = [line.split() for line in done.stdout.splitlines()]
     *killed, (steps, end, sound) = lives

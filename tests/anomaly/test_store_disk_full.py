@@ -1,4 +1,4 @@
-"""The disk is full: commits fail by name, nothing is lost, and work goes on when there is room."""
+"""A full disk: commits fail with the right error, nothing is lost, and work resumes with room."""
 
 import resource
 import subprocess
@@ -22,7 +22,7 @@ def batch_of(store) -> Batch:
 
 
 def fill(store) -> int:
-    """Commit until it fails; how many times it failed in a row, with nothing changed."""
+    """Commit until it fails; return how often it failed in a row, with nothing changed."""
     while True:
         batch = batch_of(store)
         before = (store.next_sequence, store.next_index, list(store.topics()))
@@ -48,7 +48,7 @@ def check(store) -> None:
 
 
 def scenario(path: Path) -> None:
-    """Runs in a process of its own: the limit is the process's."""
+    """Runs in a separate process, because the limit applies to the process."""
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, hard))
     store = LmdbStore(path)

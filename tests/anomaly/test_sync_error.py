@@ -43,7 +43,7 @@ def connected(port: int, process):
 
 
 def produced(client) -> int:
-    """How many messages are acknowledged before the broker is gone."""
+    """Return the number of messages acknowledged before the broker is gone."""
     for number in range(1_000):
         try:
             client.produce("t", b"%d" % number)

@@ -1,7 +1,6 @@
 """All clients of a round, and what their topics hold at every node in the end.
 
-Each round has topics of its own. The subscribers of MQTT live as long as their cluster, and so do
-their sessions.
+Each round has its own topics. The MQTT subscribers and their sessions last as long as the cluster.
 """
 
 import asyncio
@@ -31,13 +30,13 @@ from tests.chaos.resp import RespClient, RespError
 __all__ = ["Audience", "Load"]
 
 FINISH_S = 60.0
-"""How long clients may take to finish what they have begun, once the cluster is healthy."""
+"""Time-out for clients to finish their work once the cluster is healthy."""
 PAGE = 1_000
 GROUP = "workers"
 
 
 class Audience:
-    """The subscribers of a cluster's whole life."""
+    """The subscribers that last as long as a cluster."""
 
     def __init__(self, ground: Ground, dice: random.Random) -> None:
         self._ground = ground
@@ -46,7 +45,7 @@ class Audience:
         self._tasks: list[asyncio.Task[None]] = []
 
     def ports(self) -> list[int]:
-        """Where clients find nodes."""
+        """Return the client addresses of the nodes."""
         return [node.port for node in self._ground.nodes.values()]
 
     async def open(self) -> None:
@@ -63,7 +62,7 @@ class Audience:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def check_alive(self) -> None:
-        """Raise what a subscriber has failed with."""
+        """Raise the error of a failed subscriber."""
         for task in self._tasks:
             if task.done():
                 task.result()
@@ -145,7 +144,7 @@ class Load:
     # ── A round ───────────────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
-        """Let all of them begin; what a group has finished is kept, to be looked at."""
+        """Start all of them; finished messages are kept for the check."""
         await self._ground.until(self._is_configured, "topics are configured", FINISH_S)
         actors = [*self._publishers, *self._writers, *self._readers, *self._workers, self._follower]
         self._tasks = [asyncio.create_task(actor.run(), name=actor.name) for actor in actors]
@@ -155,24 +154,24 @@ class Load:
             async with AsyncQueueClient([n.address for n in self._ground.nodes.values()]) as client:
                 for topic in (*self._queues, self._pushed):
                     await client.configure_topic(topic, keep=True)
-        except PenstockError:  # an election, which a busy machine may bring at any time
+        except PenstockError:  # an election, possible at any time on a busy machine
             return False
         return True
 
     def check_alive(self) -> None:
-        """Raise what a client has failed with: a fault of the harness, or of our clients."""
+        """Raise the error of a failed client: a bug of the harness, or of our clients."""
         self._audience.check_alive()
         for task in self._tasks:
             if task.done():
                 task.result()
 
     def abandon(self) -> None:
-        """Let go of all clients."""
+        """Stop all clients."""
         for task in self._tasks:
             task.cancel()
 
     async def finish(self) -> dict[int, checker.Journal]:
-        """Let clients finish what they have begun; what every node then has of the round's topics."""
+        """Let clients finish; return what every node then has of the round's topics."""
         for actor in (*self._publishers, *self._writers, *self._readers):
             actor.is_stopping = True
         for worker in self._workers:
@@ -208,7 +207,7 @@ class Load:
         return True
 
     async def _wait_for_subscribers(self, journal: checker.Journal) -> None:
-        """Wait until all that is there has come; what does not come the checker finds missing."""
+        """Wait until everything was delivered; the checker finds what was not."""
 
         def is_complete() -> bool:
             return not any("never came" in fault for fault in self._check_subscribers(journal))
@@ -219,7 +218,7 @@ class Load:
             await asyncio.sleep(0.1)
 
     async def _journal(self, number: int) -> checker.Journal:
-        """What one node has, by XRANGE: the one way to read that every node answers itself."""
+        """Read one node by XRANGE, which every node answers itself."""
         for _ in range(20):
             try:
                 client = await RespClient.open(self._ground.nodes[number].port)
@@ -233,7 +232,7 @@ class Load:
         raise StuckError(f"node {number} cannot be read: {trouble!r}")
 
     def story(self) -> list[str]:
-        """Everything that clients saw, for whoever wants to understand a complaint."""
+        """Return everything that clients saw, to explain a complaint."""
         lines = [line for who in (*self._audience.members, *self._publishers) for line in who.trace]
         lines += [f"{op.invoked:.4f} {op}" for op in self.history.ops]
         lines += [f"{grant.got:.4f} {grant}" for grant in self.history.grants]
@@ -243,7 +242,7 @@ class Load:
     # ── The verdict ───────────────────────────────────────────────────────────────────────────
 
     def check(self, journals: dict[int, checker.Journal]) -> list[str]:
-        """All that must hold and does not."""
+        """Return all violations."""
         journal = next(iter(journals.values()))
         ops = self.history.ops
         return [
@@ -273,7 +272,7 @@ class Load:
         return found
 
     def _check_given(self, journal: checker.Journal) -> list[str]:
-        """Every job of a queue was in somebody's hands."""
+        """Every job of a queue was handed out."""
         given = defaultdict(set)
         for grant in self.history.grants:
             given[grant.topic].add(grant.offset)

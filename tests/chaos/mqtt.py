@@ -1,11 +1,11 @@
-"""Clients of MQTT with persistent sessions, who go from node to node as they please.
+"""MQTT clients with persistent sessions that move from node to node.
 
-Both keep what the standard asks a client to keep over connections: a publisher what was not
-acknowledged, a subscriber the QoS 2 ids that were not released. They leave a node that is silent,
-and every now and then one that is not, in the middle of whatever is under way.
+Both keep what the standard requires a client to keep across connections: a publisher its
+unacknowledged messages, a subscriber the QoS 2 ids that were not released. They leave a silent node,
+and now and then one that answers, with messages in flight.
 
-``PipelinedPublisher`` stays at its node for as long as that answers, with many messages under way:
-whatever happens to its order is the broker's doing.
+``PipelinedPublisher`` stays at its node while it answers, with many messages in flight: any change
+of their order is the broker's fault.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ ANSWER_S = 4.0
 CONNECT_S = 8.0
 PING_S = 1.0
 TURN_S = 0.05
-"""How long a client listens before it looks whether there is something to say."""
+"""How long a client reads before it checks whether it has something to send."""
 WINDOW = 4
 PIPELINED_WINDOW = 30
 PIPELINED_TURN_S = 0.01
 PIPELINED_AT_ONCE = 2
-"""Messages per turn: some 200 a second, and the whole window soon after a node stalls."""
+"""Messages per iteration: some 200 a second, and the whole window soon after a node stalls."""
 TRACE_MAX = 50_000
 
 
@@ -46,7 +46,7 @@ class _Client:
         self.name = name
         self.complaints: list[str] = []
         self.is_known = False
-        """Whether the broker has said that it keeps our session."""
+        """Whether the broker has confirmed our session."""
         self._ports = ports
         self._dice = dice
         self._port = 0
@@ -55,10 +55,10 @@ class _Client:
         self._heard = 0.0
         self._is_connected = False
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
-        """What was said by whom, for whoever wants to understand a complaint."""
+        """A record of all packets, to explain a complaint."""
 
     async def visit(self, is_over: Callable[[], bool]) -> None:
-        """Be connected to one node for as long as it answers, or until it is over."""
+        """Stay connected to one node while it answers, or until the end."""
         self._port = self._next_port()
         self._machine = MqttClientMachine(REMAINING_LENGTH_MAX)
         self._is_connected = False
@@ -77,7 +77,7 @@ class _Client:
                 self._writer = None
 
     def _next_port(self) -> int:
-        """Where to go next: not where it was."""
+        """Return the next node, another than the last."""
         return self._dice.choice([p for p in self._ports() if p != self._port] or [self._port])
 
     async def _converse(self, reader: asyncio.StreamReader, is_over: Callable[[], bool]) -> None:
@@ -139,17 +139,17 @@ class _Client:
         self._resume()
 
     def _resume(self) -> None:
-        """Connected: say again what was not answered."""
+        """Connected: resend what was not answered."""
 
     def _act(self) -> None:
-        """Say what there is to say."""
+        """Send what is due."""
 
     def _on(self, event: object) -> None:
-        """Take what the broker says."""
+        """Process a packet of the broker."""
 
 
 class MqttPublisher(_Client):
-    """Publishes numbered messages to a topic, some of them under way at once."""
+    """Publishes numbered messages to a topic, with some in flight."""
 
     window = WINDOW
     at_once = WINDOW
@@ -171,13 +171,13 @@ class MqttPublisher(_Client):
         self._next = 0
         self._last_id = dice.randrange(60_000)
         self._sent: dict[int, Op] = {}
-        """Packet id → what was published and is not taken yet, in order."""
+        """Packet id → what was published and not yet acknowledged, in order."""
         self._taken: dict[int, Op] = {}
-        """QoS 2: what the broker has taken, and is to be released."""
+        """QoS 2: what the broker has received, and is to be released."""
         self.is_stopping = False
 
     async def run(self) -> None:
-        """Publish until told to stop, and all is acknowledged."""
+        """Publish until stopped and everything is acknowledged."""
         self.complaints = self._history.complaints
         while not self._is_over():
             leaves = self._leaves()
@@ -226,7 +226,7 @@ class MqttPublisher(_Client):
 
 
 class PipelinedPublisher(MqttPublisher):
-    """Has many messages under way at one node, and leaves it only if it does not answer."""
+    """Keeps many messages in flight at one node, and leaves it only if it does not answer."""
 
     turn_s = PIPELINED_TURN_S
     window = PIPELINED_WINDOW
@@ -235,7 +235,7 @@ class PipelinedPublisher(MqttPublisher):
     def __init__(self, *arguments: object, home: int, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
         self._home = home
-        """Which of the nodes is its own, by number in the list of ports."""
+        """Index of its node in the list of ports."""
 
     def _next_port(self) -> int:
         ports = self._ports()
@@ -247,7 +247,7 @@ class PipelinedPublisher(MqttPublisher):
 
 
 class MqttSubscriber(_Client):
-    """Subscribes once, and takes what comes from then on."""
+    """Subscribes once, and receives what is published from then on."""
 
     def __init__(
         self, name: str, ports: Callable[[], Sequence[int]], dice: random.Random, topic_filter: str
@@ -261,7 +261,7 @@ class MqttSubscriber(_Client):
         self._unreleased: set[int] = set()
 
     async def run(self) -> None:
-        """Go from node to node, for ever."""
+        """Move from node to node, forever."""
         while True:
             leaves = now() + 0.5 + 2.5 * self._dice.random()
             await self.visit(lambda leaves=leaves: self.roams and now() > leaves)

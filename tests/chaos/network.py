@@ -1,12 +1,12 @@
 """The links between nodes: a relay in front of each node, in the harness's own loop.
 
-A node advertises one address for all others, so a relay does not see by itself who dials. But the
-first frame of a connection says so, in clear (``penstock.cluster.handshake.Hello``). Nodes speak
-only on connections that they made: what goes from 1 to 2 goes through 2's relay on connections of
-1, and the answers of a handshake the other way.
+A node advertises one address for all others, so a relay cannot see who connects. But the first
+frame of a connection identifies the node, in clear (``penstock.cluster.handshake.Hello``). Nodes
+send only on connections that they opened: traffic from 1 to 2 goes through 2's relay on connections
+of 1, and only the answers of a handshake go the other way.
 
-A ``Way`` is one direction between two nodes. What is cut is held, as packets would be that nobody
-confirms; when it opens again either all of it arrives, late, or the connections are gone.
+A ``Way`` is one direction between two nodes. A cut way holds its bytes, like unacknowledged packets;
+when it opens again, either all of them arrive late, or the connections are gone.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ __all__ = ["Network", "Way"]
 
 CHUNK_BYTES = 64 * 1024
 HELD_MAX = 64
-"""Chunks under way in one direction of a connection; beyond it the sender waits."""
+"""Chunks in flight in one direction of a connection; beyond it the sender waits."""
 HELLO_S = 10.0
 
 
@@ -33,15 +33,15 @@ class Way:
     def __init__(self) -> None:
         self.is_open = asyncio.Event()
         self.refuses = False
-        """Whether connections are closed at once."""
+        """Whether connections are closed immediately."""
         self.delay_s = 0.0
         self.jitter_s = 0.0
         self.rate = 0
-        """Bytes a second; 0: without limit."""
+        """Bytes per second; 0: no limit."""
         self.is_open.set()
 
     def heal(self) -> None:
-        """Pass everything on, at once."""
+        """Forward everything immediately."""
         self.refuses = False
         self.delay_s = self.jitter_s = 0.0
         self.rate = 0
@@ -59,11 +59,11 @@ class Network:
         self._closing = False
 
     def way(self, source: int, target: int) -> Way:
-        """What can be done to one direction."""
+        """Return one direction, to be changed."""
         return self._ways[source, target]
 
     async def add(self, node: int, port: int) -> int:
-        """Stand in front of a node that listens on a port; return ours."""
+        """Put a relay in front of a node's port; return the relay's port."""
 
         async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._meet(node, port, reader, writer)
@@ -73,14 +73,14 @@ class Network:
         return int(gate.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         self._closing = True
         for gate in self._gates.values():
             gate.close()
         await self._end(list(self._relays))
 
     async def drop(self, source: int, target: int) -> None:
-        """End the connections that one node has made to another."""
+        """Close the connections that one node has opened to another."""
         await self._end([task for task, pair in self._relays.items() if pair == (source, target)])
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -112,7 +112,7 @@ class Network:
             if not (self._closing or self.way(source, target).refuses):
                 await self._relay((source, target), port, said, reader, writer)
         except (OSError, PeerFault, TimeoutError, asyncio.CancelledError, msgspec.DecodeError):
-            pass  # one of both is gone, or we are: so is the connection
+            pass  # one end is gone, or the relay: so is the connection
         finally:
             del self._relays[task]
             writer.transport.abort()
@@ -175,7 +175,7 @@ async def _give(
 
 
 async def _hello(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Who dials, and all that was read to find out."""
+    """Return which node connects, and the bytes read to find out."""
     frames = PeerFrameReader(HANDSHAKE_BYTES_MAX)
     said = b""
     async with asyncio.timeout(HELLO_S):

@@ -1,4 +1,4 @@
-"""How a test of the binary protocol gets its broker and its clients."""
+"""Fixtures for brokers and clients of the binary protocol."""
 
 import contextlib
 import uuid
@@ -28,7 +28,7 @@ def own_broker() -> Iterator[Callable[..., Broker]]:
 
 @pytest.fixture
 def start(tmp_path: Any) -> Iterator[Callable[..., BrokerProcess]]:
-    """Start a broker as a process of its own, on the test's directory."""
+    """Start a broker as a process, on the test's directory."""
     with contextlib.ExitStack() as stack:
         yield lambda *arguments: stack.enter_context(BrokerProcess(tmp_path / "data", *arguments))
 

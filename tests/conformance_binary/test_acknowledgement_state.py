@@ -1,11 +1,11 @@
-"""Acknowledgement state, as a machine: whatever happens, precisely the unacknowledged come.
+"""Acknowledgement state as a state machine: exactly the unacknowledged messages are delivered.
 
 Two clients, two topics, one real broker on a real disk. Publishes, subscribes, acknowledgements of
 every kind, lost connections, restarts and crashes come in any order. The model is a list of messages
 for each topic and a set of sequences for each client; after every SUBSCRIBE exactly what is in the
-list and not in the set must come, ascending, each once, and after that what is published, at once.
+list and not in the set must arrive, ascending, each once, and after that new messages.
 
-Sequences are not predicted: they are learnt from an observer of all topics, who sees every message.
+Sequences are not predicted: an observer of all topics, which sees every message, reports them.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ class Acknowledgements(RuleBasedStateMachine):
 
     @rule(client=clients, topic=topics, anew=st.booleans())
     def subscribe(self, client: bytes, topic: bytes, anew: bool) -> None:
-        """Over the connection there is, or over a new one, which takes the client id over."""
+        """Over the existing connection, or over a new one, which takes over the client id."""
         older = self.connected.get(client)
         if anew or older is None:
             self.connected[client] = self.dial()
@@ -108,7 +108,7 @@ class Acknowledgements(RuleBasedStateMachine):
     @precondition(lambda self: self.connected)
     @rule(data=st.data(), beyond=st.integers(1, 50))
     def acknowledge_the_future(self, data: st.DataObject, beyond: int) -> None:
-        """It means nothing, also not once the future has come."""
+        """It has no effect, not even once that sequence exists."""
         client = data.draw(st.sampled_from(sorted(self.connected)))
         connection = self.connected[client]
         connection.send(ack(0), ack(self.count + beyond), ack(2**64 - beyond))
@@ -136,12 +136,12 @@ class Acknowledgements(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        """Let the rows of the state be written, so that a restart begins with them."""
+        """Let a checkpoint be written, so that a restart begins with it."""
         self.broker.clock.advance(2)
 
     @rule()
     def look(self) -> None:
-        """Nothing is on its way that was not asked for."""
+        """Nothing unexpected is delivered."""
         for connection in self.connected.values():
             connection.expect_nothing()
 

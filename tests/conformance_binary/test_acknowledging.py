@@ -1,4 +1,4 @@
-"""Exactly once: what a named subscriber acknowledged does not come again, all else does."""
+"""Exactly once: what a named subscriber acknowledged is not delivered again, all else is."""
 
 import pytest
 
@@ -134,7 +134,7 @@ def test_acknowledging_one_topic_hides_nothing_of_another(own_broker, dial, betw
 def test_what_an_earlier_connection_was_sent_can_be_acknowledged_by_a_later_one(
     own_broker, dial, between
 ):
-    """The new connection was sent nothing of it: where the messages lie is asked of the journal."""
+    """The new connection was sent none of them: their offsets are read from the journal."""
     broker = own_broker()
     dial(at=broker).publish(b"t", *numbered(100))
     subscriber = dial(at=broker)
@@ -197,7 +197,7 @@ def test_known_acknowledgements_are_not_journaled_again(own_broker, dial):
 
 @pytest.mark.parametrize("kind", ["topic", "unknown", "job"])
 def test_a_pong_behind_an_ack_says_that_the_disk_has_it(own_broker, dial, kind):
-    """While the disk is stuck there is no PONG; when it comes, the disk has the ACK."""
+    """While the disk hangs there is no PONG; when it arrives, the ACK is on disk."""
     broker = own_broker()
     topic = b"q:t" if kind == "job" else b"t"
     dial(at=broker).publish(topic, *numbered(5))
@@ -329,7 +329,7 @@ def test_a_subscriber_is_forgotten_after_its_time_and_not_while_it_is_connected(
 
 
 def removed(broker, topic, first_offset):
-    """Let retention do its work."""
+    """Run retention."""
 
     def is_removed():
         broker.clock.advance(1.1)

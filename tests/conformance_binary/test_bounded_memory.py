@@ -1,8 +1,7 @@
-"""Strangers cannot make the broker grow: floods of whatever costs the sender nothing.
+"""Strangers cannot make the broker grow: floods of input that costs the sender nothing.
 
-The broker is a process of its own, and what counts is what the system says it occupies. Each flood
-would take several times what the broker may grow by if any of it were kept; a first, smaller one
-warms up what is allocated once.
+The broker is a separate process, and its resident memory is measured. Each flood is several times
+the allowed growth, if any of it were kept; a first, smaller one warms up what is allocated once.
 """
 
 import threading
@@ -16,13 +15,13 @@ GROWTH_MIB_MAX = 32
 """Bounds are a few MiB for each connection, and there is noise."""
 
 BATCHES_MIB_MAX = 128
-"""What may wait for the disk, all publishers together: a batch that is written, one that gathers."""
+"""What may wait for the disk, of all publishers: an in-flight batch and an open batch."""
 
 pytestmark = pytest.mark.slow
 
 
 def resident_mib(broker):
-    """What is not a view of a file: the pages of the journal come and go as the system likes."""
+    """Memory that is not file-backed: the system manages the pages of the journal."""
     for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
         if line.startswith("RssAnon"):
             return int(line.split()[1]) / 1024
@@ -30,7 +29,7 @@ def resident_mib(broker):
 
 
 def send_all_it_takes(client, data):
-    """Send without ever reading; the broker may stop reading, or hang up."""
+    """Send without ever reading; the broker may stop reading, or close."""
     client.socket.settimeout(1.0)
     try:
         client.socket.sendall(data)

@@ -1,4 +1,4 @@
-"""Silence: a client that says nothing for too long is closed, whatever it is sent meanwhile."""
+"""Idle clients: one that sends nothing for too long is closed, whatever it receives."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_what_the_broker_sends_does_not_start_the_time_anew(impatient, dial):
 
 
 def test_a_client_that_completes_no_frame_is_closed_after_the_connect_time_out(own_broker, dial):
-    """Two bytes tell which protocol it is; they are no reason to hold its place for minutes."""
+    """Two bytes identify the protocol, but do not justify an open connection for minutes."""
     broker = own_broker(limits={"connect_timeout_s": 10})
     client = dial(at=broker)
     client.send(b"\x01\x00")

@@ -1,4 +1,4 @@
-"""Followers that do not read share one budget with everybody else, and miss nothing by it."""
+"""Followers that do not read share one budget with all clients, and miss nothing."""
 
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -10,7 +10,7 @@ FOLLOWERS, MESSAGES, PAYLOAD = 10, 400, bytes(25_000)
 
 BUDGET = 4 << 20
 LIMIT = BUDGET + BUDGET // 4
-"""What is being read for followers when room gets scarce is still sent."""
+"""What is being read for followers when room becomes scarce is still sent."""
 
 
 def outgoing(broker) -> int:
@@ -28,7 +28,7 @@ def test_followers_that_do_not_read_stay_within_the_budget_and_get_all_later(own
     for _ in range(200):
         publisher.expect_nothing()
         assert outgoing(broker) <= LIMIT
-    with ThreadPoolExecutor(FOLLOWERS) as pool:  # all at once: each waits for what others hold
+    with ThreadPoolExecutor(FOLLOWERS) as pool:  # concurrently: each waits for what others hold
         reading = [pool.submit(read_all, follower) for follower in followers]
         while wait(reading, timeout=0.01).not_done:
             assert outgoing(broker) <= LIMIT

@@ -28,7 +28,7 @@ def joined(dial, broker, count, queue=b"q:jobs", names=()):
     return workers
 
 
-# ── turns
+# ── round-robin
 
 
 def test_jobs_go_round_in_the_order_of_subscription(own_broker, dial):
@@ -83,7 +83,7 @@ def test_queues_do_not_mix(own_broker, dial):
     assert two.receive_payloads(1) == [b"2"]
 
 
-# ── held, done
+# ── waiting and finished jobs
 
 
 def test_jobs_are_held_while_there_is_no_worker(own_broker, dial, restart):
@@ -131,7 +131,7 @@ def test_kill_right_after_the_pong_and_the_job_is_done(start, dial):
     assert worker.receive_messages(10) == jobs[10:]
 
 
-# ── again
+# ── redelivery
 
 
 def test_jobs_of_a_worker_that_died_go_to_another_in_their_order(own_broker, dial):
@@ -280,7 +280,7 @@ def test_a_worker_that_gives_a_name_later_goes_on_working_under_it(own_broker, d
     jobs = worker.receive_messages(1)
     worker.close()
     (other,) = joined(dial, broker, 1)
-    assert other.receive_messages(1) == jobs  # it had a name, so the job was its to acknowledge
+    assert other.receive_messages(1) == jobs  # it had a client id, so it had to acknowledge the job
 
 
 # ── observers
@@ -310,7 +310,7 @@ def test_a_worker_that_subscribes_once_more_gets_each_job_once(own_broker, dial)
     worker.expect_nothing()
 
 
-# ── the slow
+# ── slow workers
 
 
 def test_a_worker_that_does_not_read_holds_up_nobody_and_loses_nothing(own_broker, dial):

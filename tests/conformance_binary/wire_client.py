@@ -1,4 +1,4 @@
-"""A client of the binary protocol that says exactly what a test tells it to, and nothing else.
+"""A client of the binary protocol that sends exactly what a test tells it to, and nothing else.
 
 It has its own few lines of encoding, independent of the broker's codec, so that a misreading cannot
 hide by being made on both sides. Nothing here sleeps: "the broker sends nothing" is shown by a PING
@@ -110,7 +110,7 @@ class BinaryClient:
 
     def __init__(self, host: str, port: int, *, receive_buffer_bytes: int = 0) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        if receive_buffer_bytes:  # a reader that can be slow: the system holds little for it
+        if receive_buffer_bytes:  # small buffers, so that the reader can be slow
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(TIMEOUT_S)
         self.socket.connect((host, port))
@@ -124,12 +124,12 @@ class BinaryClient:
         self.close()
 
     def close(self) -> None:
-        """Vanish; the protocol has no goodbye."""
+        """Close the socket; the protocol has no disconnect command."""
         self._reader.close()
         self.socket.close()
 
     def reset(self) -> None:
-        """Vanish with a bang: unread bytes are thrown away, the broker sees a reset."""
+        """Reset the connection; unread bytes are discarded."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 
@@ -194,14 +194,14 @@ class BinaryClient:
 
     # ── Whole exchanges ───────────────────────────────────────────────────────────────────────
     def publish(self, topic: bytes, *payloads: bytes) -> None:
-        """Publish, and see each acknowledged."""
+        """Publish, and expect an acknowledgement for each."""
         self.send(*(publish(topic, payload, n) for n, payload in enumerate(payloads)))
         self.expect(*(ack(n) for n in range(len(payloads))))
 
     def subscribe(
         self, topic: bytes, client_id: bytes | None = None, sequence: int = 1
     ) -> list[Frame]:
-        """Subscribe; return what came before the answer."""
+        """Subscribe; return what arrived before the answer."""
         self.send(subscribe(topic, client_id, sequence))
         return self.receive_until(ack(sequence))
 
@@ -216,7 +216,7 @@ class BinaryClient:
             frames.append(received)
 
     def receive_messages(self, count: int) -> list[Frame]:
-        """The next so many frames, all of them MESSAGE."""
+        """Return the next ``count`` frames, all of them MESSAGE."""
         messages = []
         for _ in range(count):
             received = self.receive()
@@ -226,11 +226,11 @@ class BinaryClient:
         return messages
 
     def receive_payloads(self, count: int) -> list[bytes]:
-        """The payloads of the next so many messages."""
+        """Return the payloads of the next ``count`` messages."""
         return [message.payload for message in self.receive_messages(count)]
 
     def acknowledge(self, *messages: Frame) -> None:
-        """Acknowledge messages, and see that the disk has it."""
+        """Acknowledge messages, and wait until this is on disk."""
         self.send(*(ack(message.sequence) for message in messages))
         self.expect_nothing()
 

@@ -63,7 +63,7 @@ class QueueClient:
         self.close()
 
     def close(self) -> None:
-        """Vanish; the protocol has no goodbye."""
+        """Close the socket; the protocol has no disconnect command."""
         self._reader.close()
         self.socket.close()
 

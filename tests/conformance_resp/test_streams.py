@@ -1,8 +1,8 @@
-"""Scripts of stream commands, put to Redis and to Penstock: both must answer the same.
+"""Scripts of stream commands, sent to Redis and to Penstock: both must answer the same.
 
 A script names the entry that its n-th XADD added as ``{n}``, from 0, since ids differ, and the time
 in its id as ``{n.ms}``. Answers are
-compared as values, once in RESP 2 and once in RESP 3. What differs by design is made alike first
+compared as values, once in RESP 2 and once in RESP 3. What differs by design is normalised first
 (``_plain``); docs/clients/streams.md lists it.
 """
 
@@ -565,7 +565,7 @@ class Added:
 def _run(
     port: int, script: str, suffix: str, protocol: int, let_time_pass: Callable[[], None]
 ) -> list[tuple[str, Any]]:
-    """Each line and what became of it."""
+    """Return each line with its answer."""
     connection = redis.Connection(port=port, protocol=protocol)
     added = Added()
     answers = []
@@ -585,7 +585,7 @@ def _run(
 
 
 def _let_time_pass() -> None:
-    """Go on in the next millisecond: Redis must not give entries of two streams the same id."""
+    """Wait for the next millisecond: Redis must not give entries of two streams the same id."""
     now_ms = time.time_ns() // 10**6
     while time.time_ns() // 10**6 == now_ms:
         pass

@@ -118,7 +118,7 @@ async def test_the_asynchronous_client_waits_for_what_comes(broker, topic):
         assert seen is not None
 
 
-# ── one message, all doors ────────────────────────────────────────────────────────────────────
+# ── one message, all protocols ─────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.asyncio

@@ -1,7 +1,7 @@
-"""A group of a work queue as the specification tells it, message by message.
+"""A group of a work queue as specified, message by message.
 
 A record for each message that was handed out, all candidates sorted for every poll, every message
-looked at when time passes: slow, and easy to hold against the text.
+checked when time passes: slow, and easy to compare with the specification.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class Message:
 
 @dataclass
 class Record:
-    """A message that was handed out, or put aside, and is not done."""
+    """A message that was handed out or delayed, and is not done."""
 
     deliveries: int = 0
     lease: int | None = None
@@ -27,7 +27,7 @@ class Record:
     until_ms: int = 0
     taken_ms: int = 0
     lapsed: int | None = None
-    """A lease that ran out, if nobody was given the message since."""
+    """An expired lease, if the message was not handed out since."""
 
 
 @dataclass
@@ -37,14 +37,14 @@ class Topic:
     offsets: dict[tuple[bytes, int], int] = field(default_factory=dict)
     """Where numbered messages lie."""
     done: set[int] = field(default_factory=set)
-    """What groups have done that are gone, or were moved back."""
+    """What former or moved groups have finished."""
 
     @property
     def end(self) -> int:
         return len(self.messages)
 
     def done_until(self, groups: "Iterable[ModelGroup]", first: int) -> int:
-        """Everything before was done by somebody who was entitled to it, or is gone."""
+        """Everything before was finished by an entitled group, or is gone."""
         offset = first
         while offset in self.done or any(g.since <= offset and g.has_done(offset) for g in groups):
             offset += 1
@@ -63,7 +63,7 @@ class ModelGroup:
     def __init__(self, topic: Topic, start: int, since: int = 0) -> None:
         self.topic = topic
         self.since = since
-        """What came before is no business of this group."""
+        """This group is not entitled to what came before."""
         self.done = set(range(start))
         self.records: dict[int, Record] = {}
         self.again: set[int] = set()
@@ -129,7 +129,7 @@ class ModelGroup:
         return {lease: offset for lease, offset in found if lease is not None}
 
     def acknowledgeable(self) -> dict[int, int]:
-        """Leases that count, and those that are over and whose message nobody else has."""
+        """Active leases, and expired ones whose message no other worker has."""
         found = ((record.lapsed, offset) for offset, record in self.records.items())
         return self.leased() | {lease: offset for lease, offset in found if lease is not None}
 

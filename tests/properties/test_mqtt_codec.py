@@ -153,7 +153,7 @@ def test_answers_that_are_encoded_are_decoded(session_present, packet_id, codes)
 
 
 def assert_lawful(machine, seen):
-    """Last words are last, and a machine that has spoken them is closed and empty."""
+    """A final event is the last one; the machine is then closed and empty."""
     ends = [item[0] in LAST_WORDS or (item[0] == "connack" and item[2] != 0) for item in seen]
     assert not any(ends[:-1])
     assert machine.closed == any(ends)
@@ -188,7 +188,7 @@ def test_a_damaged_stream_never_raises_and_cuts_do_not_matter(data, packets):
     st.binary(max_size=40),
 )
 def test_every_state_and_packet_gives_a_lawful_outcome(make, state, first, body):
-    """One whole packet, any type, any flags, any body: accepted as its table says, or the end."""
+    """One whole packet, any type, flags and body: accepted as the state table says, or closed."""
     machine = make(state)
     row = machine.transitions[machine.state]
     seen = plain(machine.receive(bytes((first, len(body))) + body))
@@ -274,7 +274,7 @@ near_lengths = st.sampled_from((0, 0, 0, 0, 0, 0, 1, -1))
 
 @st.composite
 def near_packets(draw):
-    """A packet that may be well-formed, or out by one in its length, or long-winded in it."""
+    """A packet that may be well-formed, off by one in its length, or with an overlong length."""
     body = draw(near_bodies)
     length = max(0, len(body) + draw(near_lengths))
     header = draw(st.sampled_from((bytes((length,)), bytes((length,)), bytes((length + 128, 0)))))

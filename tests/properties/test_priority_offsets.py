@@ -18,7 +18,7 @@ histories = st.lists(
 
 
 class Model:
-    """Every message by itself."""
+    """Each message separately."""
 
     def __init__(self, start: int) -> None:
         self.start = self.end = start

@@ -1,6 +1,6 @@
 """The store on LMDB against the plain one: any history, the same answers.
 
-The machine commits, drops, retains, trims, deletes, closes, opens, and crashes (abandons the file without a word), with
+The machine commits, drops, retains, trims, deletes, closes, opens, and crashes (abandons the file), with
 rounds and slices made so small that every seam of the index is crossed within a few steps. Tables
 and topics are few, so that they collide.
 """
@@ -186,7 +186,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(default=limits, of_a=limits)
     def change_rules(self, default, of_a):
-        """Only seldom, for then all topics are examined."""
+        """Only rarely, because then all topics are examined."""
         self.rules = RetentionRules(default, (TopicRetentionRule(is_a, of_a),))
 
     @rule(
@@ -228,7 +228,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self):
-        """What is on disk at this moment is all that is left."""
+        """Only what is on disk at this moment remains."""
         self.copies += 1
         path = self.directory / f"{self.copies}"
         path.mkdir()

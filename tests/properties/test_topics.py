@@ -1,4 +1,4 @@
-"""Trie, tree and routes against a matcher so simple that it can be seen to be right.
+"""Trie, tree and routes against a matcher that is obviously correct.
 
 The oracle compares by regular expression and knows nothing of trees. Alphabets are small on purpose:
 names must collide, nest, and share levels, or the interesting branches are never taken.

@@ -1,4 +1,4 @@
-"""How a test of signed publishes gets its broker."""
+"""Fixtures for brokers with signing."""
 
 import contextlib
 import uuid
@@ -28,7 +28,7 @@ def own_broker() -> Iterator[Callable[..., Broker]]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
-    """Start a broker as a process of its own, on the test's directory."""
+    """Start a broker as a process, on the test's directory."""
     with contextlib.ExitStack() as stack:
 
         def start_process(*arguments: str, **options: Any) -> BrokerProcess:
@@ -39,5 +39,5 @@ def start(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 
 @pytest.fixture
 def topic() -> bytes:
-    """A topic below ``secure/`` that nobody else uses."""
+    """A unique topic below ``secure/``."""
     return f"secure/u{uuid.uuid4().hex[:12]}".encode()

@@ -1,7 +1,7 @@
-"""What tests of signed publishes share: a key and its signatures, the pages, and witnesses.
+"""Shared by the tests of signed publishes: a key and its signatures, HTTP pages, witnesses.
 
-Keys are registered by HTTP, as administrators do it. Signatures of version 2 are made by the clock
-of the broker, which in a test is a virtual one, unless a test says otherwise.
+Keys are registered by HTTP, as administrators do it. By default, signatures of version 2 use the
+clock of the broker, which is virtual in a test.
 """
 
 import http.client
@@ -71,17 +71,17 @@ class Signer(NamedTuple):
 
 
 def now_ms(broker: Broker) -> int:
-    """The broker's wall clock; not the moment of its start, of which it knows nothing yet."""
+    """The broker's wall clock."""
     return broker.server.hub.wall_ms() + 1
 
 
 def advance_ms(broker: Broker, milliseconds: int) -> None:
-    """Move the broker's clock by whole milliseconds; rounding must not take one away."""
+    """Advance the broker's clock by whole milliseconds, without rounding one away."""
     broker.clock.advance(milliseconds / 1000 + 1e-7)
 
 
 def register(broker: Any, topics: str = "*", **more: Any) -> Signer:
-    """Make a key, and have the broker know it."""
+    """Create a key and register it with the broker."""
     seed = secrets.token_bytes(32)
     key = ask(
         broker.port,
@@ -96,7 +96,7 @@ def register(broker: Any, topics: str = "*", **more: Any) -> Signer:
 
 
 def ask(port: int, method: str, path: str, **body: Any) -> Any:
-    """Ask the administration pages for something that they grant."""
+    """Send a request to the administrative pages that must succeed."""
     status, document = request(port, method, path, body)
     assert status == 200, document
     return document
@@ -105,7 +105,7 @@ def ask(port: int, method: str, path: str, **body: Any) -> Any:
 def request(
     port: int, method: str, path: str, body: Any = None, **headers: str
 ) -> tuple[int, dict[str, Any]]:
-    """Status and document of any request to the administration pages."""
+    """Return status and document of a request to the administrative pages."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
         connection.request(method, path, json.dumps(body) if body else None, headers)
@@ -119,10 +119,10 @@ def request(
 
 
 class Binary(BinaryClient):
-    """A client of the binary protocol that says in words what it was answered."""
+    """A client of the binary protocol that returns answers as text."""
 
     def ask(self, frame: bytes) -> str:
-        """Send a request; "" if it was acknowledged, else what the error says."""
+        """Send a request; return "" if it was acknowledged, else the error text."""
         self.send(frame)
         answer = self.next()
         if isinstance(answer, Failed):
@@ -136,7 +136,7 @@ class Binary(BinaryClient):
         return self.ask(frames.signed_publish(topic, payload, 1, signature))
 
     def subscribe(self, topic: bytes, client_id: bytes = b"") -> list[ReceivedMessage]:
-        """Subscribe; return what came before the answer."""
+        """Subscribe; return what arrived before the answer."""
         self.send(frames.subscribe(9, topic, client_id, accepts_version_2=True))
         received = []
         while isinstance(event := self.next(), ReceivedMessage):
@@ -148,7 +148,7 @@ class Binary(BinaryClient):
 def publish_signed(
     broker: Any, topic: bytes, payload: bytes, signature: Signature | None = None
 ) -> str:
-    """Publish by the binary protocol on a connection of its own; what the client is told."""
+    """Publish by the binary protocol on a new connection; return the answer."""
     with Binary(broker) as client:
         return client.publish(topic, payload, signature)
 
@@ -169,7 +169,7 @@ def subscribed(broker: Any, topic_filter: bytes, qos: int = 0) -> WireClient:
     return client
 
 
-# ── what came of it ───────────────────────────────────────────────────────────────────────────
+# ── the result ────────────────────────────────────────────────────────────────────────────────
 
 
 class Counts(NamedTuple):
@@ -201,7 +201,7 @@ class Counts(NamedTuple):
 
 
 class Witnesses:
-    """Clients of every protocol that see all there is to see."""
+    """Subscribers of everything, by every protocol."""
 
     MARKER = b"witness/marker"
 
@@ -218,7 +218,7 @@ class Witnesses:
         self._pubsub.get_message(timeout=TIMEOUT_S)
 
     def saw_nothing(self) -> bool:
-        """Whether nothing but a marker that is published now reaches any of them."""
+        """Return whether only a marker that is published now reaches them."""
         assert publish_signed(self._broker, self.MARKER, b"m") == ""
         topics = [
             self._mqtt.receive_publish()[2],

@@ -73,7 +73,7 @@ def ended(broker: Broker, reason: DisconnectReason) -> int:
 @pytest.mark.parametrize("retain", [False, True], ids=["", "retained"])
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_an_envelope_is_a_publish_to_its_topic(broker, topic, signature, qos, retain):
-    """Subscribers get the plain message; the signature is kept beside it."""
+    """Subscribers get the plain message; the signature is stored with it."""
     with subscribed(broker, topic) as reader, mqtt(broker) as device:
         envelope = sealed(signature, PAYLOAD)
         device.publish_acknowledged(PREFIX + topic, envelope, qos=qos, retain=retain)
@@ -202,7 +202,7 @@ def test_permission_revocation_and_policy_hold_for_envelopes(own_broker):
 
 
 def test_the_door_withstands_any_bytes_in_an_envelope(broker, topic, signer):
-    """Good ones with bytes changed, cut and added: nothing is stored, and nothing breaks."""
+    """Valid ones with bytes changed, removed and added: nothing is stored, and nothing breaks."""
     chance = random.Random(3)
     failures = ended(broker, DisconnectReason.INTERNAL_ERROR)
     good = bytearray(signer.envelope_2(topic, PAYLOAD, now_ms(broker)))
@@ -262,7 +262,7 @@ def test_a_repeated_publish_of_qos_2_is_taken_to_its_end_once(broker, topic, sig
 
 
 def test_what_came_before_a_bad_envelope_is_stored(broker, topic, signer):
-    """Else its repetition would be taken for a replay, acknowledged, and lost."""
+    """Otherwise its repetition would be taken for a replay, acknowledged, and lost."""
     good = publish(
         PREFIX + topic, signer.envelope_2(topic, PAYLOAD, now_ms(broker)), qos=1, packet_id=1
     )
@@ -306,7 +306,7 @@ def _stored(broker: Broker, topic: bytes) -> int:
 
 @pytest.mark.parametrize("qos", [0, 1])
 def test_envelopes_of_one_client_are_opened_some_at_a_time(own_broker, topic, qos, monkeypatch):
-    """Others have a turn in between; all are stored, in order."""
+    """Other clients are served in between; all are stored, in order."""
     broker = own_broker()
     signer = register(broker)
     count = 3 * SIGNED_AT_ONCE + 1
@@ -342,7 +342,7 @@ def test_envelopes_of_one_client_are_opened_some_at_a_time(own_broker, topic, qo
 def test_subscribers_of_envelopes_can_verify_what_any_protocol_signed(
     broker, topic, signer, signature, way
 ):
-    """All they need is the public key; the topic is the one behind the prefix."""
+    """They need only the public key; the topic is the part after the prefix."""
     with subscribed(broker, b"$signed/secure/#", 1) as reader:
         if way == "binary":
             assert publish_signed(broker, topic, PAYLOAD, signature) == ""

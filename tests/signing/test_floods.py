@@ -1,7 +1,7 @@
 """A client that floods the broker with bad signatures pays for it itself.
 
-How long others wait is told by counting, not by a watch: how many of the bad ones the broker has
-looked at between their question and the answer. Each costs about 60 µs.
+How long others wait is measured by counting, not by time: how many of the bad signatures the broker
+has checked between their request and its answer. Each costs about 60 µs.
 """
 
 import socket
@@ -21,7 +21,7 @@ from tests.signing.kit import TIMEOUT_S, Binary, Signer, register
 FLOOD = 10_000
 ROUNDS = 20
 LOOKED_AT_MAX = 2_000
-"""Bad signatures between a question and its answer: a turn has 64, and a busy machine some turns."""
+"""Bad signatures between a request and its answer: 64 per loop turn, and a few turns."""
 
 TOPIC = b"secure/flood"
 

@@ -1,6 +1,6 @@
-"""Topics that demand signatures refuse unsigned publishes, whichever way they come.
+"""Topics that require signatures refuse unsigned publishes by every protocol.
 
-Each way publishes one message and returns what its client was told: "" if it was accepted.
+Each way publishes one message and returns the error of its client: "" if it was accepted.
 """
 
 import socket
@@ -55,7 +55,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def roomy_broker() -> Iterator[Broker]:
-    """One that may keep messages, which witnesses of the other would take for unsigned ones."""
+    """A separate broker: witnesses of the other would take its stored messages for unsigned ones."""
     with Broker(signing=SIGNING) as own:
         yield own
 
@@ -85,7 +85,7 @@ def _mqtt(qos: int, *, retain: bool = False, payload: bytes = b"x") -> Way:
 
 
 def _mqtt_will(broker: Broker, topic: bytes) -> str:
-    """The client vanishes at once; if its will was accepted, wait until it is published."""
+    """The client vanishes immediately; if its will was accepted, wait until it is published."""
     client = WireClient("127.0.0.1", broker.port)
     client.send(connect_packet("", will=(topic, b"x", 1, False)))
     before = Counts.of(broker).stored
@@ -100,7 +100,7 @@ def _binary(broker: Broker, topic: bytes) -> str:
 
 
 def _resp(*words: bytes) -> Way:
-    """A command of which TOPIC stands for the topic, QUEUE for what is behind its ``q:``."""
+    """A command in which TOPIC stands for the topic, QUEUE for its name without ``q:``."""
 
     def send(broker: Broker, topic: bytes) -> str:
         names = {b"TOPIC": topic, b"QUEUE": topic.removeprefix(b"q:")}
@@ -139,12 +139,12 @@ WAYS: dict[str, Way] = {
 
 
 def _pairs(topics: list[bytes]) -> list[tuple[str, bytes]]:
-    """Every way with every topic; PUSH reaches those of queues alone."""
+    """Every way with every topic; PUSH reaches queues only."""
     return [(way, t) for way in WAYS for t in topics if way != "resp push" or t[:2] == b"q:"]
 
 
 def _refusal(way: str, topic: bytes) -> str:
-    """What a client is told. Where nothing can be signed, no command for it is named."""
+    """Return the error. Where nothing can be signed, it names no command for it."""
     if way.startswith("mqtt"):
         return CLOSED
     if way in {"resp xadd", "resp xadd of fields", "resp push"}:
@@ -157,7 +157,7 @@ def _refusal(way: str, topic: bytes) -> str:
 
 @pytest.mark.parametrize(("way", "topic"), _pairs(GUARDED))
 def test_an_unsigned_publish_is_refused(broker, way, topic):
-    """It is told to the client, counted, and nobody else learns of it, not even the journal."""
+    """The client gets an error, it is counted, and the message is neither delivered nor journaled."""
     with Witnesses(broker) as witnesses:
         before = Counts.of(broker)
         told = WAYS[way](broker, topic)
@@ -206,7 +206,7 @@ def test_an_unsigned_client_cannot_clear_what_a_signed_one_retained(roomy_broker
 
 @pytest.mark.parametrize("way", ["resp xadd", "binary publish"])
 def test_only_envelopes_go_to_the_topics_of_envelopes(broker, way):
-    """Who subscribes to ``$signed/`` gets nothing that the broker has not verified."""
+    """A subscriber of ``$signed/`` gets only what the broker has verified."""
     with Witnesses(broker) as witnesses:
         told = WAYS[way](broker, b"$signed/secure/a")
         assert told == "Only envelopes with signed messages go to $signed/"
@@ -214,7 +214,7 @@ def test_only_envelopes_go_to_the_topics_of_envelopes(broker, way):
 
 
 def test_a_signature_does_not_open_the_topics_of_envelopes(broker):
-    """The binary protocol has signatures of its own, and no use for envelopes."""
+    """The binary protocol has its own signatures, and does not use envelopes."""
     topic, payload = b"$signed/secure/a", b"no envelope"
     signature = register(broker).sign_1(topic, payload)
     with Witnesses(broker) as witnesses:
@@ -224,7 +224,7 @@ def test_a_signature_does_not_open_the_topics_of_envelopes(broker):
 
 
 def test_a_will_in_an_envelope_is_refused_too(broker):
-    """Nobody could sign it when the time comes, and a signature made before would be old."""
+    """A will cannot be signed when it is published, and an earlier signature would be stale."""
     assert WAYS["mqtt will"](broker, b"$signed/secure/a") == CLOSED
 
 

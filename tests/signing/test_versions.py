@@ -32,7 +32,7 @@ def refused_version(topic: bytes) -> str:
 
 
 def test_bytes_can_be_moved_between_topic_and_payload_of_version_1(broker, topic):
-    """A known weakness, kept for the devices that know nothing else: the policy can forbid it."""
+    """A known weakness, kept for devices that support nothing else: the policy can forbid it."""
     signature = register(broker).sign_1(topic + b"a", b"bc")
     assert publish_signed(broker, topic + b"ab", b"c", signature) == ""
 
@@ -97,7 +97,7 @@ def test_version_2_binds_the_boundary_of_topic_and_payload(broker, topic):
 
 
 def test_version_2_is_accepted_once(broker, topic):
-    """On the same connection, on another, and by whoever recorded it."""
+    """On the same connection, on another one, and replayed by an eavesdropper."""
     signature = register(broker).sign_2(topic, b"x", now_ms(broker))
     before = Counts.of(broker)
     with Binary(broker) as client:
@@ -168,7 +168,7 @@ def test_version_2_is_not_accepted_again_after_a_restart(own_broker, topic, ahea
 
 
 def test_what_was_signed_before_the_start_is_refused_even_if_it_is_new(own_broker, topic):
-    """The broker cannot know that it did not accept it in its last life."""
+    """The broker cannot know whether it accepted it before the restart."""
     broker = own_broker()
     signer = register(broker)
     signature = signer.sign_2(topic, b"x", now_ms(broker))

@@ -1,4 +1,4 @@
-"""Two ends in every test: a client machine and a server machine with a cable between them."""
+"""A client machine and a server machine, connected to each other."""
 
 from collections.abc import Callable, Iterable
 

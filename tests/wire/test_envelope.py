@@ -54,6 +54,6 @@ def test_another_version_is_no_envelope(version):
 
 @given(st.one_of(st.binary(max_size=200), st.binary(max_size=200).map(lambda b: b"\x02" + b)))
 def test_any_bytes_are_an_envelope_or_none(raw):
-    """Nothing raises, and what is found is all there was."""
+    """Nothing raises, and everything is found."""
     found = opened(raw)
     assert found is None or sealed(*found) == raw

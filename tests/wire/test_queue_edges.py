@@ -1,4 +1,4 @@
-"""A client's end, what encoders refuse or mend, and columns."""
+"""The client side, what encoders refuse or correct, and columns."""
 
 import pytest
 

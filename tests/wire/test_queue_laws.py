@@ -2,8 +2,8 @@
 
 The oracle is the library: it parses each body by itself, without fast paths, runs and chunks. Requests
 are written here by hand, so that fields come in any order, twice, with zeros and numbers spelled
-out at length, and with fields that nobody knows; and they resemble one another, so that fast paths meet
-what they almost know.
+out at length, and with unknown fields; and they resemble one another, so that fast paths meet near
+misses.
 """
 
 import random
@@ -66,7 +66,7 @@ KINDS = {
 
 @st.composite
 def message(draw, fields: dict) -> bytes:
-    """A message: its fields, mostly in order and once, at times with one that nobody knows."""
+    """A message: its fields, mostly in order and once, at times with an unknown one."""
     parts = [draw(field(number, draw(values))) for number, values in fields.items()]
     if not draw(st.integers(0, 7)):
         parts = draw(st.permutations([*parts, *parts[:2], draw(field(77, b"?"))]))

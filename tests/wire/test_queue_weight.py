@@ -1,4 +1,4 @@
-"""Requests that are cheap to send and dear to read are not read, and all others are."""
+"""Requests that are cheap to send and expensive to parse are not parsed, and all others are."""
 
 import pytest
 

@@ -76,7 +76,7 @@ async def test_what_is_a_queue():
     assert not is_queue(b"x/q:")
 
 
-# ── turns and room
+# ── round-robin and room
 
 
 @pytest.mark.parametrize(

@@ -366,7 +366,7 @@ async def test_a_journal_that_cannot_be_read_ends_the_connection(bench, monkeypa
     assert 2 not in peer.told()
 
 
-# ── the slow
+# ── slow workers
 
 
 async def test_nothing_more_is_sent_to_who_is_paused_until_it_has_read(bench):

@@ -1,4 +1,4 @@
-"""The bytes on the page of the binary protocol are right: others build their clients by them."""
+"""The bytes on the page of the binary protocol are correct: client authors rely on them."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ TOPIC, SIGNED_TOPIC, PAYLOAD = b"pump/7/bar", b"secure/pump7/bar", b"4.2"
 
 
 def documented():
-    """The examples by name; a line that begins with blanks goes on with the one before."""
+    """Return the examples by name; a line that begins with spaces continues the previous one."""
     _, _, section = PAGE.read_text(encoding="utf-8").partition("\n## Examples\n")
     block = re.search(r"```text\n(.*?)```", section, re.DOTALL)[1]
     rows = re.findall(r"^(\S.*?) {2,}(.*(?:\n +.*)*)", block, re.MULTILINE)

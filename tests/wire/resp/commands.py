@@ -37,7 +37,7 @@ def byte_by_byte(data: bytes) -> list[bytes]:
 
 
 def error_of(data: bytes, machine: RespServerMachine | None = None) -> bytes:
-    """The line that a client gets for these bytes, of which nothing but a fault comes."""
+    """Return the error line that a client gets for these bytes."""
     (violation,) = (machine or RespServerMachine()).receive(data)
     assert isinstance(violation, Violation)
     return violation.error

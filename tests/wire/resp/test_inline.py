@@ -46,5 +46,5 @@ def test_a_line_is_split_as_redis_does(line, arguments):
     "line", [b'"' + b"\\" * 65_535, b"'" + b"\\" * 65_535, b"x" * 65_535 + b'"']
 )
 def test_quotes_that_do_not_close_cost_no_more_than_others(line):
-    """The time limit of the suite is the judge: trying again would take years."""
+    """Checked by the time-out of the suite: backtracking would take years."""
     assert split(line) is None
