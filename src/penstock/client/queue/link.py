@@ -15,10 +15,11 @@ connection that is silent, which the reading thread then notices.
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from random import random
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from penstock.client.binary.manager import LINGER_S, READ_BYTES
 from penstock.client.dial import dial
@@ -32,10 +33,6 @@ from penstock.client.queue.sockets import (
     connection_lost,
     keep_watch,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 T = TypeVar("T")
 
