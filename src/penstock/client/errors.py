@@ -89,7 +89,7 @@ _REFUSALS = {
     2: ("it does not accept this client id", "choose another one, or none"),
     3: ("it is not available", "try again later; its /ready page says why"),
     4: ("user name or password is wrong", "check both"),
-    5: ("this client is not authorised", "ask whoever runs the broker"),
+    5: ("this client is not authorised", "ask the administrator of the broker"),
 }  # by return code of CONNACK
 
 

@@ -5,8 +5,8 @@ answer to a request (``answered``) or for any event (``until``). Requests of one
 event loop leave in one write (``nudge``); acknowledgements wait a little longer for more.
 
 If a subscriber is slower than its broker the task stops reading, and the rest waits at the broker.
-It still pings, and then reads a little, to see that the broker is alive. It reads on while somebody
-waits for an answer, which may stand behind any number of messages.
+It still pings, and then reads a little, to see that the broker is alive. It reads on while a
+call waits for an answer, which may stand behind any number of messages.
 """
 
 import asyncio

@@ -300,7 +300,7 @@ class BinarySession:
         if request.kind is Kind.SUBSCRIBE:
             self._subscribed.pop(request.topic, None)
             if request.is_done:
-                raise refusal  # it was granted on an earlier connection: nobody waits for it
+                raise refusal  # it was granted on an earlier connection: no caller waits for it
         self._finish(request, refusal)
 
     def _finish(self, request: Request, refusal: RefusedError | None = None) -> None:

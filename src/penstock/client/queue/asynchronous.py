@@ -17,7 +17,7 @@ from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import OnError
 from penstock.client.queue.server_pool import PUSH_BACKOFF, ServerPool
 from penstock.client.queue.session import QueueSession
-from penstock.client.queue.values import Job, LeaseSettings
+from penstock.client.queue.values import Job, LeaseKeywords
 
 
 class AsyncQueueClient(QueueOperations):
@@ -71,7 +71,7 @@ class AsyncQueueClient(QueueOperations):
         *,
         concurrency: int = 16,
         on_error: OnError | None = None,
-        **settings: Unpack[LeaseSettings],
+        **settings: Unpack[LeaseKeywords],
     ) -> AsyncSubscription:
         """Await ``handler`` with each job, ``concurrency`` at a time, until it is closed.
 

@@ -19,7 +19,7 @@ from penstock.client.queue.reports import OnError
 from penstock.client.queue.server_pool import PUSH_BACKOFF, ServerPool
 from penstock.client.queue.session import QueueSession
 from penstock.client.queue.subscription import Subscription
-from penstock.client.queue.values import Job, LeaseSettings
+from penstock.client.queue.values import Job, LeaseKeywords
 from penstock.client.sync import BlockingFacade, blocking, blocking_iterator, forwarded
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class QueueClient(BlockingFacade[QueueOperations]):
         *,
         concurrency: int = 16,
         on_error: OnError | None = None,
-        **settings: Unpack[LeaseSettings],
+        **settings: Unpack[LeaseKeywords],
     ) -> Subscription:
         """Call ``handler`` with each job, in ``concurrency`` threads, until it is closed.
 

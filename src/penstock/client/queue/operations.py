@@ -16,20 +16,20 @@ from penstock.client.queue.columns import Record, Slice
 from penstock.client.queue.producer import Producer, as_bytes, batches
 from penstock.client.queue.session import QueueCall
 from penstock.client.queue.values import (
-    DeviceKey,
     Group,
-    GroupSettings,
+    GroupKeywords,
     Item,
     Job,
-    MessageSettings,
-    PollSettings,
+    MessageKeywords,
+    PollKeywords,
+    RegisteredKey,
     Result,
     SinkStatus,
     StageCommitted,
     Start,
     Stats,
     Topic,
-    TopicSettings,
+    TopicKeywords,
     dead_letter_topic,
 )
 from penstock.limits import LEASES_MAX, MIB
@@ -83,7 +83,7 @@ class QueueOperations:
         payload: bytes,
         *,
         seq: int | None = None,
-        **settings: Unpack[MessageSettings],
+        **settings: Unpack[MessageKeywords],
     ) -> int:
         """Store a message once; return its offset when the broker's disk has it.
 
@@ -104,7 +104,7 @@ class QueueOperations:
         items: Iterable[bytes | Item],
         *,
         seq: int | None = None,
-        **settings: Unpack[MessageSettings],
+        **settings: Unpack[MessageKeywords],
     ) -> list[Result]:
         """Store many messages; return for each its offset, or the error.
 
@@ -140,7 +140,7 @@ class QueueOperations:
     # ── Consuming ─────────────────────────────────────────────────────────────────────────────
 
     async def poll(
-        self, topic: str, group: str, *, wait_s: float = 0.0, **settings: Unpack[PollSettings]
+        self, topic: str, group: str, *, wait_s: float = 0.0, **settings: Unpack[PollKeywords]
     ) -> list[Job]:
         """Lease jobs for a group; wait up to ``wait_s`` for the first.
 
@@ -218,11 +218,11 @@ class QueueOperations:
 
     # ── Topics ────────────────────────────────────────────────────────────────────────────────
 
-    async def create_topic(self, topic: str, **settings: Unpack[TopicSettings]) -> None:
+    async def create_topic(self, topic: str, **settings: Unpack[TopicKeywords]) -> None:
         """Create a topic with its settings, in one step; change the settings of one that exists."""
         await self.configure_topic(topic, **settings)
 
-    async def configure_topic(self, topic: str, **settings: Unpack[TopicSettings]) -> None:
+    async def configure_topic(self, topic: str, **settings: Unpack[TopicKeywords]) -> None:
         """Change the given settings, all or none; create the topic if there is none."""
         await self._ask(requests.configure_topic(topic, **settings))
 
@@ -298,7 +298,7 @@ class QueueOperations:
         await self._ask(requests.create_group(topic, group, start, seek=True))
 
     async def configure_group(
-        self, topic: str, group: str, **settings: Unpack[GroupSettings]
+        self, topic: str, group: str, **settings: Unpack[GroupKeywords]
     ) -> None:
         """Set when messages become dead letters, and the backoff between deliveries."""
         await self._ask(requests.configure_group(topic, group, **settings))
@@ -432,7 +432,7 @@ class QueueOperations:
         """
         return await self._ask(requests.locate(topic, times_ms, measures))
 
-    async def keys(self) -> list[DeviceKey]:
+    async def keys(self) -> list[RegisteredKey]:
         """List the keys that devices sign with, expired and revoked ones too: the public halves.
 
         >>> {key.id: key.public_key for key in await client.keys()}  # doctest: +SKIP
@@ -511,7 +511,7 @@ class QueueOperations:
     async def forget_sink(self, name: str) -> None:
         """Forget a sink and what it has staged; no error if there is none.
 
-        A writer under this name starts anew: the same epoch would be published again.
+        A later writer under this name starts over: the same epoch would be published again.
         """
         await self._ask(requests.forget_sink(name))
 

@@ -20,7 +20,7 @@ import msgspec
 from penstock.client.payload import check_payload
 from penstock.client.queue.checks import U64_MAX, check_items, name
 from penstock.client.queue.checks import count as count_of
-from penstock.client.queue.values import Item, MessageSettings
+from penstock.client.queue.values import Item, MessageKeywords
 from penstock.errors import LocalProtocolError
 from penstock.limits import MIB
 
@@ -64,11 +64,11 @@ def _explained(is_named: bool) -> LocalProtocolError:
 class ProduceBatch(msgspec.Struct):
     """Messages that have everything but the payload in common."""
 
-    settings: MessageSettings
+    settings: MessageKeywords
     payloads: list[bytes]
 
 
-def batches(items: Iterable[bytes | Item], settings: MessageSettings) -> Iterator[ProduceBatch]:
+def batches(items: Iterable[bytes | Item], settings: MessageKeywords) -> Iterator[ProduceBatch]:
     """Cut messages, in their order, into batches as large as possible."""
     check_items(items)
     batch, size = ProduceBatch(settings, []), 0
@@ -86,7 +86,7 @@ def batches(items: Iterable[bytes | Item], settings: MessageSettings) -> Iterato
         yield batch
 
 
-def _own(item: Item) -> MessageSettings:
+def _own(item: Item) -> MessageKeywords:
     return {
         "priority": item.priority,
         "content_type": item.content_type,

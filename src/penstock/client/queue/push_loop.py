@@ -56,7 +56,7 @@ class PushLoop(ABC):
         self._lock = lock  # guards the session and the connection
         self._now = now
         self._closing = False
-        self._end: BaseException | None = None  # why it ended, if nobody closed it
+        self._end: BaseException | None = None  # why it ended, if it was not closed
 
     # ── Ending ────────────────────────────────────────────────────────────────────────────────
 

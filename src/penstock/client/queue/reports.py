@@ -1,8 +1,8 @@
 """What a subscription reports of errors: to the application, or else to the log.
 
-A subscription continues after errors, so nobody catches them. ``on_error`` is called with the
-exception and the job whose handler raised it, or None if it is about the connection, which is then
-replaced. A node that does not lead any more is not an error: its successor is asked.
+A subscription continues after errors, so the program cannot catch them. ``on_error`` is called with
+the exception and the job whose handler raised it, or None if it is about the connection, which is
+then replaced. A node that does not lead any more is not an error: its successor is asked.
 
 A refusal for good (``is_final``) ends the subscription; it is reported once here and raised by
 ``wait``. An exception of a handler or of ``on_error`` that is no ``Exception``, ``sys.exit()`` for

@@ -28,12 +28,12 @@ from penstock.client.queue.session import QueueCall, refusal
 from penstock.client.queue.values import (
     AckMode,
     ContentType,
-    DeviceKey,
     Group,
     Headers,
     Job,
-    LeaseSettings,
-    MessageSettings,
+    LeaseKeywords,
+    MessageKeywords,
+    RegisteredKey,
     Result,
     SinkStatus,
     Start,
@@ -53,14 +53,14 @@ COMMIT_WAIT_S: Final = 10.0  # after this time the broker answers that a commit 
 _ENDS: Final = {"earliest": wire.EARLIEST, "latest": wire.LATEST}
 
 
-class _GroupRequest(Protocol):
+class _NamesGroup(Protocol):
     """A request about a group of a topic."""
 
     topic: str
     group: str
 
 
-G = TypeVar("G", bound=_GroupRequest)
+G = TypeVar("G", bound=_NamesGroup)
 
 
 def _of_group(asked: G, topic: str, group: str) -> G:
@@ -92,7 +92,7 @@ def _about_leases(request: wire.Request) -> QueueCall[list[int]]:
 
 
 def produce(
-    topic: str, payload: bytes, producer_id: str, seq: int, **settings: Unpack[MessageSettings]
+    topic: str, payload: bytes, producer_id: str, seq: int, **settings: Unpack[MessageKeywords]
 ) -> QueueCall[int]:
     request = wire.Request()
     asked = request.produce
@@ -107,7 +107,7 @@ def produce_many(
     payloads: Sequence[bytes],
     producer_id: str,
     seq: int,
-    **settings: Unpack[MessageSettings],
+    **settings: Unpack[MessageKeywords],
 ) -> QueueCall[list[Result]]:
     """Messages with consecutive seqs from ``seq``."""
     request = wire.Request()
@@ -166,7 +166,7 @@ def poll(
     wait_s: float,
     *,
     max: int = 16,  # noqa: A002 - its name in the protocol
-    **lease: Unpack[LeaseSettings],
+    **lease: Unpack[LeaseKeywords],
 ) -> QueueCall[list[Job]]:
     """Lease jobs, or wait for some; not repeated where a repetition would lose messages."""
     asked = _of_group(wire.Poll(), topic, group)
@@ -183,7 +183,7 @@ def poll(
 
 
 def subscribe(
-    topic: str, group: str, concurrency: int, **lease: Unpack[LeaseSettings]
+    topic: str, group: str, concurrency: int, **lease: Unpack[LeaseKeywords]
 ) -> wire.Request:
     """Start a push connection; it is answered by messages only."""
     asked = _of_group(wire.Subscribe(), topic, group)
@@ -434,11 +434,11 @@ def changes(
     )
 
 
-def list_keys(after: int = 0) -> QueueCall[tuple[list[DeviceKey], bool]]:
+def list_keys(after: int = 0) -> QueueCall[tuple[list[RegisteredKey], bool]]:
     return QueueCall(
         wire.Request(list_keys=wire.ListKeys(after=after)),
         "keys",
-        lambda answer: _page(DeviceKey, answer.keys.keys, more=answer.keys.more),
+        lambda answer: _page(RegisteredKey, answer.keys.keys, more=answer.keys.more),
     )
 
 

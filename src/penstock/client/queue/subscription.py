@@ -1,4 +1,4 @@
-"""A blocking subscription: a thread reads, others handle, and whoever is done sends.
+"""A blocking subscription: one thread reads, others handle jobs and send results.
 
 Acknowledgements leave together: when there is nothing left to handle, or when a quarter of the
 prefetch is done, so that the broker always has room to send more. After ``close`` they wait for the

@@ -23,8 +23,8 @@ Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
 
-class MessageSettings(TypedDict, total=False):
-    """Settings of a message, or of many."""
+class MessageKeywords(TypedDict, total=False):
+    """Keywords of a message, or of many."""
 
     priority: int  # 0 to 7; the greater, the earlier it is delivered
     content_type: ContentType
@@ -51,16 +51,16 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     error: ClientError | None = None
 
 
-class LeaseSettings(TypedDict, total=False):
-    """How jobs are delivered."""
+class LeaseKeywords(TypedDict, total=False):
+    """Keywords of deliveries."""
 
     visibility_s: float  # 30; a job that is not acknowledged in this time is delivered again
     ack_mode: AckMode  # manual
     start: Start  # earliest; where the group begins if it is new
 
 
-class PollSettings(LeaseSettings, total=False):
-    """How many jobs are delivered, and how."""
+class PollKeywords(LeaseKeywords, total=False):
+    """Keywords of polls."""
 
     max: int  # 16; 1,024 at most
 
@@ -93,8 +93,8 @@ class Stats(msgspec.Struct, frozen=True):
     in_flight: int
 
 
-class TopicSettings(TypedDict, total=False):
-    """Settings of a topic; None leaves one unchanged, 0 removes a limit."""
+class TopicKeywords(TypedDict, total=False):
+    """Keywords of a topic; None leaves a setting unchanged, 0 removes a limit."""
 
     rate_per_sec: float | None  # deliveries per second, over all groups
     burst: int | None
@@ -123,8 +123,8 @@ class Topic(msgspec.Struct, frozen=True):
     created_ms: int
 
 
-class GroupSettings(TypedDict, total=False):
-    """Settings of a group; None leaves one unchanged."""
+class GroupKeywords(TypedDict, total=False):
+    """Keywords of a group; None leaves a setting unchanged."""
 
     max_deliveries: int | None  # dead-letter after this many failed deliveries; 0: never
     backoff_s: float | None  # pause before the first redelivery after a nack; it doubles
@@ -151,7 +151,7 @@ class Group(msgspec.Struct, frozen=True):
     start: int = 0  # where it was created, or moved to last
 
 
-class DeviceKey(msgspec.Struct, frozen=True):
+class RegisteredKey(msgspec.Struct, frozen=True):
     """The public half of a key that a device signs with, and its validity.
 
     Only administrators can see its owner and topics (``penstock keys``).
