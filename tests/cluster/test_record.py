@@ -22,7 +22,7 @@ from penstock.cluster.record import (
     terms_with,
 )
 from penstock.errors import NoQuorum, StorageDamaged, StorageForeign
-from penstock.raft.types import Compacted, ConfState, RaftEntry, ReadState, Unavailable
+from penstock.raft.types import Compacted, ConfState, EntriesUnavailable, RaftEntry, ReadState
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.store import LogEntry, Write
@@ -128,7 +128,7 @@ def test_the_core_sees_entries_when_it_is_told_and_with_their_terms() -> None:
     kept.terms = terms_with(kept.terms, entries)
     store.write(Write([LogEntry(entry.index, 0, b"") for entry in entries], committed=0))
     assert view.last_index() == 0
-    with pytest.raises(Unavailable):
+    with pytest.raises(EntriesUnavailable):
         view.term(1)
     view.stable(entries)
     assert view.last_index() == 3
@@ -136,7 +136,7 @@ def test_the_core_sees_entries_when_it_is_told_and_with_their_terms() -> None:
     assert view.entries(1, 4, 1 << 20) == tuple(entries)
     view.forget()
     assert view.entries(2, 4, 1 << 20) == tuple(entries[1:])
-    with pytest.raises(Unavailable):
+    with pytest.raises(EntriesUnavailable):
         view.entries(3, 5, 1 << 20)
     with pytest.raises(Compacted):
         view.entries(0, 2, 1 << 20)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.raft.log import RaftLog, data_size
-from penstock.raft.types import NO_LIMIT, Compacted, RaftEntry, SnapshotMeta, Unavailable
+from penstock.raft.types import NO_LIMIT, Compacted, EntriesUnavailable, RaftEntry, SnapshotMeta
 from tests.raft.scenario.storage import MemoryLog
 
 TERMS = st.lists(st.integers(1, 4), max_size=12).map(sorted)
@@ -41,7 +41,7 @@ def test_terms_are_those_of_the_entries(made):
     assert log.last_index == len(entries)
     assert log.last_term == terms[-1]
     assert [log.term(index) for index in range(first - 1, len(terms))] == terms[first - 1 :]
-    with pytest.raises(Unavailable):
+    with pytest.raises(EntriesUnavailable):
         log.term(len(terms))
     if first > 1:
         with pytest.raises(Compacted):
@@ -75,7 +75,7 @@ def searched_one_by_one(log, index, term):
     for at in range(index, 0, -1):
         try:
             here = log.term(at)
-        except (Compacted, Unavailable):
+        except (Compacted, EntriesUnavailable):
             return at, 0
         if here <= term:
             return at, here

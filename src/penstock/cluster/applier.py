@@ -24,7 +24,7 @@ from penstock.store.store import Commit, Written
 _log = get_logger("cluster")
 
 
-class Applier:
+class LogApplier:
     """The engine's owner."""
 
     def __init__(

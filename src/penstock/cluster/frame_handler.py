@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from penstock.cluster.applier import Applier
+from penstock.cluster.applier import LogApplier
 from penstock.cluster.bootstrap import Bootstrap
 from penstock.cluster.frames import (
     Blank,
@@ -27,7 +27,7 @@ class FrameHandler:
     def __init__(
         self,
         node: LocalNode,
-        applier: Applier,
+        applier: LogApplier,
         proposals: Proposals,
         membership: Membership,
         bootstrap: Bootstrap,

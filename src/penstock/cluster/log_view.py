@@ -11,11 +11,11 @@ from penstock.cluster.record import RaftRecord, term_of
 from penstock.raft.types import (
     Compacted,
     ConfState,
+    EntriesUnavailable,
     EntryKind,
     HardState,
     RaftEntry,
     SnapshotMeta,
-    Unavailable,
 )
 from penstock.store.store import LogStore
 
@@ -60,14 +60,14 @@ class StoreLog:
 
     def term(self, index: int) -> int:
         if index > self._last:
-            raise Unavailable(f"the log ends with entry {self._last}")
+            raise EntriesUnavailable(f"the log ends with entry {self._last}")
         if index < self.first_index() - 1:
             raise Compacted(f"the log begins with entry {self.first_index()}")
         return term_of(self._record.terms, index)
 
     def entries(self, low: int, high: int, bytes_max: int) -> tuple[RaftEntry, ...]:
         if high > self._last + 1:
-            raise Unavailable(f"the log ends with entry {self._last}")
+            raise EntriesUnavailable(f"the log ends with entry {self._last}")
         if low < self.first_index():
             raise Compacted(f"the log begins with entry {self.first_index()}")
         recent = self._recent

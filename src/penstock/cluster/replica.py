@@ -23,7 +23,7 @@ of many such entries at once. No other node has a vote, so nothing else can ente
 import asyncio
 from collections.abc import Callable, Sequence
 
-from penstock.cluster.applier import Applier
+from penstock.cluster.applier import LogApplier
 from penstock.cluster.bootstrap import Bootstrap
 from penstock.cluster.consensus import DoneCallback, Leadership, LeadershipListener
 from penstock.cluster.engine import Engine
@@ -66,7 +66,7 @@ class Replica:
         self.proposals = proposals = Proposals(node, leadership)
         self._membership = membership = Membership(node)
         self.bootstrapping = Bootstrap(node, self._begin_with)
-        self._applier = Applier(node, leadership, proposals, membership, self._reads)
+        self._applier = LogApplier(node, leadership, proposals, membership, self._reads)
         self.frames = FrameHandler(node, self._applier, proposals, membership, self.bootstrapping)
         triggers = self._applier.triggers
         self.at_index, self.off_index = triggers.add, triggers.remove

@@ -42,7 +42,7 @@ class Changer:
         if draft.outgoing:
             raise ConfChangeError("config is already joint")
         if not draft.incoming:
-            # Only a node that is being set up has no voters. Whose majority would it join?
+            # Only a node that is being set up has no voters: there is no majority to join.
             raise ConfChangeError("can't make a zero-voter config joint")
         draft.outgoing = set(draft.incoming)
         draft.auto_leave = auto_leave
@@ -149,7 +149,7 @@ class _Draft:
             case ConfChangeKind.REMOVE_NODE:
                 self._remove(node_id)
             case ConfChangeKind.UPDATE_NODE:
-                pass  # it carries something for others, and is none of the core's business
+                pass  # its context is for the driver, not for the core
             case _:
                 assert_never(kind)
 
@@ -181,7 +181,7 @@ class _Draft:
         progress = self._known(node_id)
         self.incoming.discard(node_id)
         if node_id in self.outgoing:
-            # It has a vote until the joint configuration is left, and becomes a learner only then.
+            # It keeps its vote until the joint configuration is left, and is a learner then.
             self.learners_next.add(node_id)
         else:
             progress.is_learner = True
@@ -212,13 +212,15 @@ class _Draft:
         voters = self.incoming | self.outgoing
         members = voters | self.learners | self.learners_next
         flagged = {node_id for node_id, pr in self.progress.items() if pr.is_learner}
-        self._must(members == self.progress.keys(), "progress is kept of others than its members")
-        self._must(flagged == self.learners, "others count as learners than are")
+        self._must(members == self.progress.keys(), "progress and members differ")
+        self._must(flagged == self.learners, "progress and learners differ")
         self._must(not self.learners & voters, "a learner is a voter")
-        # Whoever becomes a learner later has a vote in the outgoing half only until then.
+        # A future learner votes in the outgoing half only.
         waiting = self.outgoing - self.incoming
-        self._must(self.learners_next <= waiting, "a learner of later is no voter that leaves")
-        self._must(bool(self.outgoing) or not self.auto_leave, "to be left, and not joint")
+        self._must(self.learners_next <= waiting, "a future learner is not an outgoing voter")
+        self._must(
+            bool(self.outgoing) or not self.auto_leave, "auto_leave without a joint configuration"
+        )
 
     def _must(self, holds: bool, fault: str) -> None:
         if not holds:

@@ -100,8 +100,8 @@ def on_vote(node: Participant, message: RaftMessage) -> None:
         reject_vote(node, message)
         return
     node.trace("INFO", _about(node, message, f"cast {kind_name(message.kind)} for"))
-    # The term of the request, not ours: that of a pre-vote is one ahead, and this is how its sender
-    # knows the answer to be for it.
+    # The term of the request, not ours: that of a pre-vote is one ahead, and its sender matches the
+    # response by it.
     kind = _RESPONSES[message.kind]
     node.after_persist.append(RaftMessage(kind, message.sender, node.id, message.term))
     if is_real:
@@ -232,7 +232,7 @@ _WHILE_RUNNING = {
 HANDLERS = {
     **{(Role.CANDIDATE, kind): handle for kind, handle in _WHILE_RUNNING.items()},
     **{(Role.PRE_CANDIDATE, kind): handle for kind, handle in _WHILE_RUNNING.items()},
-    # Answers to the other kind of question are late: it was asked before.
+    # A response to the other kind of request is stale.
     (Role.CANDIDATE, MessageKind.VOTE_RESPONSE): _on_vote_response,
     (Role.PRE_CANDIDATE, MessageKind.PRE_VOTE_RESPONSE): _on_vote_response,
     (Role.FOLLOWER, MessageKind.TIMEOUT_NOW): _on_asked_to_lead,

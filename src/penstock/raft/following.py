@@ -22,7 +22,7 @@ def handle_append(node: Participant, message: RaftMessage) -> None:
     """Append a leader's entries, or reject them with a hint."""
     log = node.log
     if message.index < log.committed:
-        # What is committed is the same everywhere: tell the leader to go on from there.
+        # What is committed is the same everywhere: let the leader continue from there.
         node.acknowledge(message.sender, log.committed)
         return
     entries = message.entries
@@ -98,7 +98,7 @@ def _restore(node: Participant, snapshot: SnapshotMeta) -> bool:
         )
         return False
     if log.matches(snapshot.index, snapshot.term):
-        # All of it is here. Only that it is committed was not known.
+        # We have all of it, but did not know that it is committed.
         node.trace("INFO", f"{_where(node)} fast-forwarded commit to {_text(snapshot)}")
         log.commit_to(snapshot.index)
         return False
@@ -117,7 +117,7 @@ def _where(node: Participant) -> str:
 
 
 def _has_member(state: ConfState, node_id: int) -> bool:
-    # Those in learners_next are voters of the outgoing half until then.
+    # Nodes in learners_next are also in voters_outgoing.
     return node_id in (*state.voters, *state.learners, *state.voters_outgoing)
 
 
@@ -169,7 +169,7 @@ def _on_read_index_response(node: Participant, message: RaftMessage) -> None:
 def _on_forget_leader(node: Participant, _message: RaftMessage) -> None:
     """Forget the leader, which the caller knows to be gone, so as to vote for others."""
     if node.config.read_only_lease:
-        # Its lease rests on nobody voting meanwhile.
+        # The lease relies on no votes being granted meanwhile.
         node.trace("ERROR", "ignoring MsgForgetLeader due to ReadOnlyLeaseBased")
     elif node.lead != NO_NODE:
         node.trace("INFO", f"{node.id:x} forgetting leader {node.lead:x} at term {node.term}")

@@ -177,13 +177,13 @@ def _note_arrival(node: Participant, progress: PeerProgress, message: RaftMessag
     elif state is ProgressState.PROBE:
         progress.become_replicate()
     elif progress.match + 1 >= node.log.first_index():
-        # Whichever snapshot it was that got there: the log reaches from here on.
+        # Whichever snapshot arrived: the log reaches far enough now.
         node.trace(
             "DEBUG",
             f"{node.id:x} recovered from needing snapshot, resumed sending replication "
             f"messages to {message.sender:x} [{progress}]",
         )
-        progress.become_probe()  # which takes the snapshot's index into account
+        progress.become_probe()  # takes the snapshot's index into account
         progress.become_replicate()
 
 
@@ -224,7 +224,7 @@ def _on_snapshot_status(node: Participant, message: RaftMessage) -> None:
     if progress.state is not ProgressState.SNAPSHOT:
         return
     if message.reject:
-        progress.pending_snapshot = 0  # before: or we would go on behind a snapshot it never got
+        progress.pending_snapshot = 0  # else we would continue behind a snapshot that failed
     progress.become_probe()
     how = "failed" if message.reject else "succeeded"
     node.trace(

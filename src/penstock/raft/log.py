@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 from penstock.raft.config import Trace, no_trace
 from penstock.raft.errors import LogDamaged
-from penstock.raft.types import Compacted, LogView, RaftEntry, SnapshotMeta, Unavailable
+from penstock.raft.types import Compacted, EntriesUnavailable, LogView, RaftEntry, SnapshotMeta
 
 
 def data_size(entries: Sequence[RaftEntry]) -> int:
@@ -182,12 +182,12 @@ class RaftLog:
         return self._tail_term
 
     def term(self, index: int) -> int:
-        """The term of an entry, or of the one before the first. Raises Compacted, Unavailable."""
+        """Works for the entry before the first, too. Raises Compacted, EntriesUnavailable."""
         unstable = self.unstable.term(index)
         if unstable is not None:
             return unstable
         if index > self.last_index:
-            raise Unavailable(index)
+            raise EntriesUnavailable(index)
         if index < self.first_index() - 1:
             raise Compacted(index)
         return self._tail_term if index >= self._tail_start else self.view.term(index)
@@ -195,13 +195,13 @@ class RaftLog:
     def term_or_zero(self, index: int) -> int:
         try:
             return self.term(index)
-        except (Compacted, Unavailable):
+        except (Compacted, EntriesUnavailable):
             return 0
 
     def matches(self, index: int, term: int) -> bool:
         try:
             return self.term(index) == term
-        except (Compacted, Unavailable):
+        except (Compacted, EntriesUnavailable):
             return False
 
     def is_up_to_date(self, index: int, term: int) -> bool:
@@ -225,7 +225,7 @@ class RaftLog:
         if cut == high or len(stable) < cut - low or size >= bytes_max:
             return stable
         rest = _limited(unstable.entries, 0, high - offset, bytes_max - size)
-        # The first one comes even if it does not fit; here it is not the first.
+        # ``_limited`` returns one even if it does not fit; here it is not the first.
         return stable if size + data_size(rest) > bytes_max else stable + rest
 
     def has_conf_change(self, low: int, high: int, bytes_max: int) -> bool:

@@ -41,7 +41,7 @@ def _switch(node: Participant, made: Changed) -> ConfState:
         return state
     own = tracker.progress.get(node.id)
     if own is None or own.is_learner:
-        # Who is no voter may still lead until all others know of it, but should not for long.
+        # A leader without a vote may go on until the others know, but not for long.
         if node.config.steps_down_on_removal:
             node.become_follower(node.term, NO_NODE)
     elif state.voters:

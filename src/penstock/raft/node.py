@@ -86,7 +86,7 @@ class RaftNode(Participant):
             self.election_elapsed = 0
             if self.config.check_quorum:
                 self.step(_CHECK_QUORUM)
-            # Whoever was to take over did not: go on.
+            # The transfer has timed out.
             self.lead_transferee = NO_NODE
         if self.role is Role.LEADER and self.heartbeat_elapsed >= self.config.heartbeat_ticks:
             self.heartbeat_elapsed = 0
@@ -114,9 +114,9 @@ class RaftNode(Participant):
             elections.trace_lease(self, message)
             return False
         if kind is MessageKind.PRE_VOTE:
-            return True  # only asks what would be
+            return True  # it only asks
         if kind is MessageKind.PRE_VOTE_RESPONSE and not message.reject:
-            return True  # the term is that of the question, which nobody is in yet
+            return True  # the term is that of the request, which no node has entered yet
         self.trace(
             "INFO",
             f"{self.id:x} [term: {self.term}] received a {kind_name(kind)} message with "

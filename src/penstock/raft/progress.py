@@ -110,7 +110,7 @@ class PeerProgress(msgspec.Struct):
             if count:
                 self.next += count
                 self.inflights.add(self.next - 1, size)
-            # Without entries it may have been the one message that a full window lets pass.
+            # An empty message may have been the one that a full window allows.
             self.msg_app_flow_paused = self.inflights.full()
             return
         assert self.state is ProgressState.PROBE, "sent entries while a snapshot is on its way"
@@ -147,12 +147,12 @@ class PeerProgress(msgspec.Struct):
         ``match_hint`` is where the logs may agree, as the follower sees it.
         """
         if self.state is ProgressState.REPLICATE:
-            # What it acknowledged it has; a rejection of that was sent earlier and came late.
+            # It has what it acknowledged; a rejection of that is stale.
             if rejected <= self.match:
                 return False
             self.next = self.match + 1
         elif self.next - 1 != rejected:
-            # While probing there is one message on its way, and this is not the answer to it.
+            # Only one probe is in flight, and this does not respond to it.
             return False
         else:
             self.next = max(min(rejected, match_hint + 1), self.match + 1)

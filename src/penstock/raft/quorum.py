@@ -44,7 +44,7 @@ class MajorityConfig(frozenset[NodeId]):
         if not self:
             return NO_LIMIT
         indexes = sorted([acked(voter) or 0 for voter in self])
-        # Of n voters in ascending order, a majority has what stands at n - (n // 2 + 1), or more.
+        # Sorted ascending, a majority has at least the index at n - (n // 2 + 1).
         return indexes[(len(indexes) - 1) // 2]
 
     def vote_result(self, votes: Mapping[NodeId, bool]) -> VoteResult:

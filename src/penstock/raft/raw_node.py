@@ -272,7 +272,7 @@ class RawNode:
     def persisted(self, mark: PersistMark) -> None:
         """A ready is durable, and so are all that were taken before it."""
         node = self.node
-        # First these: while the entries are still unstable, their terms are at hand.
+        # Before ``stable_to``: terms of unstable entries are in memory.
         for message in mark.own:
             node.step(message)
         if mark.index:

@@ -8,13 +8,13 @@ from penstock.raft.participant import Participant
 from penstock.raft.progress import PeerProgress, ProgressState
 from penstock.raft.types import (
     Compacted,
+    EntriesUnavailable,
     EntryKind,
     MessageKind,
     NodeId,
     RaftEntry,
     RaftMessage,
     SnapshotUnavailable,
-    Unavailable,
 )
 
 _APPEND = MessageKind.APPEND
@@ -107,7 +107,7 @@ def _maybe_send(
         term = log.term(progress.next - 1)
         if progress.state is not _REPLICATE or not progress.inflights.full():
             entries = log.entries(progress.next, node.config.bytes_per_message_max)
-    except (Compacted, Unavailable):
+    except (Compacted, EntriesUnavailable):
         return _maybe_send_snapshot(node, to, progress)
     if not entries and not is_empty_sent:
         return False
@@ -150,7 +150,7 @@ def _maybe_send_snapshot(node: Participant, to: NodeId, progress: PeerProgress) 
 def broadcast_heartbeat(node: Participant, context: bytes) -> None:
     """Send heartbeats. The responses return the context."""
     for node_id, progress in node.peers:
-        # One who has not so much yet would take its log for damaged.
+        # A follower that lacks committed entries would take its log for damaged.
         commit = min(progress.match, node.log.committed)
         node.messages.append(
             RaftMessage(_HEARTBEAT, node_id, node.id, node.term, commit=commit, context=context)

@@ -151,7 +151,7 @@ class Compacted(Exception):  # noqa: N818 - named for what has become of the ent
     """The entries are no longer in the log."""
 
 
-class Unavailable(Exception):  # noqa: N818
+class EntriesUnavailable(Exception):  # noqa: N818
     """The entries are not there yet."""
 
 
@@ -173,13 +173,13 @@ class LogView(Protocol):
         ...
 
     def term(self, index: int) -> int:
-        """The term of an entry, or of ``first_index() - 1``; Compacted, Unavailable."""
+        """The term of an entry, or of ``first_index() - 1``; Compacted, EntriesUnavailable."""
         ...
 
     def entries(self, low: int, high: int, bytes_max: int) -> tuple[RaftEntry, ...]:
         """Entries ``low`` to ``high - 1``: at least one, then up to ``bytes_max`` of data.
 
-        Raises Compacted, Unavailable.
+        Raises Compacted, EntriesUnavailable.
         """
         ...
 

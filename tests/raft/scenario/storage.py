@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from penstock.raft.types import (
     Compacted,
     ConfState,
+    EntriesUnavailable,
     HardState,
     RaftEntry,
     SnapshotMeta,
-    Unavailable,
 )
 
 
@@ -43,7 +43,7 @@ class MemoryLog:
         if index <= self._start.index:
             raise Compacted(index)
         if index > self.last_index():
-            raise Unavailable(index)
+            raise EntriesUnavailable(index)
         return self._entries[index - self.first_index()]
 
     def entries(self, low: int, high: int, bytes_max: int) -> tuple[RaftEntry, ...]:
