@@ -99,9 +99,7 @@ class Day:
         self.asked.append(epoch)
         request = {"sink": SINK, "epoch": epoch, "parts": parts}
         response = self.client.ask(commit_stage=request)
-        while (
-            response.stage_committed.is_under_way
-        ):  # on a busy machine an answer may come before it
+        while response.stage_committed.is_under_way:  # not finished yet on a busy machine
             response = self.client.ask(commit_stage=request)
         assert response.HasField("stage_committed"), response
         assert response.stage_committed.epoch == epoch
