@@ -4,10 +4,10 @@ from collections.abc import MutableSequence
 
 
 def cut_front(columns: tuple[MutableSequence[int], ...], passed: int) -> int:
-    """Cut ``passed`` entries off all columns once they are most; return how many are left to cut.
+    """Cut ``passed`` entries off all columns once they are the majority; return how many remain.
 
-    Cutting moves all that stays, so it waits until that is less than what goes: each entry pays for
-    moving one other. Until then readers begin behind the entries that are passed.
+    Cutting moves all entries that stay, so it waits until those are fewer than the ones that go.
+    Until then readers start after the passed entries.
     """
     if passed * 2 <= len(columns[0]):
         return passed

@@ -1,19 +1,19 @@
 """What changes the broker's state: one struct per command, in the order in which they are applied.
 
-A command names its session by client id and carries everything it needs, time included, so that
-the same object can be applied at once, after a commit, or from the journal after a restart, with
-the same outcome. Those that change something durable are written to the journal as events, in the
-compact form that ``to_event`` gives; ``from_event`` is its inverse.
+A command names its session by client id and carries everything it needs, time included, so that the
+same object can be applied at once, after a commit, or from the journal after a restart, with the
+same result. Those that change something durable are written to the journal as events, in the
+compact form of ``to_event``; ``from_event`` is its inverse.
 
-``Published`` is not written as an event: the journal has the message itself. ``Received`` stands
-beside it and remembers the packet id of an exactly-once publish.
+``Published`` is not written as an event: the journal has the message itself. ``Received`` is
+written beside it and records the packet id of an exactly-once publish.
 """
 
 import msgspec
 
 
 class WillMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What to publish for a client that vanishes."""
+    """What to publish when a client disconnects unexpectedly."""
 
     topic: bytes
     payload: bytes
@@ -28,17 +28,15 @@ class SessionOpened(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=Fals
     connection: int
     clean: bool
     will: WillMessage | None
+    # whether all nodes of a cluster must know the session: client ids are unique among them
     everywhere: bool = False
-    """Whether all nodes of a cluster are to know of the session, whatever it is: a client id is
-    unique among them."""
-    heir_of: int = 0
-    """The connection, at another node, that it takes over and whose will was published by now."""
+    heir_of: int = 0  # the connection at another node that it takes over, whose will was published
+    # whether queued messages are sent in portions; former versions sent all at once
     is_paced: bool = False
-    """Whether what waits is sent in portions; an earlier version put all of it in flight."""
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """That connection of the client ended; nothing happens if a newer one has the session."""
+    """A connection of the client ended; void if a newer one has the session."""
 
     client_id: bytes
     connection: int
@@ -46,18 +44,18 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
 
 
 class Expired(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """The session's time ran out, if ``connection`` is still the last one it had."""
+    """The session expired; void if ``connection`` is not its last one."""
 
     client_id: bytes
     connection: int
 
 
 class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
-    """SUBSCRIBE: ``(filter, granted QoS)``, 0x80 for a filter that was refused at the door.
+    """SUBSCRIBE: ``(filter, granted QoS)``, 0x80 for a refused filter.
 
-    ``origin``, here and below: the session that is meant, by the connection that began it. In a
-    cluster a node may be late, and the client have another session by then; then it is void. 0: not
-    asked, as where an earlier version wrote it.
+    ``origin``, here and below, is the connection that began the session. In a cluster a command may
+    arrive when the client has another session already; then it is void. 0 (as former versions
+    wrote) means any.
     """
 
     client_id: bytes
@@ -76,12 +74,12 @@ class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False
 
 
 class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
-    """A page of retained messages due to a subscription: ``(topic, sequence, qos)`` each.
+    """A page of retained messages for a subscription: ``(topic, sequence, qos)`` each.
 
-    For a durable session a command of its own, a commit after ``Subscribed``: which messages they
-    are depends on the retained messages of that moment, and those cannot be asked again when the
-    journal is replayed. The first page answers SUBACK: those after it have no ``return_codes``.
-    Void if ``connection`` does not have the session any more, or if the offer has another number.
+    For a durable session it is a separate command, a commit after ``Subscribed``, because it
+    depends on what is retained at that moment, which a replay cannot know. The first page answers
+    with SUBACK; later ones have no ``return_codes``. Void if ``connection`` no longer has the
+    session, or if the offer has another number.
     """
 
     client_id: bytes
@@ -89,17 +87,17 @@ class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     packet_id: int
     return_codes: list[int]
     offers: list[tuple[bytes, int, int]]
+    # those of QoS 0: sent with the others, but neither remembered nor written
     live: list[tuple[bytes, int, int]] = []
-    """Those of QoS 0: sent with the others, but nothing about them is remembered or written."""
+    # of the offer (``core.retained_offers``); 0: written before there were pages, and complete
     number: int = 0
-    """Of the offer (``core/retained_offers``); 0: written before there were pages, and complete."""
-    since: int = 0  # position of the offer when the page was made; it is void at any other
-    after: int = 0  # position of the offer once these have been sent
+    since: int = 0  # position of the offer when the page was made; void at any other
+    after: int = 0  # position of the offer after these messages
     is_last: bool = True
 
 
 class Drained(msgspec.Struct, frozen=True, array_like=True, tag=45, gc=False):
-    """The client reads: send it the next portion of what waits in its session."""
+    """The client has read enough: send the next portion of its queue."""
 
     client_id: bytes
     connection: int
@@ -108,10 +106,9 @@ class Drained(msgspec.Struct, frozen=True, array_like=True, tag=45, gc=False):
 class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
     """PUBACK, PUBREC or PUBCOMP (``kind``) from a subscriber.
 
-    ``connection``: the one that it came by; 0: not asked, as with ``origin``. In a cluster it may
-    be late, and the client be at another node by then, where all that was unfinished is repeated
-    to it and acknowledged again. So it is void then: a PUBREL for what is about to be repeated
-    would have the client take the repetition for a new message.
+    ``connection`` is where it came from; 0: any. In a cluster the client may be at another node by
+    now, where everything unfinished is sent and acknowledged again. Then it is void: a PUBREL for
+    what is about to be repeated would make the client take the repetition for a new message.
     """
 
     client_id: bytes
@@ -123,9 +120,8 @@ class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False
 class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
     """Packet ids of QoS 2 messages from this client, journaled with them.
 
-    ``connection``: the one that they came by, as with ``Acknowledged``. If the client is at another
-    node by then it has repeated them there: a leader does not write them
-    (``core.stale_publishes``).
+    ``connection`` as with ``Acknowledged``. If the client is at another node by now it has repeated
+    them there, and a leader refuses them (``core.stale_publishes``).
     """
 
     client_id: bytes
@@ -135,10 +131,10 @@ class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
-    """PUBREL from a publisher: these packet ids are free to be used for new messages.
+    """PUBREL from a publisher: these packet ids may be used for new messages.
 
-    ``connection`` as with ``Acknowledged``: if it is late, the client has repeated it elsewhere,
-    and may use the ids again by now.
+    ``connection`` as with ``Acknowledged``: a client at another node has repeated it there, and may
+    use the ids again already.
     """
 
     client_id: bytes
@@ -147,9 +143,9 @@ class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
 
 
 class DeliveriesLost(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
-    """Messages in flight that retention has taken from the journal: their ids are free again.
+    """Messages in flight that retention has removed: their packet ids are free again.
 
-    Void if ``connection`` is not the one that has the session any more: its ids are others by now.
+    Void if ``connection`` no longer has the session, as its packet ids are others.
     """
 
     client_id: bytes
@@ -158,9 +154,9 @@ class DeliveriesLost(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=Fa
 
 
 class Repeated(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
-    """QoS 2 messages that came again while their first copy was on its way to the disk.
+    """QoS 2 messages that came again while their first copy was being committed.
 
-    They are acknowledged if that copy arrived; if not, the client must send them once more. Nothing
+    They are acknowledged if that copy was stored; if not, the client must send them again. Nothing
     durable changes, so this is never written.
     """
 
@@ -172,7 +168,7 @@ class Repeated(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
 
 
 class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
-    """A durable subscriber acknowledged stretches of a topic: ``(first offset, one past last)``."""
+    """A durable subscriber acknowledged offsets of a topic: ``(first, end)`` ranges."""
 
     client_id: bytes
     topic: bytes
@@ -181,9 +177,9 @@ class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False)
 
 
 class Identified(msgspec.Struct, frozen=True, array_like=True, tag=38, gc=False):
-    """A connection of the binary protocol goes by a client id from now on, in a cluster.
+    """A connection of the binary protocol has a client id from now on, in a cluster.
 
-    Whoever has had that id, at whatever node, must let go of it. Nothing durable changes.
+    Any other connection with that id, at whatever node, is closed. Nothing durable changes.
     """
 
     client_id: bytes
@@ -191,7 +187,7 @@ class Identified(msgspec.Struct, frozen=True, array_like=True, tag=38, gc=False)
 
 
 class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
-    """A durable subscriber's time ran out, if it was last seen when ``seen_ms`` says."""
+    """A durable subscriber expired; void if it was seen after ``seen_ms``."""
 
     client_id: bytes
     seen_ms: int
@@ -201,23 +197,21 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
 
 
 class GroupMade(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
-    """A group of a topic is to exist; the first message it hands out is that of ``start``."""
+    """Create a group of a topic that starts with the message of ``start``."""
 
     topic: bytes
     group: bytes
     start: int
-    reader: bool = False
-    """Whether it stands for somebody who reads by itself, and only says how far."""
-    since: int = 0  # messages before are left to other groups; 0: none are
-    rest: bool = False
-    """Whether it begins with what no group has done: what a group that is gone did stays done."""
+    reader: bool = False  # whether it only records how far a client has read
+    since: int = 0  # messages before are left to other groups; 0: none
+    rest: bool = False  # whether it starts with what no group has done, deleted ones included
     backoff_ms: int = 0
+    # default pause between deliveries after the second; the first retry is immediate
     backoff_max_ms: int = 0
-    """How it repeats what failed until somebody says otherwise; the first time at once."""
 
 
 class GroupMoved(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
-    """The next new message that the group hands out is to be that of ``start``."""
+    """The group continues with the message of ``start``."""
 
     topic: bytes
     group: bytes
@@ -226,17 +220,18 @@ class GroupMoved(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False)
 
 
 class GroupGone(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
-    """The group is to exist no more."""
+    """Delete a group."""
 
     topic: bytes
     group: bytes
     done: int = -1
-    """Messages before were done by some group, or are gone. What this one has done is to be
-    remembered if it begins there; -1: nothing is, as the topic is a log."""
+    """Messages before were done by some group, or are gone. What this group has done is remembered
+    if it starts there; -1: nothing is, because the topic is a log.
+    """
 
 
 class ConsumerMade(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):
-    """A consumer of a group is to exist."""
+    """Create a consumer of a group."""
 
     topic: bytes
     group: bytes
@@ -245,7 +240,7 @@ class ConsumerMade(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=Fals
 
 
 class ConsumerGone(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=False):
-    """A consumer leaves its group for good, with all that it had not acknowledged."""
+    """Delete a consumer with its pending messages."""
 
     topic: bytes
     group: bytes
@@ -253,11 +248,11 @@ class ConsumerGone(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=Fals
 
 
 class Taken(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
-    """Consumers take messages: ``(consumer, how many)`` each, one share after the other.
+    """Consumers take messages: ``(consumer, count)`` each, one after the other.
 
-    ``first`` and ``end`` say which offsets the topic had when this was asked for, ``gone`` which
-    stretches between were known to be deleted; what exactly is taken is found when it is applied,
-    as others may stand in the line before it. With ``settle`` the messages count as done at once.
+    ``first`` and ``end`` are the offsets of the topic when this was requested, ``gone`` the ranges
+    known to be deleted. What exactly is taken is determined when it is applied, because other
+    commands may come before it. With ``settle`` the messages count as done at once.
     """
 
     topic: bytes
@@ -271,7 +266,7 @@ class Taken(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
-    """Messages that were taken are done with: stretches of offsets."""
+    """Pending messages are done: ranges of offsets."""
 
     topic: bytes
     group: bytes
@@ -279,7 +274,7 @@ class Settled(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
 
 
 class Returned(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
-    """A worker is gone: what it had taken and not settled goes to others."""
+    """A worker left: its pending messages go to others."""
 
     topic: bytes
     group: bytes
@@ -287,7 +282,7 @@ class Returned(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
 
 
 class Claimed(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
-    """A consumer takes over what others had taken, if that was long enough ago."""
+    """A consumer takes over messages of others, if they are idle for long enough."""
 
     topic: bytes
     group: bytes
@@ -295,52 +290,45 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
     offsets: list[int]
     min_idle_ms: int
     now_ms: int
-    taken_ms: int  # when they are to count as taken: now, unless the client asks for another time
-    deliveries: int | None
-    """How often they are to count as delivered; None: once more than before (or as before)."""
-    counts: bool  # whether this is a delivery of its own
-    forces: bool  # whether messages that nobody has taken are claimed, too
-    renews: bool = False
-    """Whether only what the consumer has already is meant: it looks at its own again."""
+    taken_ms: int  # when they count as taken; a client may choose another time than now
+    deliveries: int | None  # their new delivery count; None: one more than before (or as before)
+    counts: bool  # whether this counts as a delivery
+    forces: bool  # whether messages that are not pending are claimed as well
+    renews: bool = False  # whether only the consumer's own messages are meant
 
 
 # ── leases ────────────────────────────────────────────────────────────────────────────────────
 
 
-Run = tuple[int, int, int]
-"""Messages of one priority in a row: priority, first offset, one past the last."""
+Run = tuple[int, int, int]  # consecutive messages of one priority: priority, first offset, end
 
-Scheduled = tuple[int, int, int]
-"""A message that is not to be handed out yet: offset, not before this time, priority."""
+Scheduled = tuple[int, int, int]  # a message that is not due yet: offset, time due, priority
 
 
 class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
-    """A group hands out messages. Whoever proposes this has chosen them (``core/selection``).
+    """A group delivers messages, which the proposer has chosen (``core.selection``).
 
-    ``version`` is that of the group when they were chosen. If it was moved since, nothing happens.
-    Nor does anything if others were given messages since (``generation``): they chose from the same
-    ones.
+    ``version`` and ``generation`` are those of the group at that time. If the group was moved or
+    has delivered anything since, nothing happens, because others may have chosen the same messages.
     """
 
     topic: bytes
     group: bytes
     version: int
-    first: int  # offsets below are no longer there
-    heads: list[int]
-    """Where the group stands afterwards, per priority; one number: the same for all."""
-    ahead: int  # how many messages were handed out, afterwards, that lie beyond the lowest head
-    first_lease: int  # the number of the first lease; the others follow, in the order of ``shares``
+    first: int  # offsets below no longer exist
+    heads: list[int]  # heads of the group afterwards, per priority; one number: the same for all
+    ahead: int  # messages beyond the lowest head that were delivered, afterwards
+    first_lease: int  # number of the first lease; the others follow in the order of ``shares``
     now_ms: int
+    # consumer (empty: the lease identifies it), deadline (0: none), and messages
     shares: list[tuple[bytes, int, list[Run]]]
-    """Who gets them (empty: whoever has the lease), until when (0: until it leaves), and which."""
-    delayed: list[Scheduled] = []  # messages that were passed over as their time has not come
-    expired: list[int] = []  # messages that were passed over as their time is over
-    generation: int = -1
-    """``Group.generation`` when they were chosen; -1 (written by earlier versions): any."""
+    delayed: list[Scheduled] = []  # messages passed over because they are not due
+    expired: list[int] = []  # messages passed over because they have expired
+    generation: int = -1  # -1 (written by former versions): any
 
 
 class LeasesSettled(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
-    """Messages under these leases are done with: stretches of lease numbers."""
+    """Messages of these leases are done: ranges of lease numbers."""
 
     topic: bytes
     group: bytes
@@ -348,9 +336,9 @@ class LeasesSettled(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=Fal
 
 
 class LeasesReturned(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=False):
-    """Messages under these leases are to be handed out again, not before ``delay_ms`` from now.
+    """Deliver the messages of these leases again, ``delay_ms`` from now at the earliest.
 
-    What ``counts`` not never reached a client: it is as if it had not been handed out.
+    Without ``counts`` they never reached a client, and do not count as delivered.
     """
 
     topic: bytes
@@ -360,12 +348,12 @@ class LeasesReturned(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=Fa
     delay_ms: int = 0
     reason: bytes = b""
     counts: bool = True
+    # whether the group's backoff applies; a client that vanished has not failed
     is_failure: bool = True
-    """Whether the pause is due that a failure calls for. Who vanished may not have failed."""
 
 
 class LeasesExtended(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=False):
-    """These leases run until ``deadline_ms``."""
+    """These leases end at ``deadline_ms``."""
 
     topic: bytes
     group: bytes
@@ -374,7 +362,7 @@ class LeasesExtended(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=Fa
 
 
 class Swept(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
-    """Time has passed: leases that ran out are void, messages whose time has come are due."""
+    """Time has passed: end leases that ran out, return messages that are due."""
 
     topic: bytes
     group: bytes
@@ -382,13 +370,13 @@ class Swept(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
 
 
 class Resumed(msgspec.Struct, frozen=True, array_like=True, tag=43, gc=False):
-    """The broker was away, or had no leader: the leases of all groups are given more time."""
+    """The broker was unavailable, or had no leader: extend the leases of all groups."""
 
     now_ms: int
 
 
 class GroupCommitted(msgspec.Struct, frozen=True, array_like=True, tag=29, gc=False):
-    """Everything below ``offset`` is done with. Never moves a group back."""
+    """Everything below ``offset`` is done. Never moves a group back."""
 
     topic: bytes
     group: bytes
@@ -397,7 +385,7 @@ class GroupCommitted(msgspec.Struct, frozen=True, array_like=True, tag=29, gc=Fa
 
 
 class GroupConfigured(msgspec.Struct, frozen=True, array_like=True, tag=30, gc=False):
-    """How a group repeats what failed; None: as before."""
+    """How a group redelivers failed messages; None: unchanged."""
 
     topic: bytes
     group: bytes
@@ -407,7 +395,7 @@ class GroupConfigured(msgspec.Struct, frozen=True, array_like=True, tag=30, gc=F
 
 
 class DeadLettered(msgspec.Struct, frozen=True, array_like=True, tag=31, gc=False):
-    """Messages that failed too often were put with the dead letters, by the same commit."""
+    """Exhausted messages were published as dead letters by the same commit."""
 
     topic: bytes
     group: bytes
@@ -418,7 +406,7 @@ class DeadLettered(msgspec.Struct, frozen=True, array_like=True, tag=31, gc=Fals
 
 
 class TopicConfigured(msgspec.Struct, frozen=True, array_like=True, tag=32, gc=False):
-    """A topic is to exist, with these settings; None: as before."""
+    """Create a topic or change its settings; None: unchanged."""
 
     topic: bytes
     rate_milli: int | None = None
@@ -430,16 +418,16 @@ class TopicConfigured(msgspec.Struct, frozen=True, array_like=True, tag=32, gc=F
 
 
 class TopicGone(msgspec.Struct, frozen=True, array_like=True, tag=33, gc=False):
-    """A topic is to exist no more, nor anything that belongs to it."""
+    """Delete a topic and everything that belongs to it."""
 
     topic: bytes
 
 
 class Trimmed(msgspec.Struct, frozen=True, array_like=True, tag=39, gc=False):
-    """Messages of a topic below an offset are to go.
+    """Delete messages of a topic below an offset.
 
-    ``topic_id`` is that of the topic that was meant: another of its name begins anew, with the same
-    offsets. It is the store that forgets them, on every node; doing so twice does no harm.
+    ``topic_id`` identifies the topic: a later one of the same name has the same offsets. The store
+    deletes them, on every node; doing so twice is harmless.
     """
 
     topic: bytes
@@ -448,7 +436,7 @@ class Trimmed(msgspec.Struct, frozen=True, array_like=True, tag=39, gc=False):
 
 
 class Erased(msgspec.Struct, frozen=True, array_like=True, tag=40, gc=False):
-    """Single messages of a topic are to go: stretches of offsets. See ``Trimmed``."""
+    """Delete single messages of a topic: ranges of offsets. See ``Trimmed``."""
 
     topic: bytes
     topic_id: int
@@ -459,9 +447,9 @@ class Erased(msgspec.Struct, frozen=True, array_like=True, tag=40, gc=False):
 
 
 class SinkBegan(msgspec.Struct, frozen=True, array_like=True, tag=34, gc=False):
-    """It is decided: what was staged in these parts is published, in their order.
+    """An epoch is decided: what was staged in these parts will be published, in their order.
 
-    ``parts`` are names and numbers of blocks. From here on nothing but the end can follow.
+    ``parts`` are names and numbers of blocks. Nothing can cancel it.
     """
 
     sink: bytes
@@ -471,17 +459,16 @@ class SinkBegan(msgspec.Struct, frozen=True, array_like=True, tag=34, gc=False):
 
 
 class SinkAdvanced(msgspec.Struct, frozen=True, array_like=True, tag=35, gc=False):
-    """The entry that has this has messages of the epoch, too: so many, and here they go on."""
+    """Its entry contains ``count`` messages of the epoch, which continue at ``place``."""
 
     sink: bytes
     epoch: int
     count: int
-    place: tuple[int, int, int]
-    """Number of the part, of the block within it, of the message within that."""
+    place: tuple[int, int, int]  # numbers of the part, of the block in it, of the message in that
 
 
 class SinkEnded(msgspec.Struct, frozen=True, array_like=True, tag=36, gc=False):
-    """The entry that has this has the last messages of the epoch: so many."""
+    """Its entry contains the last ``count`` messages of the epoch."""
 
     sink: bytes
     epoch: int
@@ -490,7 +477,7 @@ class SinkEnded(msgspec.Struct, frozen=True, array_like=True, tag=36, gc=False):
 
 
 class SinkForgotten(msgspec.Struct, frozen=True, array_like=True, tag=37, gc=False):
-    """A sink is to be as if it had never been, unless it is about to publish."""
+    """Forget a sink, unless it is publishing."""
 
     sink: bytes
 
@@ -499,7 +486,7 @@ class SinkForgotten(msgspec.Struct, frozen=True, array_like=True, tag=37, gc=Fal
 
 
 class KeyStored(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
-    """A signing key is to be known as this row of the key ring says."""
+    """Register or change a signing key."""
 
     key_id: int
     row: bytes
@@ -508,8 +495,8 @@ class KeyStored(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
 class Published(msgspec.Struct, frozen=True, gc=False):
     """Messages of the batch from ``position`` on, to be routed, retained or both.
 
-    Several at once if they came back to back with the same topic, QoS and RETAIN, which is what
-    busy publishers send. ``packet_ids`` are to be acknowledged; none if nobody waits for that.
+    Consecutive messages with the same topic, QoS and RETAIN share one command. ``packet_ids`` are
+    to be acknowledged, if any.
     """
 
     topic: bytes
@@ -519,7 +506,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     position: int
     time_ms: int
     packet_ids: list[int]
-    keep: bool = False  # if the disk refuses it, try again: nobody else will
+    keep: bool = False  # retry if the disk refuses it, because nobody else will
 
 
 Event = (
@@ -570,7 +557,7 @@ Command = Event | Published
 
 
 def to_event(command: Event) -> tuple[object, ...]:
-    """The journal's form of a command."""
+    """The command as it is journaled."""
     if isinstance(command, Offered) and command.live:
         command = msgspec.structs.replace(command, live=[])
     plain: tuple[object, ...] = msgspec.to_builtins(command, builtin_types=(bytes,))
@@ -578,6 +565,6 @@ def to_event(command: Event) -> tuple[object, ...]:
 
 
 def from_event(event: tuple[object, ...]) -> Event:
-    """The command that an event of the journal stands for."""
+    """The command of a journaled event."""
     command: Event = msgspec.convert(event, Event)
     return command

@@ -1,11 +1,11 @@
-"""What a broker's state comes to, in a few bytes: for comparing nodes.
+"""Digests of the broker's state, to compare nodes.
 
-The state is the fold of the journal, so two nodes that have applied the same entries have the same
+The state follows from the journal, so two nodes that have applied the same entries have the same
 digests, whatever is connected to them. A digest covers the rows that a checkpoint would write,
-without what says up to which entry they are: that a start and a running node know differently.
+without the entry index of each row, which differs between a started and a running node.
 
-To make rows changes what the state remembers of them. So this is for a copy of the state that is
-thrown away afterwards (``node.digests`` makes one).
+Making rows changes what the state remembers of them. So use a copy of the state that is thrown away
+afterwards (``node.digests`` makes one).
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ _LEFT_OUT = {"producers"}  # nodes forget numbers of producers at different time
 
 
 def digests_of(broker: Broker) -> dict[str, str]:
-    """The digest of each part of the state, by name, hexadecimal."""
+    """The hexadecimal digest of each part of the state, by name."""
     return {
         _NAMES.get(table.name, table.name): _digest(table.state())
         for table in tables_of(broker)
@@ -35,7 +35,7 @@ def digests_of(broker: Broker) -> dict[str, str]:
 
 
 def _digest(rows: Iterable[_Row]) -> str:
-    """Of rows in the order of their keys: the order in which they came says nothing."""
+    """Rows are sorted by key: their order says nothing."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     for row in sorted(rows, key=lambda pair: pair[0]):
         digest.update(msgspec.msgpack.encode(row))

@@ -1,11 +1,11 @@
-"""Groups: all of them, by topic and name, and what commands do to them.
+"""All groups by topic and name, and what commands do to them.
 
-What one group is and does is in ``group``. Here a command finds its group, or makes it; the rows of
-the checkpoint are kept, and the number of the next lease, which no lease had before.
+``group`` is about a single group. Here a command finds or creates its group; checkpoint rows and
+the number of the next lease, which is never reused, are kept here too.
 
-What groups have done outlasts them (``retired``). That is an affair of two rows, the group's and
-the remainder's, and a crash must not leave one without the other. So the row of a group takes that
-of a remainder along that has changed, and those of groups that have none on disk yet.
+What groups have done outlives them (``retired_groups``). That involves two rows, the group's and
+the retired one's, and a crash must not leave one without the other. So the row of a group includes
+that of a changed retired group, and those of groups that have none on disk yet.
 """
 
 from collections.abc import Iterator
@@ -56,11 +56,11 @@ GroupCommand = (
     | DeadLettered
 )
 
-_LEASE_KEY = b""  # key of the row that has the number of the next lease; no group's key is empty
+_LEASE_KEY = b""  # key of the row with the number of the next lease; no group's key is empty
 
 
 def row_key(topic: bytes, name: bytes) -> bytes:
-    """The key of a group's row: its two names, told apart by the length of the first."""
+    """The key of a group's row: both names, separated by the length of the first."""
     return len(topic).to_bytes(4, "big") + topic + name
 
 
@@ -70,7 +70,6 @@ def _names(key: bytes) -> tuple[bytes, bytes]:
 
 
 def _chunk_key(key: bytes, chunk: int) -> bytes:
-    """The key of a chunk's row: its group's, and its number."""
     return key + chunk.to_bytes(8, "big")
 
 
@@ -79,31 +78,28 @@ def _chunk_of(key: bytes) -> tuple[bytes, int]:
 
 
 class Groups:
-    """All groups of all topics, and what commands do to them."""
+    """All groups of all topics."""
 
     def __init__(self) -> None:
         self.by_topic: dict[bytes, dict[bytes, Group]] = {}
-        self.count = 0  # how many groups there are
+        self.count = 0
         self.retired = RetiredGroups()
         self._low_water_marks = LowWaterMarks(self.by_topic)
-        self.dirty: dict[bytes, None] = {}
-        """Keys (``row_key``) of groups whose row on disk is older than the state here."""
-        self.timed: dict[Group, None] = {}  # groups in which something happens when time passes
-        self.redeliveries = 0  # how often a message was handed out that had been handed out before
+        self.dirty: dict[bytes, None] = {}  # keys of groups whose row on disk is outdated
+        self.timed: dict[Group, None] = {}  # groups with leases or delayed messages
+        self.redeliveries = 0
+        # chunks of pending messages that have a row on disk, by group key
         self._stored: dict[bytes, set[int]] = {}
-        """Chunks of pending messages that have a row on disk, by the key of their group."""
+        # those of deleted groups, whose rows are to be deleted
         self._deleted: dict[bytes, set[int]] = {}
-        """Those of groups that are no more: their rows are to be deleted."""
+        # one count for all groups, so that a lease never fits a later group of the same name
         self.next_lease = 0
-        """The number of the next lease. One count for all groups, so that no lease of a group that
-        was deleted can be taken for one of another by the same name."""
 
     def get(self, topic: bytes, name: bytes) -> Group | None:
-        """A group, or None if there is none."""
         return self.by_topic.get(topic, {}).get(name)
 
     def _known(self, key: bytes) -> Group | None:
-        """The group or the remainder of a row."""
+        """The group or retired group of a row."""
         topic, name = _names(key)
         if name == RETIRED_NAME:
             return self.retired.by_topic.get(topic)
@@ -112,8 +108,8 @@ class Groups:
     def floor(self, topic: bytes, first: int = 0) -> int:
         """Everything below is done, if the topic has nothing before ``first``.
 
-        Groups that stand for readers hold up what they have not read. But what they have read is
-        not done: those who are to work may be yet to come.
+        Groups of readers hold back what they have not read. But what they have read is not done:
+        workers may come later.
         """
         return self._low_water_marks.floor(topic, max(self.retired.low(topic), first))
 
@@ -126,14 +122,11 @@ class Groups:
             yield from groups.values()
 
     def missed(self, topic: bytes, stretches: list[tuple[int, int]]) -> int:
-        """How many messages groups miss if these of a topic are gone; for each group its own.
-
-        Nothing changes: what is gone is found out when somebody asks for it.
-        """
+        """How many messages groups miss if these ranges are removed, summed over the groups."""
         return sum(group.unsettled(stretches) for group in self.by_topic.get(topic, {}).values())
 
     def apply(self, command: GroupCommand, index: int, *, recovering: bool) -> object:
-        """Apply a command; return what the one who asked wants to know, None: no such group."""
+        """Apply a command; return its result, None if there is no such group."""
         if isinstance(command, Leased):
             self._count_leases(command)
         group = self.get(command.topic, command.group)
@@ -155,7 +148,7 @@ class Groups:
         return value
 
     def resume(self, now_ms: int, index: int, *, recovering: bool) -> None:
-        """The broker was away: leases are given more time."""
+        """Extend leases after the broker was unavailable."""
         for group in list(self.timed):
             if not (recovering and group.applied >= index) and group.resume(now_ms):
                 self.dirty[row_key(group.topic, group.name)] = None
@@ -172,7 +165,7 @@ class Groups:
         self.dirty[_LEASE_KEY] = None
 
     def forget_topic(self, topic: bytes, index: int, *, recovering: bool) -> None:
-        """A topic is gone, and its groups with it; those that are newer stay."""
+        """Delete the groups of a deleted topic, unless they are newer."""
         for group in list(self.by_topic.get(topic, {}).values()):
             if not (recovering and group.applied >= index):
                 self._remove(group)
@@ -190,14 +183,14 @@ class Groups:
             del self.by_topic[group.topic]
 
     def _forget_rows(self, key: bytes) -> None:
-        """A group is no more, nor are its rows to be."""
+        """Have the rows of a deleted group deleted."""
         self.dirty[key] = None
         self._deleted.setdefault(key, set()).update(self._stored.get(key, ()))
 
     def _remember(
         self, group: Group, command: GroupGone | GroupMoved, index: int, *, recovering: bool
     ) -> None:
-        """What a group has done stays done, though it is about to end or to begin again."""
+        """Remember what a group has done before it is deleted or moved back."""
         is_forward = isinstance(command, GroupMoved) and command.start >= group.oldest_unsettled
         if is_forward or entitled_from(group) is None:
             return
@@ -211,10 +204,10 @@ class Groups:
     def _make(
         self, command: GroupMade, group: Group | None, index: int, *, recovering: bool
     ) -> bool:
-        """Make a group; tell whether it is new.
+        """Create a group; return whether it is new.
 
-        Its version is one that no earlier group of this name had: what was chosen for that one,
-        and is still on its way, is void.
+        Its version is greater than any that a former group of this name had, so choices made for
+        that one are void.
         """
         if group is not None:
             return False
@@ -283,9 +276,9 @@ class Groups:
     # ── checkpoint ────────────────────────────────────────────────────────────────────────────
 
     def rows(self, key: bytes, index: int) -> Iterator[tuple[str, bytes, bytes | None]]:
-        """The rows of a group that changed, as of entry ``index``: table, key, row (None: none).
+        """Table, key and row (None: deleted) of what changed in a group, as of entry ``index``.
 
-        They belong into one commit: together they say up to which entry they are complete.
+        They belong in one commit, as they are complete up to the same entry.
         """
         if key == _LEASE_KEY:
             yield "groups", key, self.next_lease.to_bytes(8, "big")
@@ -294,7 +287,7 @@ class Groups:
             yield from self._rows_of(one, index)
 
     def _beside(self, key: bytes) -> list[bytes]:
-        """Groups whose rows must not be older: those that the remainder of a topic changed with."""
+        """Groups whose rows must be written along with a changed retired group."""
         topic, _ = _names(key)
         merged = self.retired.by_topic.get(topic)
         if merged is None or merged.applied:
@@ -324,7 +317,7 @@ class Groups:
             del self._stored[key]
 
     def failed(self, table: str, key: bytes) -> None:
-        """A row was not written after all."""
+        """Note that a row was not written."""
         if table == "groups":
             self.dirty[key] = None
             group = self._known(key) if key != _LEASE_KEY else None
@@ -339,7 +332,7 @@ class Groups:
         changed.add(chunk)
 
     def load(self, key: bytes, row: bytes) -> None:
-        """Take a row of the checkpoint, before any replay; then ``load_chunk``."""
+        """Load a group from the checkpoint, before any replay; ``load_chunk`` follows."""
         if key == _LEASE_KEY:
             self.next_lease = int.from_bytes(row, "big")
             return
@@ -351,7 +344,7 @@ class Groups:
         self.count += 1
 
     def load_chunk(self, key: bytes, row: bytes) -> None:
-        """Take a chunk of what is pending; then ``end_loading``."""
+        """Load a chunk of pending messages; ``end_loading`` follows."""
         key, chunk = _chunk_of(key)
         self._stored.setdefault(key, set()).add(chunk)
         group = self._known(key)
@@ -359,7 +352,6 @@ class Groups:
             load_chunk(group, row)
 
     def end_loading(self) -> None:
-        """All rows are there."""
         for merged in self.retired.by_topic.values():
             merged.end_loading()
         for group in self:

@@ -1,8 +1,8 @@
-"""Leases that ran out, and whose message nobody else has been given since.
+"""Leases that ran out, whose message was not delivered again yet.
 
-Whoever had such a lease may have done the work, and says so late: it was slow, or the broker was
-away for a while. As long as the message has not been handed out again, that counts. So a message
-that comes back because its lease ended keeps the number of that lease.
+The consumer may have done the work and acknowledge it late: it was slow, or the broker was
+unavailable. That counts as long as the message was not delivered again. So a message that returns
+because its lease ended keeps the number of that lease.
 """
 
 from penstock.core.lease_deadlines import VOID_MAX
@@ -10,23 +10,22 @@ from penstock.core.pending import NO_LEASE, Pending
 
 
 class LapsedLeases:
-    """Offsets by lease; ``pending`` is the group's own, and is only looked at."""
+    """Offsets by lease; ``pending`` belongs to the group and is only read."""
 
     __slots__ = ("_offsets", "_pending")
 
     def __init__(self, pending: dict[int, Pending]) -> None:
         self._pending = pending
+        # void if the message is not pending, or was delivered again
         self._offsets: dict[int, int] = {}
-        """Void where the message is not pending, or was handed out since."""
 
     def add(self, lease: int, offset: int) -> None:
-        """A lease has run out."""
         self._offsets[lease] = offset
         if len(self._offsets) > 2 * len(self._pending) + VOID_MAX:
             self.renew()
 
     def find(self, lease: int) -> int | None:
-        """The offset of a message that nobody was given since it had this lease."""
+        """The offset of a message that was not delivered again since this lease."""
         offset = self._offsets.get(lease)
         pending = self._pending.get(offset) if offset is not None else None
         if pending is None or pending.consumer is not None or pending.lease != lease:
@@ -34,7 +33,7 @@ class LapsedLeases:
         return offset
 
     def take(self, stretches: list[tuple[int, int]]) -> list[int]:
-        """The offsets of such messages, of leases in some stretches."""
+        """The offsets of such messages, for ranges of leases."""
         if not self._offsets:
             return []
         found: list[int] = []
@@ -46,7 +45,7 @@ class LapsedLeases:
         return found
 
     def renew(self) -> None:
-        """Learn anew what is true."""
+        """Rebuild from ``pending``."""
         self._offsets = {
             pending.lease: offset
             for offset, pending in self._pending.items()

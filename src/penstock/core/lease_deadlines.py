@@ -1,39 +1,36 @@
 """When the leases of a group end.
 
-A heap of times, each with a stretch of leases that end then: what is handed out together has one
-entry. Most of it is settled long before, and some is extended, so an entry is true only as far as
-the group still has such a lease, and it ends at that time. What is not true is passed over when its
-turn comes. Whoever extends leases again and again, to a time that never comes, would let the heap
-grow without end: with more void entries than true ones it is made anew.
+A heap of times, each with a range of leases that end then: what is delivered together has one
+entry. Most leases are settled long before, and some are extended, so an entry is valid only for
+leases that still exist and end at that time. Void entries are skipped when they come up. A client
+that extends leases again and again would let the heap grow without bound: when more entries are
+void than valid, it is rebuilt.
 """
 
 from heapq import heappop, heappush, heapreplace
 
 from penstock.core.pending import Pending
 
-VOID_MAX = 1_024  # entries that may be void, beside as many as there are leases
+VOID_MAX = 1_024  # void entries allowed, besides as many as there are leases
 
 
-RESUMED_MS_MAX = 60_000
-"""How much time a lease is given at most when the broker was away; clients are back by then."""
+RESUMED_MS_MAX = 60_000  # how much a lease is extended at most after the broker was unavailable
 
 
 class LeaseDeadlines:
-    """The times at which leases end; both dicts are the group's own, and are only looked at."""
+    """Deadlines of leases; both dicts belong to the group and are only read."""
 
     __slots__ = ("_heap", "_leases", "_pending")
 
     def __init__(self, leases: dict[int, int], pending: dict[int, Pending]) -> None:
         self._leases = leases
         self._pending = pending
-        self._heap: list[tuple[int, int, int]] = []
-        """Times, and the first and the end of a stretch of leases."""
+        self._heap: list[tuple[int, int, int]] = []  # time, first lease, end of the range of leases
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def add(self, until_ms: int, first: int, end: int) -> None:
-        """These leases end at a time."""
         heappush(self._heap, (until_ms, first, end))
         self._tidy()
 
@@ -42,15 +39,15 @@ class LeaseDeadlines:
             self.renew()
 
     def renew(self) -> None:
-        """Make all entries anew."""
+        """Rebuild all entries."""
         ends = ((self._pending[offset].until_ms, n) for n, offset in self._leases.items())
         self._heap = sorted((until_ms, n, n + 1) for until_ms, n in ends if until_ms)
 
     def resume(self, now_ms: int) -> list[int]:
-        """The broker was away: give leases more time; return the offsets of their messages.
+        """Extend leases after the broker was unavailable; return the offsets of their messages.
 
-        Each runs for as long again as it was given, or for a while, from now on. Before, nobody
-        could acknowledge or extend it.
+        Each gets its original duration again, up to a maximum, from now on, because nobody could
+        acknowledge or extend it meanwhile.
         """
         resumed = []
         for offset in self._leases.values():
@@ -63,7 +60,7 @@ class LeaseDeadlines:
         return resumed
 
     def next_ms(self) -> int | None:
-        """When a lease ends next; None: none does."""
+        """When the next lease ends; None if none does."""
         self._tidy()  # many may have been settled at once
         while self._heap:
             until_ms, first, end = self._heap[0]
@@ -78,10 +75,10 @@ class LeaseDeadlines:
         return None
 
     def take(self, now_ms: int, enough: int) -> list[int]:
-        """Leases that have ended by now: all, or just enough of them.
+        """Up to ``enough`` leases that have ended.
 
-        The earliest, then those with the lowest number: however they are gathered in the heap,
-        which is another way after a restart, they are the same ones.
+        The earliest first, then those with the lowest number, so that the result does not depend on
+        the shape of the heap, which differs after a restart.
         """
         ended: dict[int, None] = {}  # a lease has two entries if it was extended twice at a time
         while self._heap and self._heap[0][0] <= now_ms and len(ended) < enough:
@@ -95,6 +92,6 @@ class LeaseDeadlines:
         return list(ended)
 
     def _ends(self, lease: int, until_ms: int) -> bool:
-        """Whether there is this lease, and it ends then."""
+        """Whether the lease exists and ends then."""
         offset = self._leases.get(lease)
         return offset is not None and self._pending[offset].until_ms == until_ms

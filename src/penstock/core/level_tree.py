@@ -25,7 +25,7 @@ owner to know, who keeps a flat dict beside the tree anyway.
 from collections.abc import Iterator
 from typing import Final
 
-END: Final = None  # the last key of every path
+END: Final = None  # last key of every path
 
 PLUS: Final = b"+"
 HASH: Final = b"#"
@@ -42,10 +42,10 @@ class LevelTree:
     def __init__(self) -> None:
         self._ordinary: Node = {}
         self._reserved: Node = {}
-        self.visits = 0  # places that ``topics_matching`` has looked at, of all times together
+        self.visits = 0  # nodes that ``topics_matching`` has visited, in total
 
     def add(self, name: bytes) -> None:
-        """Take in a name that is not there yet."""
+        """Add a name that is not there yet."""
         path = _path(name)
         node = self._root(name)
         depth = 0
@@ -55,7 +55,7 @@ class LevelTree:
         node[path[depth]] = name if child is None else _fork(child, name, depth + 1)
 
     def remove(self, name: bytes) -> None:
-        """Let go of a name that is there, and of every node that only it needed."""
+        """Remove a name that is there, and every node that only it needed."""
         path = _path(name)
         node = self._root(name)
         trail: list[tuple[Node, Key]] = []
@@ -72,16 +72,15 @@ class LevelTree:
             node[key] = survivor
 
     def clear(self) -> None:
-        """Let go of all names."""
         self._ordinary.clear()
         self._reserved.clear()
 
     def topics_matching(
         self, topic_filter: bytes, visits_max: float = float("inf")
     ) -> list[bytes] | None:
-        """In a tree of topics: those that the filter matches, in no order that means anything.
+        """In a tree of topics, those that the filter matches, unordered.
 
-        None if more than about ``visits_max`` places would have to be looked at.
+        None if that takes more than about ``visits_max`` visits.
         """
         path = _path(topic_filter)
         found: list[bytes] = []
@@ -126,7 +125,7 @@ class LevelTree:
                     yield None
 
     def filters_matching(self, topic: bytes) -> list[bytes]:
-        """In a tree of filters: those that match the topic, in no order that means anything."""
+        """In a tree of filters, those that match the topic, unordered."""
         path = _path(topic)
         found: list[bytes] = []
         stack = [(self._root(topic), 0)]
@@ -150,7 +149,7 @@ def _path(name: bytes) -> list[Key]:
 
 
 def _fork(resident: bytes, newcomer: bytes, depth: int) -> Node:
-    """Build the smallest subtree for two names whose first ``depth`` levels are the same."""
+    """The smallest subtree for two names that share their first ``depth`` levels."""
     resident_path, newcomer_path = _path(resident), _path(newcomer)
     assert resident != newcomer
     top: Node = {}
@@ -166,7 +165,7 @@ def _fork(resident: bytes, newcomer: bytes, depth: int) -> Node:
 
 
 def _children(node: Node, wanted: Key) -> "list[bytes | Node]":
-    """Where a filter may go on from ``node``; ``_tails_agree`` has the last word on leaves."""
+    """Where a filter may continue from ``node``; leaves still need ``_tails_agree``."""
     if wanted in (PLUS, HASH):
         return list(node.values())
     child = node.get(wanted)
@@ -174,7 +173,7 @@ def _children(node: Node, wanted: Key) -> "list[bytes | Node]":
 
 
 def _tails_agree(filter_path: list[Key], topic_path: list[Key], depth: int) -> bool:
-    """Tell whether the rest of a filter's path matches the rest of a topic's, from ``depth`` on."""
+    """Whether the rest of a filter's path matches the rest of a topic's, from ``depth`` on."""
     for wanted, level in zip(filter_path[depth:], topic_path[depth:], strict=False):
         if wanted == HASH:
             return True  # also when no level is left: "a/#" matches "a" [MQTT-4.7.1-2]

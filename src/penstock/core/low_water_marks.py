@@ -1,12 +1,12 @@
-"""Up to where a topic's messages are done, found without asking each of its groups.
+"""Up to where a topic's messages are done, without asking each of its groups.
 
-A message is done when a group that was entitled to it has finished it, and no group is left that
-still has to. A group is entitled to what comes from ``Group.since`` on: a group that was made to
-start later leaves what came before to others, and releases none of it.
+A message is done when a group that was entitled to it has finished it, and no group still has to. A
+group is entitled to messages from ``Group.since`` on: one that was created to start later leaves
+earlier messages to others, and releases none of them.
 
 What one group has done (``Group.oldest_unsettled``) only rises, unless the group is moved back. So
-a heap remembers, per topic, what each group had when it was asked last. The lowest that is still
-true is the lowest of all; what is not is corrected when it comes to the top.
+a heap remembers, per topic, the last known value of each group. The lowest that is still true is
+the minimum; outdated ones are corrected when they reach the top.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,10 +20,10 @@ _ByTopic = Mapping[bytes, Mapping[bytes, Group]]
 
 
 def entitled_from(group: Group) -> int | None:
-    """Where the messages begin that are done when this group has done them; None: nowhere.
+    """First message that is done once this group has done it; None: no message is.
 
-    What somebody has read is not done. Dead letters are done when they were sent back or dropped,
-    whoever else looks at them.
+    What a reader has read is not done. Dead letters are done when they were redriven or dropped,
+    whatever other groups do with them.
     """
     if group.reader or (group.topic.startswith(DEAD_PREFIX) and group.name != REDRIVE):
         return None
@@ -39,10 +39,10 @@ class LowWaterMarks:
         self._entitled = _Lowest(by_topic, entitled_from)
 
     def floor(self, topic: bytes, done: int) -> int:
-        """Everything below is done; ``done``: how far it is, or gone, whatever the groups say.
+        """Everything below is done; ``done`` is known to be done or gone already.
 
-        If a group is entitled to what comes next, the messages up to the lowest offset that some
-        group has not done were done by that group at least.
+        If a group is entitled to what comes next, it has done the messages up to the lowest offset
+        that some group has not done.
         """
         unsettled, entitled = self._unsettled.of(topic), self._entitled.of(topic)
         if unsettled is None:
@@ -63,22 +63,22 @@ class LowWaterMarks:
         return done
 
     def lower(self, group: Group) -> None:
-        """A group was made or moved: what is said of it may begin earlier than before."""
+        """Note that a group was created or moved, which may lower its values."""
         self._unsettled.lower(group)
         self._entitled.lower(group)
 
 
 class _Lowest:
-    """Per topic, the lowest offset that is said of its groups."""
+    """Per topic, the lowest value of its groups."""
 
     def __init__(self, by_topic: _ByTopic, said: Callable[[Group], int | None]) -> None:
         self._by_topic = by_topic
         self._said = said
+        # offsets and names of groups, of topics that were asked for
         self._heaps: dict[bytes, list[tuple[int, bytes]]] = {}
-        """Offsets and names of groups, of topics that somebody has asked about."""
 
     def of(self, topic: bytes) -> int | None:
-        """The lowest; None: nothing is said of any."""
+        """The lowest value; None if no group has one."""
         groups = self._by_topic.get(topic)
         if groups is None:
             self._heaps.pop(topic, None)

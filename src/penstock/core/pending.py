@@ -1,4 +1,4 @@
-"""What a group has handed out: one message, who has it, and questions about stretches of them."""
+"""What a group has delivered: one message, its consumer, and questions about ranges of messages."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -13,22 +13,22 @@ NO_LEASE = -1
 
 
 class Pending(msgspec.Struct, array_like=True, gc=False):
-    """A message handed out and not settled.
+    """A message that was delivered and is not settled.
 
-    ``consumer`` is empty where a lease says whose it is, None if nobody has it (any more).
+    ``consumer`` is empty if a lease identifies it, None if nobody has the message.
     """
 
     consumer: bytes | None
     taken_ms: int
     deliveries: int
     lease: int = NO_LEASE
-    until_ms: int = 0  # with somebody: until when, 0 for no end. With nobody: not before.
+    until_ms: int = 0  # in flight: deadline, 0 for none. Otherwise: not before.
     priority: int = 0
-    reason: bytes = b""  # why it was last given back
+    reason: bytes = b""  # why it was last returned
 
 
 class Consumer(msgspec.Struct, array_like=True):
-    """A consumer of a group: when it last asked, when it last got something, what it holds."""
+    """When a consumer last asked, when it last got something, what it holds."""
 
     seen_ms: int
     active_ms: int
@@ -36,7 +36,7 @@ class Consumer(msgspec.Struct, array_like=True):
 
 
 class GroupDelivery(NamedTuple):
-    """What one consumer got: offsets, each with how often it was delivered by now.
+    """Offsets delivered to one consumer, each with its delivery count.
 
     ``lease`` is the number of the first one's lease; those of the others follow.
     """
@@ -48,7 +48,7 @@ class GroupDelivery(NamedTuple):
 
 
 def leases(stretches: Iterable[tuple[int, int]], known: dict[int, int]) -> Iterator[int]:
-    """Lease numbers in some stretches; a wide one costs what is there, not its width."""
+    """Lease numbers in some ranges; a wide range costs what exists, not its width."""
     for start, end in stretches:
         if end - start > len(known):
             yield from [lease for lease in known if start <= lease < end]
@@ -57,7 +57,7 @@ def leases(stretches: Iterable[tuple[int, int]], known: dict[int, int]) -> Itera
 
 
 def living(start: int, end: int, gone: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The stretches of ``start … end - 1`` that are left without those that are gone."""
+    """The parts of ``start … end - 1`` without those that are gone."""
     for gone_start, gone_end in gone:
         if start < min(gone_start, end):
             yield start, min(gone_start, end)
@@ -67,10 +67,10 @@ def living(start: int, end: int, gone: list[tuple[int, int]]) -> Iterator[tuple[
 
 
 def lowest(pending: dict[int, Pending], low: int, end: int) -> int:
-    """The lowest offset that is pending, or ``end``; nothing below ``low`` is.
+    """The lowest pending offset, or ``end``; none is below ``low``.
 
-    Nearly always it is found a few steps from ``low``, where messages were settled since. Looking
-    through all that is pending is left for when that would take more steps than there are messages.
+    It is nearly always a few steps from ``low``. All pending messages are searched only when that
+    takes fewer steps.
     """
     for offset in range(low, min(end, low + len(pending) + 1)):
         if offset in pending:
@@ -79,13 +79,13 @@ def lowest(pending: dict[int, Pending], low: int, end: int) -> int:
 
 
 def contains(stretches: list[tuple[int, int]], offset: int) -> bool:
-    """Whether an offset lies in one of the stretches, which ascend."""
+    """Whether an offset lies in one of some ascending ranges."""
     place = bisect_right(stretches, offset, key=itemgetter(0)) - 1
     return place >= 0 and offset < stretches[place][1]
 
 
 def may_claim(pending: Pending | None, command: Claimed) -> bool:
-    """Whether a message may change hands; None: nobody was ever given it."""
+    """Whether a message may be claimed; ``pending`` is None if it was never delivered."""
     if pending is None:
         return command.forces
     if command.renews and pending.consumer != command.consumer:

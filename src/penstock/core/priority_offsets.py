@@ -1,21 +1,21 @@
-"""Which offsets of a topic have which priority: eight lanes, each a list of ranges.
+"""Which offsets of a topic have which priority: a list of ranges for each of eight priorities.
 
-A topic is one log, and a group serves it by priority. To hand out messages it asks for a lane's
-next offsets and how many there are, and the answers must not depend on how many wait::
+A topic is one log, and a group delivers it by priority. It asks for the next offsets of a priority
+and how many there are, and the cost must not depend on how many wait::
 
-    offsets    0  1  2  3  4  5  6  7  8         lane 0:  [0, 3)  [7, 9)
-    priority   0  0  0  5  5  ·  5  0  0         lane 5:  [3, 5)  [6, 7)      5 was deleted
+    offsets    0  1  2  3  4  5  6  7  8         priority 0:  [0, 3)  [7, 9)
+    priority   0  0  0  5  5  ·  5  0  0         priority 5:  [3, 5)  [6, 7)      5 was deleted
 
-A lane keeps where each range starts and the **rank** of its first message: how many messages of the
-lane came before. Ranks turn both questions into a search: what is at or after an offset is all that
-is known minus the rank there, and the n-th message from there is in the range with that rank.
-Ranks count from the birth of the lane, so what retention takes off the front changes none of them.
+For each range its start and the **rank** of its first message are kept: how many messages of the
+priority came before. Ranks turn both questions into a search: the number of messages at or after an
+offset is the total minus the rank there, and the n-th message from there is in the range with that
+rank. Ranks count from the beginning, so retention changes none of them.
 
-Few messages are to be delivered not before or not after some time; the lane of such a message knows
-it by offset (``Schedule``).
+Few messages have a time before or after which they may not be delivered; those are kept by offset
+(``Schedule``).
 
-All of this is derived from the journal and never stored. A topic without priorities is one range
-in one lane; the worst case, a new priority with every message, costs 16 bytes for each.
+All of this is derived from the journal and never stored. A topic without priorities is one range;
+in the worst case, when every message changes the priority, each takes 16 bytes.
 """
 
 from array import array
@@ -24,11 +24,11 @@ from bisect import bisect_left, bisect_right
 from penstock.core.columns import cut_front
 from penstock.model.message import PRIORITY_MAX
 
-PRIORITIES = PRIORITY_MAX + 1  # one for each priority; the greatest is the most urgent
+PRIORITIES = PRIORITY_MAX + 1  # the greatest is the most urgent
 
 
 class Schedule:
-    """The messages of a lane that have a time: columns in order of offsets."""
+    """Messages of a priority that have a time: columns in order of offsets."""
 
     __slots__ = ("_due", "_expires", "_offsets", "_passed")
 
@@ -36,13 +36,13 @@ class Schedule:
         self._offsets = array("Q")
         self._due = array("Q")
         self._expires = array("Q")
-        self._passed = 0  # entries at the front that are forgotten and not cut off yet
+        self._passed = 0  # forgotten entries at the front that are not cut off yet
 
     def __len__(self) -> int:
         return len(self._offsets) - self._passed
 
     def add(self, offset: int, due_ms: int, expires_ms: int) -> None:
-        """Note the times of a message; said again, the last word counts."""
+        """Set the times of a message; the last call counts."""
         place = bisect_left(self._offsets, offset, self._passed)
         if place == len(self._offsets) or self._offsets[place] != offset:
             self._offsets.insert(place, offset)
@@ -52,16 +52,16 @@ class Schedule:
             self._due[place], self._expires[place] = due_ms, expires_ms
 
     def times(self, offset: int) -> tuple[int, int]:
-        """Not before, and not after; 0 stands for none."""
+        """Time due and time of expiry; 0: none."""
         place = bisect_left(self._offsets, offset, self._passed)
         if place == len(self._offsets) or self._offsets[place] != offset:
             return 0, 0
         return self._due[place], self._expires[place]
 
     def first_untimely(self, offset: int, count: int, now_ms: int) -> int | None:
-        """The first message from ``offset`` on that is early or late; None if ``count`` are fine.
+        """The first of the next ``count`` messages that is early or late; None if none is.
 
-        It looks at no more than ``count`` entries: the next so many messages have no more.
+        It examines at most ``count`` entries, because the messages have no more.
         """
         first = bisect_left(self._offsets, offset, self._passed)
         some = slice(first, first + count)
@@ -72,7 +72,7 @@ class Schedule:
         return None
 
     def expired(self, offset: int, now_ms: int) -> int:
-        """How many messages from an offset on have a time that is over."""
+        """How many messages from an offset on have expired."""
         first = bisect_left(self._offsets, offset, self._passed)
         return sum(0 < expires_ms <= now_ms for expires_ms in self._expires[first:])
 
@@ -85,8 +85,8 @@ class Schedule:
 class PriorityOffsets:
     """The messages of one priority.
 
-    ``_ranks`` has one entry more than ``_starts``: the last is the rank that the next message will
-    have. Range i is therefore ``_ranks[i + 1] - _ranks[i]`` long. Ranges never touch.
+    ``_ranks`` has one entry more than ``_starts``: the rank of the next message. Range i is
+    therefore ``_ranks[i + 1] - _ranks[i]`` long. Ranges are never adjacent.
     """
 
     __slots__ = ("_end", "_passed", "_ranks", "_starts", "schedule")
@@ -94,15 +94,15 @@ class PriorityOffsets:
     def __init__(self) -> None:
         self._starts = array("Q")
         self._ranks = array("Q", (0,))
-        self._end = 0  # the end of the last range
-        self._passed = 0  # ranges at the front that are forgotten and not cut off yet
+        self._end = 0  # of the last range
+        self._passed = 0  # forgotten ranges at the front that are not cut off yet
         self.schedule = Schedule()
 
     def __len__(self) -> int:
         return self._ranks[-1] - self._ranks[self._passed]
 
     def extend(self, first_offset: int, count: int) -> None:
-        """Add messages behind all others."""
+        """Add messages after all others."""
         if first_offset == self._end and self._passed < len(self._starts):
             self._ranks[-1] += count
         else:
@@ -111,7 +111,7 @@ class PriorityOffsets:
         self._end = first_offset + count
 
     def rank(self, offset: int) -> int:
-        """How many messages of this lane came before an offset."""
+        """How many messages of this priority came before an offset."""
         place = bisect_right(self._starts, offset, self._passed) - 1
         if place < self._passed:
             return self._ranks[self._passed]
@@ -122,7 +122,7 @@ class PriorityOffsets:
         return self._ranks[-1] - self.rank(offset)
 
     def next(self, offset: int) -> int | None:
-        """The first offset of this lane at or after one."""
+        """The first offset of this priority at or after one."""
         place = bisect_right(self._starts, offset, self._passed)
         if place > self._passed and offset < self._range_end(place - 1):
             return offset
@@ -174,7 +174,7 @@ class PriorityOffsets:
 
 
 class OffsetsByPriority:
-    """The lanes of a topic from ``start`` to ``end``; of what is below, nothing is known."""
+    """The offsets of a topic from ``start`` to ``end``; earlier ones are unknown."""
 
     __slots__ = ("by_priority", "end", "start")
 
@@ -184,25 +184,25 @@ class OffsetsByPriority:
         self.by_priority = [PriorityOffsets() for _ in range(PRIORITIES)]
 
     def extend(self, first_offset: int, count: int, priority: int) -> None:
-        """Add messages at the end, or behind a gap: what lies there was deleted."""
+        """Add messages at the end, or after a gap of deleted ones."""
         assert first_offset >= self.end, "lanes grow at their end only"
         if count:
             self.by_priority[priority].extend(first_offset, count)
             self.end = first_offset + count
 
     def schedule(self, offset: int, due_ms: int, expires_ms: int) -> None:
-        """Note when a known message is due and when its time is over; 0 stands for none."""
+        """Set when a known message is due and when it expires; 0: never."""
         offsets = next((offsets for offsets in self.by_priority if offset in offsets), None)
         if offsets is not None:
             offsets.schedule.add(offset, due_ms, expires_ms)
 
     def expired(self, heads: list[int], now_ms: int) -> int:
-        """How many messages at or behind the heads of their lanes have a time that is over."""
+        """How many messages at or after the heads of their priorities have expired."""
         pairs = zip(self.by_priority, heads, strict=True)
         return sum(offsets.schedule.expired(head, now_ms) for offsets, head in pairs)
 
     def forget(self, before: int) -> None:
-        """Forget the messages below an offset; it may lie behind the end."""
+        """Forget the messages below an offset, which may lie after the end."""
         if before <= self.start:
             return
         self.start = before

@@ -1,26 +1,26 @@
-"""Which messages were produced already: (producer, seq) → offset, for the last many of a topic.
+"""Deduplication: (producer, seq) → offset, for the most recent messages of a topic.
 
-A producer that got no answer sends again under the same number, and is told the offset of the first
+A producer that got no answer sends again with the same number, and gets the offset of the first
 copy. Of each topic the last ``WINDOW`` numbered messages are remembered, of all producers together,
-the oldest forgotten first; a number that comes again does not make its message younger. A seq is
-only compared for equality: gaps, any order and 0 are fine.
+the oldest forgotten first; a repetition does not make a message younger. Seqs are only compared for
+equality: gaps, any order and 0 are fine.
 
-Producers count upwards, and what one sends at once lies side by side, so everything is kept in
-**runs**: seqs in a row with offsets in a row. A run is in two places::
+Producers count upwards, and what one sends at once is adjacent, so everything is kept in **runs**:
+consecutive seqs with consecutive offsets. A run is in two structures::
 
-    by chunk      in the order of arrival: what is forgotten next, and what is a row on disk
-    by producer   in the order of seqs: a search finds the offset
+    by chunk      in order of arrival: what is forgotten next, and what is a row on disk
+    by producer   in order of seqs: a search finds the offset
 
-Rows. A chunk is a row of the checkpoint, its key a number that grows over all topics and is never
-used again. Only the last chunk of a topic grows, until it is full, so a checkpoint writes what is
-new, for each topic at most one chunk more, and deletes the chunks that are used up. A chunk at the
-front that is used up in part keeps its row: it is read again before all that came later, and what
-the window had pushed out is pushed out again at the same place.
+Rows. A chunk is a row of the checkpoint; its key is a number that grows over all topics and is
+never reused. Only the last chunk of a topic grows, until it is full, so a checkpoint writes what is
+new, at most one chunk more per topic, and deletes the chunks that are used up. A chunk at the front
+that is partly used up keeps its row: it is loaded before all later ones, and what the window had
+pushed out is pushed out again at the same point.
 
-Replay notes messages again that rows contain. Offsets of a topic ascend, so whatever lies below the
-end of the last run is known and passed over. That asks of the rows on disk that none is missing
-before one that is there. So changed rows are taken in the order in which they changed first, which
-in each topic is that of their numbers, and those of a commit that failed before all others.
+Replay notes messages again that rows contain. Offsets of a topic ascend, so everything below the
+end of the last run is known and skipped. That requires that no row on disk is missing before one
+that exists. So changed rows are taken in the order in which they first changed, which in each topic
+is that of their numbers, and those of a failed commit before all others.
 """
 
 from array import array
@@ -34,11 +34,11 @@ from penstock.core.columns import cut_front
 
 WINDOW = 100_000  # numbered messages of a topic that are remembered
 
-CHUNK_RUNS_MAX = 128  # runs in a chunk: some 2 KiB as a row, written anew when it has grown
+CHUNK_RUNS_MAX = 128  # about 2 KiB as a row, written again when it has grown
 
 
 class _ProducerRow(msgspec.Struct, array_like=True):
-    """A chunk as a row of the checkpoint; a run is number of the producer, seq, offset, count."""
+    """A chunk as a row; a run is the index of its producer, seq, offset, count."""
 
     topic: bytes
     producers: list[bytes]
@@ -50,7 +50,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class _Runs:
-    """Runs in columns; those at the front that are ``_passed`` are forgotten."""
+    """Runs in columns; the first ``_passed`` are forgotten."""
 
     __slots__ = ("_counts", "_offsets", "_passed", "_seqs")
 
@@ -64,7 +64,7 @@ class _Runs:
         return len(self._seqs) - self._passed
 
     def _is_continued(self, place: int, seq: int, offset: int) -> bool:
-        """Whether a run goes on with this message."""
+        """Whether this message continues a run."""
         count = self._counts[place]
         return self._seqs[place] + count == seq and self._offsets[place] + count == offset
 
@@ -76,7 +76,7 @@ class _Runs:
 
 
 class _Chunk(_Runs):
-    """Some runs of a topic in the order of arrival."""
+    """Some runs of a topic in order of arrival."""
 
     __slots__ = ("_producers", "number", "topic")
 
@@ -88,11 +88,10 @@ class _Chunk(_Runs):
 
     @property
     def is_full(self) -> bool:
-        """Whether another chunk should take what comes next."""
         return len(self._seqs) >= CHUNK_RUNS_MAX
 
     def add(self, producer: bytes, seq: int, offset: int, count: int) -> None:
-        """Add messages; they join the last run if they continue it."""
+        """Add messages; they extend the last run if they continue it."""
         is_same = bool(self._producers) and self._producers[-1] == producer
         if is_same and self._is_continued(-1, seq, offset):
             self._counts[-1] += count
@@ -103,7 +102,7 @@ class _Chunk(_Runs):
         self._counts.append(count)
 
     def drop(self, count_max: int) -> tuple[bytes, int, int]:
-        """Forget the oldest messages, of one run: producer, first seq, count."""
+        """Forget the oldest messages, of one run; return producer, first seq, count."""
         place = self._passed
         producer, seq, length = self._producers[place], self._seqs[place], self._counts[place]
         count = min(length, count_max)
@@ -114,7 +113,6 @@ class _Chunk(_Runs):
         return producer, seq, count
 
     def to_row(self) -> bytes:
-        """What is left of this chunk, as a row of the checkpoint."""
         left = slice(self._passed, None)
         producers = list(dict.fromkeys(self._producers[left]))
         numbers = {producer: number for number, producer in enumerate(producers)}
@@ -129,7 +127,7 @@ class _Chunk(_Runs):
 
 
 class _Seqs(_Runs):
-    """The runs of one producer in the order of seqs; they do not overlap."""
+    """The runs of one producer in order of seqs, without overlap."""
 
     __slots__ = ("producer",)
 
@@ -146,12 +144,12 @@ class _Seqs(_Runs):
         return self._offsets[place] + distance if distance < self._counts[place] else None
 
     def has_any(self, seq: int, count: int) -> bool:
-        """Whether one of ``count`` seqs in a row is known."""
+        """Whether one of ``count`` consecutive seqs is known."""
         place = bisect_left(self._seqs, seq + count, self._passed) - 1
         return place >= self._passed and self._seqs[place] + self._counts[place] > seq
 
     def add(self, seq: int, offset: int, count: int) -> None:
-        """Add messages, of which none is known; they join the run that they continue."""
+        """Add unknown messages; they extend the run that they continue."""
         place = bisect_right(self._seqs, seq, self._passed)
         if place > self._passed and self._is_continued(place - 1, seq, offset):
             self._counts[place - 1] += count
@@ -161,7 +159,7 @@ class _Seqs(_Runs):
         self._counts.insert(place, count)
 
     def drop(self, seq: int, count: int) -> None:
-        """Forget messages; they are the first of a run."""
+        """Forget messages, which are the first of a run."""
         place = bisect_left(self._seqs, seq, self._passed)
         columns = self._seqs, self._offsets, self._counts
         if count < self._counts[place]:
@@ -181,16 +179,15 @@ class _TopicWindow:
     def __init__(self) -> None:
         self.chunks: deque[_Chunk] = deque()
         self.by_producer: dict[bytes, _Seqs] = {}
-        self.count = 0  # messages that are remembered
+        self.count = 0  # remembered messages
         self.end = 0  # everything below this offset was noted
 
     def find(self, producer: bytes, seq: int) -> int | None:
-        """The offset of a message."""
         seqs = self.by_producer.get(producer)
         return seqs.find(seq) if seqs is not None else None
 
     def append(self, producer: bytes, seq: int, offset: int, count: int) -> None:
-        """Remember messages, of which none is known, in the last chunk."""
+        """Remember unknown messages, in the last chunk."""
         seqs = self.by_producer.get(producer)
         if seqs is None:
             seqs = self.by_producer[producer] = _Seqs(producer)
@@ -217,20 +214,19 @@ class Producers:
         self._topics: dict[bytes, _TopicWindow] = {}
         self._chunks: dict[int, _Chunk] = {}
         self._next_number = 0
+        # numbers of chunks that differ from their row, oldest change first
         self._dirty: OrderedDict[int, None] = OrderedDict()
-        """Numbers of chunks whose row on disk is not what they are, oldest change first."""
 
     def find(self, topic: bytes, producer: bytes, seq: int) -> int | None:
-        """The offset of the message that a producer gave this number; None: not known."""
+        """The offset of the message with this number; None: unknown."""
         known = self._topics.get(topic)
         return known.find(producer, seq) if known is not None else None
 
     def note(self, topic: bytes, producer: bytes, seq: int, offset: int, count: int) -> None:
-        """Remember messages with seqs and offsets in a row, of which none is known.
+        """Remember messages with consecutive seqs and offsets, none of which is known.
 
-        Offsets of a topic ascend from call to call; those that were noted before are passed over,
-        so that replay may note them again. Should a message be known under another offset, that
-        one stands.
+        Offsets of a topic ascend from call to call; those noted before are skipped, so that replay
+        may note them again. A message that is known under another offset keeps that one.
         """
         known = self._topics.get(topic)
         if known is None or known.chunks[-1].is_full:
@@ -238,7 +234,7 @@ class Producers:
         self._note(known, producer, seq, offset, count)
 
     def _open_chunk(self, topic: bytes, number: int) -> _TopicWindow:
-        """Have the next messages of a topic go to a new chunk."""
+        """Begin a new chunk for the next messages of a topic."""
         chunk = self._chunks[number] = _Chunk(number, topic)
         self._next_number = number + 1
         known = self._topics.get(topic)
@@ -278,7 +274,7 @@ class Producers:
         self._dirty[chunk.number] = None
 
     def forget_topic(self, topic: bytes) -> None:
-        """A topic is gone: its numbers are free, and its offsets begin anew."""
+        """Forget a deleted topic, whose offsets start over."""
         known = self._topics.pop(topic, None)
         if known is not None:
             for chunk in known.chunks:
@@ -288,14 +284,12 @@ class Producers:
 
     @property
     def dirty_count(self) -> int:
-        """How many rows wait for a checkpoint."""
         return len(self._dirty)
 
     def take_dirty(self, count_max: int) -> list[tuple[bytes, bytes | None]]:
-        """Return up to so many rows that changed, oldest change first, and call them clean.
+        """Take up to ``count_max`` changed rows, oldest change first, and mark them clean.
 
-        None stands for a row to be deleted. If the rows could not be written after all, give their
-        keys to ``mark_dirty``.
+        None means that a row is to be deleted. If writing fails, pass the keys to ``mark_dirty``.
         """
         count = min(count_max, len(self._dirty))
         numbers = [self._dirty.popitem(last=False)[0] for _ in range(count)]
@@ -306,17 +300,17 @@ class Producers:
         return chunk.to_row() if chunk is not None else None
 
     def mark_dirty(self, keys: Iterable[bytes]) -> None:
-        """Have these rows written before all others, whether or not they changed."""
+        """Have these rows written before all others."""
         for number in sorted(map(_number, keys), reverse=True):
             self._dirty[number] = None
             self._dirty.move_to_end(number, last=False)
 
     def load(self, key: bytes, row: bytes) -> None:
-        """Take a chunk from the checkpoint, before any replay; in the order of keys.
+        """Load a chunk from the checkpoint, before any replay, in the order of keys.
 
-        If a topic was dropped and made anew while rows were being written, there may be rows of
-        both lives. Replay will come to the drop and forget them all. Until then something may be
-        known wrongly, but nothing breaks, and no row is left that nobody would delete.
+        If a topic was deleted and created again while rows were being written, there may be rows of
+        both. Replay will reach the deletion and forget them all. Until then some entries may be
+        wrong, but nothing breaks, and no row is left behind.
         """
         data = _decoder.decode(row)
         number = _number(key)
@@ -329,7 +323,7 @@ class Producers:
 
 
 def _key(number: int) -> bytes:
-    """The key of a row: rows are read again in the order of their numbers."""
+    """Big-endian, so that rows are loaded in the order of their numbers."""
     return number.to_bytes(8, "big")
 
 

@@ -1,19 +1,19 @@
 """What a durable subscriber has acknowledged of one topic: a low-water mark with ranges above it.
 
-All numbers are offsets. Offsets of a topic lie side by side, so acknowledgements in order grow the
-mark and nothing else, and those out of order make ranges that the missing ones join again::
+All numbers are offsets. Acknowledgements in order only raise the mark; others make ranges, which
+the missing ones join again::
 
     acknowledged  0 1 2 3 4 . . 7 8 . 10        mark 5, ranges [7, 9) and [10, 11)
 
-The number of ranges is bounded. When a client leaves so many holes that it would be exceeded, the
-mark is raised over the oldest hole: what lay in it counts as done, and how much that was is told to
-the caller, who counts it. Forgetting ranges instead would deliver again what was acknowledged.
+The number of ranges is bounded. When a client leaves more holes, the mark is raised over the oldest
+hole: its messages count as done, and the caller learns how many. Forgetting ranges instead would
+deliver acknowledged messages again.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-RANGES_MAX = 10_000  # ranges above the mark, per client and topic: some 160 KiB at worst
+RANGES_MAX = 10_000  # ranges above the mark, per client and topic: about 160 KiB at worst
 
 
 class Progress:

@@ -1,36 +1,38 @@
-"""How fast a topic may be delivered: a token bucket, for rates below one a second too.
+"""Delivery rate of a topic: a token bucket, also for rates below one per second.
 
-Each message that leaves costs a token. Tokens come in at the rate, up to the burst, and are a real
-number, so that one message in five minutes is a rate like any other. Who asks for more than there
-is gets what there is; who gets nothing is told when there will be one.
+Each delivered message costs a token. Tokens arrive at the rate, up to the burst, and are a real
+number, so one message in five minutes is a rate like any other. A caller that asks for more than
+available gets what there is, or learns when there will be a token.
 
-The burst is for those who come after a pause. Whoever was given less than it asked for is waiting,
-and what comes in until it is back, a little later, is due to it whatever the burst. Otherwise the
-time that it takes to hand out messages would be lost each time, and a high rate with a small burst
-never be reached.
+The burst is for consumers that come after a pause. A caller that got less than it asked for is
+waiting, and tokens that arrive until it returns, shortly after, belong to it whatever the burst.
+Otherwise the time that delivery takes would be lost each time, and a high rate with a small burst
+would never be reached.
 
-Rates are kept in thousandths, as whole numbers: that is how they are journaled. Seconds are those
-of a clock that never goes back, and are passed in.
+Rates are kept in thousandths, as integers, as they are journaled. Seconds are those of a monotonic
+clock, and are passed in.
 """
 
 from math import floor
 
-RATE_MILLI_MAX = 1 << 62  # a rate beyond everything; infinity is taken for this
+RATE_MILLI_MAX = 1 << 62  # stands for infinity
 
 _SLACK = 1e-6
-"""Clocks and fractions are rounded: one who waited as long as he was told must not get nothing for
-want of a billionth. What is given too early is missing from the bucket, so the rate is kept."""
+"""Clocks and fractions are rounded: a caller that waited as long as it should must not get nothing
+for lack of a billionth. What is given too early is missing from the bucket, so the rate is kept.
+"""
 
 
 CATCH_UP_S = 0.25
-"""Time after which somebody who waited for tokens has made a pause, and not just been handed some:
-a commit, a wake-up of the loop and a round trip take less."""
+"""After this time a caller that waited for tokens has made a pause: a commit, a wake-up of the loop
+and a round trip take less.
+"""
 
 
 class TokenBucket:
-    """The tokens of one topic: full at first, ``burst`` at most, and never less than room for one.
+    """The tokens of one topic: full at first, at most ``burst``, at least room for one.
 
-    A new rate or burst leaves the tokens as they are; too many are cut when some are next taken.
+    A new rate or burst leaves the tokens as they are; an excess is cut when some are taken.
     """
 
     __slots__ = ("_burst", "_filled_at", "_is_short", "_rate", "_tokens")
@@ -39,16 +41,16 @@ class TokenBucket:
         self.configure(rate_milli, burst)
         self._tokens = float(self._burst)
         self._filled_at = now
-        self._is_short = False  # whether somebody wanted more the last time
+        self._is_short = False  # whether the last caller wanted more
 
     def configure(self, rate_milli: int, burst: int) -> None:
-        """Change the rate, which is not 0: a topic without a limit has no bucket."""
+        """Change the rate, which is not 0: an unlimited topic has no bucket."""
         assert rate_milli > 0
         self._rate = rate_milli / 1000
         self._burst = max(burst, 1)
 
     def take(self, want: int, now: float) -> int:
-        """Take up to ``want`` tokens; return how many there were, 0 if not one."""
+        """Take up to ``want`` tokens; return how many."""
         self._tokens = self._tokens_at(now)
         self._filled_at = max(self._filled_at, now)
         taken = max(min(floor(self._tokens + _SLACK), want), 0)
@@ -57,11 +59,11 @@ class TokenBucket:
         return taken
 
     def retry_s(self, now: float) -> float:
-        """Seconds until there is one token; 0 if there is."""
+        """Seconds until there is a token."""
         return max((1 - self._tokens_at(now)) / self._rate, 0.0)
 
     def refund(self, count: int) -> None:
-        """Put back tokens that were taken and not used."""
+        """Put back unused tokens."""
         self._tokens = min(self._tokens + count, max(float(self._burst), self._tokens))
 
     def _tokens_at(self, now: float) -> float:
@@ -72,7 +74,7 @@ class TokenBucket:
 
 
 def milli_rate(rate_per_sec: float) -> int:
-    """A rate in thousandths, halves rounded up; 0 (no limit) for 0, negative and no numbers.
+    """A rate in thousandths, halves rounded up; 0 (no limit) for 0, negative numbers and NaN.
 
     The slowest rate is 1: a tiny one means "hardly ever" and must not become "no limit".
     """

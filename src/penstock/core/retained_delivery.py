@@ -1,8 +1,8 @@
-"""Retained messages on their way to new subscriptions: what pages do to sessions.
+"""Retained messages for new subscriptions: what pages do to sessions.
 
-``core/retained_offers`` says what a page is and how it is found. Here an offer begins with a
-SUBSCRIBE, a page is made into the command ``Offered``, and applying that command puts its messages
-in flight. Nothing here looks at the clock or at the outbox: whoever makes pages has done that.
+``core.retained_offers`` defines pages and finds their messages. Here an offer begins with a
+SUBSCRIBE, a page becomes the command ``Offered``, and applying that command puts its messages in
+flight. Nothing here looks at the clock or at the outbox: the caller that makes pages has.
 """
 
 from collections.abc import Callable, Collection
@@ -20,11 +20,9 @@ from penstock.core.session import Session, SessionClient
 
 SUBSCRIBE_FAILED = 0x80  # the only failure code of a 3.1.1 SUBACK
 
-OFFERED_MAX = 1_024
-"""Deliveries in flight beyond which no retained message is added: the window is for live ones."""
+OFFERED_MAX = 1_024  # deliveries in flight beyond which no retained message is added
 
-VISITS_AT_ONCE = 1_024
-"""Places looked at for retained messages before a SUBSCRIBE is answered: less than 1 ms."""
+VISITS_AT_ONCE = 1_024  # nodes visited before a SUBSCRIBE is answered: less than 1 ms
 
 
 class RetainedDelivery:
@@ -41,16 +39,16 @@ class RetainedDelivery:
         self._routes = routes
         self._window = min(inflight_max, OFFERED_MAX)
         self._send = send
-        self.sessions: set[Session] = set()  # durable sessions that are being offered something
+        self.sessions: set[Session] = set()  # durable sessions with offers
 
     def begin(
         self, session: Session, requests: list[tuple[bytes, int]], last_sequence: int
     ) -> None:
-        """Have what is retained for the filters sent, at the lower QoS [MQTT-3.3.1-6].
+        """Offer what is retained for the filters, at the lower QoS [MQTT-3.3.1-6].
 
-        Also for a filter that the session had before [MQTT-3.8.4-3]. Each topic once, at its
+        Also for a filter that the session already had [MQTT-3.8.4-3]. Each topic once, at its
         highest QoS, however many filters of the packet match it: a packet that repeats ``#`` a
-        thousand times must not be a thousand times the work.
+        thousand times must not cost a thousand times as much.
         """
         granted: dict[bytes, int] = {}
         for topic_filter, qos in requests:
@@ -61,7 +59,7 @@ class RetainedDelivery:
             self.note(session)
 
     def note(self, session: Session) -> None:
-        """The offers of a session have changed."""
+        """Note that the offers of a session have changed."""
         if session.offers and session.durable:
             self.sessions.add(session)
         else:
@@ -90,7 +88,7 @@ class RetainedDelivery:
         search: RetainedSearch,
         passed_over: Collection[bytes] = (),
     ) -> Offered | None:
-        """The next page of an offer; None if the search has to go on first."""
+        """The next page of an offer; None if the search has to continue first."""
         page = search.page(self._retained, offer, passed_over)
         if page is None:
             return None
@@ -108,17 +106,16 @@ class RetainedDelivery:
         )
 
     def has_room(self, session: Session) -> bool:
-        """Whether a page is worth making: a good part of it may be sent now."""
+        """Whether a good part of a page could be sent now."""
         return session.has_room(self._window, max(1, self._window // 4))
 
     def search(self, offer: RetainedOffer) -> RetainedSearch:
-        """Begin to look for what is due to an offer."""
         return RetainedSearch(self._retained, offer)
 
     # ── applying ──────────────────────────────────────────────────────────────────────────────
 
     def turn(self, session: Session, command: Offered, effects: Effects) -> None:
-        """Send a page, unless its offer was withdrawn or renewed since it was made."""
+        """Send a page, unless its offer was withdrawn or renewed since."""
         offer = session.offers[0] if session.offers else None
         if not command.number and command.is_last:  # of a journal that has no pages
             offer = offer or RetainedOffer(0, {}, -1, 0)
@@ -135,7 +132,7 @@ class RetainedDelivery:
     def _send_page(
         self, session: Session, offer: RetainedOffer, command: Offered, effects: Effects
     ) -> int | None:
-        """Send as much as there is room for; how far that is, None if it is all."""
+        """Send as much as there is room for; return how far that is, None if it is all."""
         after = offer.after
         for topic, sequence, qos in command.offers:
             if self._is_outdated(session, topic, sequence):
@@ -150,10 +147,10 @@ class RetainedDelivery:
         return None
 
     def _is_outdated(self, session: Session, topic: bytes, sequence: int) -> bool:
-        """Whether a topic got another retained message after a page was made.
+        """Whether a topic got another retained message after the page was made.
 
         What a durable session is sent must follow from the journal alone, which does not tell what
-        was retained at this moment: it has noted what came.
+        was retained at this moment; so the session notes what came.
         """
         if session.durable:
             return topic in (session.overtaken or ())
@@ -163,14 +160,14 @@ class RetainedDelivery:
     def _send_live(
         self, command: Offered, after: int, client: SessionClient, effects: Effects
     ) -> None:
-        """Those of QoS 0, as far as the page was sent."""
+        """Send those of QoS 0, as far as the page was sent."""
         for topic, sequence, _ in command.live:
             message = self._retained.get(topic) if sequence <= after else None
             if message is not None and message.sequence == sequence:
                 effects.deliver(client, (topic, message.payload, DELIVER_RETAIN, 0, 0))
 
     def overtaken(self, topic: bytes, is_contained: Callable[[Session], bool]) -> None:
-        """A topic has another retained message, which goes to its subscribers live."""
+        """Note that a topic has another retained message, which subscribers get live."""
         for session, _ in (self._routes.cached.get(topic) or self._routes.resolve(topic)).targets:
             if session in self.sessions and not is_contained(session):
                 session.overtake(topic)

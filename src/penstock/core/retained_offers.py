@@ -1,22 +1,22 @@
 """Sending the retained messages of a new subscription page by page [MQTT-3.3.1-6].
 
 A filter may match a million retained messages, and a client may read slowly or not at all. So a
-subscription only notes an **offer** in the session: which filters, and how far they have been
-served. **Pages** follow, each a command of its own (``Offered``), as the client's window and its
-outbox allow. Who drives them is ``doors/mqtt/retained_pages.py``.
+subscription only creates an **offer** in the session: its filters, and how far they were served.
+**Pages** follow, each a separate command (``Offered``), as the client's window and its outbox
+allow; ``doors/mqtt/retained_pages.py`` drives them.
 
 **Position.** Retained messages are offered in the order of their sequences, so one number
-(``after``) says how far an offer has come, whatever is retained or cleared meanwhile. A topic that
-gets a new message moves behind the ``horizon``, the last sequence there was when the subscription
-was made: its new message reaches the subscriber live, and the old one is retained no longer.
+(``after``) is the position of an offer, whatever is retained or cleared meanwhile. A topic that
+gets a new message moves behind the ``horizon``, the last sequence when the subscription was made:
+the new message reaches the subscriber live, and the old one is no longer retained.
 
 **Search.** The tree is not ordered by sequence. A search walks it in slices, and keeps the
 ``FOUND_MAX`` oldest messages that are due; when those are used up it walks again. The tree may
-change between two slices: what a name stands for is looked up when it is reached.
+change between two slices: a name is looked up when it is reached.
 
-**What survives.** The offer belongs to the session and is in its row. A persistent session that
-comes back gets the rest, with a new horizon: while the client was away nothing of QoS 0 was kept
-for it, so a topic that changed is offered with what is retained now.
+**What survives.** The offer is part of the session's row. A persistent session that reconnects gets
+the rest, with a new horizon: while the client was away nothing of QoS 0 was queued for it, so a
+topic that changed is offered with what is retained now.
 """
 
 from array import array
@@ -28,20 +28,19 @@ import msgspec
 
 from penstock.core.retained import Retained, RetainedMessage
 
-FOUND_MAX = 32_768
-"""Messages that one walk finds at most: 256 KiB while a subscriber is being served."""
+FOUND_MAX = 32_768  # messages that one walk finds at most: 256 KiB while a subscriber is served
 
 PAGE_MESSAGES_MAX = 256
+# size of a page: some milliseconds of work; the last message may exceed the bytes
 PAGE_BYTES_MAX = 128 * 1024
-"""What is offered at a time: some milliseconds of work. The last message may exceed the bytes."""
 
 
 class RetainedOffer(msgspec.Struct, array_like=True):
-    """Filters of one SUBSCRIBE whose retained messages are being sent, and how far that is."""
+    """Filters of one SUBSCRIBE whose retained messages are being sent, and the position."""
 
-    number: int  # another one each time that pages on their way become void
+    number: int  # changes whenever pages under way become void
     filters: dict[bytes, int]  # with the QoS granted to each
-    after: int  # all that is due up to this sequence has been offered; -1: nothing yet
+    after: int  # everything up to this sequence was offered; -1: nothing yet
     horizon: int  # sequence of the last message when the subscription was made
 
 
@@ -51,12 +50,12 @@ class Page(msgspec.Struct, frozen=True):
     number: int
     offers: list[tuple[bytes, int, int]]
     live: list[tuple[bytes, int, int]]  # those of QoS 0
-    after: int  # the offer's position once they have been sent
+    after: int  # position of the offer once they have been sent
     is_last: bool
 
 
 class RetainedSearch:
-    """Finds what is due to an offer from its present position on. Void if the offer is renewed."""
+    """Finds the messages of an offer from its position on. Void if the offer is renewed."""
 
     __slots__ = (
         "_after",
@@ -77,12 +76,11 @@ class RetainedSearch:
 
     def _begin(self, retained: Retained, after: int) -> None:
         self._after = after
-        self._found: dict[int, int] = {}
-        """Sequences of messages that are due, with the QoS that the filters grant."""
+        self._found: dict[int, int] = {}  # sequences of messages that are due, with the granted QoS
+        # the same, sorted, when the walk is complete: ``sequence << 2 | qos``
         self._order: array[int] | None = None
-        """The same in order, once all has been looked at: ``sequence << 2 | qos``."""
+        # what lies above was found and forgotten, for the next walk
         self._ceiling: float = float("inf")
-        """What lies above was found and forgotten: it is for the next walk."""
         self._walk = self._due(retained)
 
     def _due(self, retained: Retained) -> Iterator[None]:
@@ -102,7 +100,7 @@ class RetainedSearch:
             self._found = {kept: self._found[kept] for kept in oldest[:FOUND_MAX]}
 
     def step(self, visits: int) -> bool:
-        """Look at so many places; True once there is nothing more to look at."""
+        """Visit ``visits`` nodes; return whether the walk is complete."""
         if self._order is None and sum(1 for _ in islice(self._walk, visits)) < visits:
             packed = [sequence << 2 | granted for sequence, granted in self._found.items()]
             self._order = array("Q", sorted(packed))
@@ -114,8 +112,8 @@ class RetainedSearch:
     ) -> Page | None:
         """The next page of the offer; None if another walk is needed first.
 
-        Call it when ``step`` is done. ``passed_over``: topics whose subscribers have a newer
-        message already, which is about to be retained.
+        Call it when ``step`` is complete. ``passed_over`` are topics with a newer message that
+        subscribers have already and that is about to be retained.
         """
         assert self._order is not None
         due = [] if offer.after >= 0 else self._ephemeral(retained)
@@ -145,6 +143,6 @@ class RetainedSearch:
         )
 
     def _ephemeral(self, retained: Retained) -> list[tuple[RetainedMessage, int]]:
-        """Values of the broker's own: few, and with no place in the order."""
+        """The broker's own values, which are few and have no position."""
         found = chain.from_iterable(map(retained.match_ephemeral, self._filters))
         return [(message, 0) for message in {message.topic: message for message in found}.values()]

@@ -1,30 +1,30 @@
 """What is done of a topic although the group that did it is gone.
 
 A queue topic keeps a message until some group that was entitled to it has finished it. Groups come
-and go, and what they have finished stays finished. So when a group is deleted, or moved back, what
-it had done by then is added to the **remainder** of its topic. The next group that starts at the
-beginning takes over from there: it gets what nobody has done, and nothing else::
+and go, and what they have finished stays finished. So when a group is deleted or moved back, what
+it has done is merged into the **retired group** of its topic. The next group that starts at the
+beginning continues from there: it gets what no group has done, and nothing else::
 
     offsets         0   1   2   3   4   5   6
     group (gone)    ✓   a   ✓   ✓   b   ·   ·      a and b were with workers
     the next one        ·           ·   ·   ·
 
-A remainder is a group without workers: a head for each priority, and the offsets below that are not
-done. It is stored as one. No client can have a group of that name, for the name is too long.
+A retired group has no workers: a head for each priority, and the offsets below that are not done.
+It is stored like any group. No client can have a group of that name, because it is too long.
 
-A group that was made to start later has never been entitled to what came before, so it says nothing
-about it. Only where everything before its start is done can it be added to a remainder.
+A group that was created to start later was never entitled to earlier messages, so it says nothing
+about them. It can only be merged if everything before its start is done.
 """
 
 from penstock.core.group import Group, Pending
 from penstock.core.priority_offsets import PRIORITIES
 from penstock.limits import GROUP_BYTES_MAX
 
-RETIRED_NAME = b"remainder".ljust(GROUP_BYTES_MAX + 1, b"\0")  # the name of every remainder
+RETIRED_NAME = b"remainder".ljust(GROUP_BYTES_MAX + 1, b"\0")  # of every retired group; durable
 
 
 class RetiredGroups:
-    """The remainders of all topics that have one; ``applied`` of one that changed is 0."""
+    """The retired groups of all topics; ``applied`` of one that changed is 0."""
 
     def __init__(self) -> None:
         self.by_topic: dict[bytes, Group] = {}
@@ -35,9 +35,9 @@ class RetiredGroups:
         return merged.oldest_unsettled if merged else 0
 
     def add(self, group: Group, done: int, index: int, *, recovering: bool) -> bool:
-        """Add what a group has done, if all before its start is done; tell whether it was added.
+        """Merge what a group has done, if all before its start is done; return whether it was.
 
-        ``done`` is what those who are still there have done together.
+        ``done`` is what the existing groups have done together.
         """
         merged = self.by_topic.get(group.topic)
         if merged is not None and recovering and merged.applied >= index:
@@ -51,9 +51,9 @@ class RetiredGroups:
         return True
 
     def hand_over(self, successor: Group, index: int, *, recovering: bool) -> bool:
-        """Give what is not done to a new group; what is done is all that stays here.
+        """Give what is not done to a new group; return whether anything changed here.
 
-        Tell whether anything changed here. If ``successor`` contains it already, it gets nothing.
+        If ``successor`` contains it already, it gets nothing.
         """
         merged = self.by_topic.get(successor.topic)
         if merged is None or (recovering and merged.applied >= index):
@@ -73,7 +73,7 @@ class RetiredGroups:
 
 
 def _add(merged: Group, group: Group) -> None:
-    """What is not done is what is not done by either. What lies ahead of both need not be named."""
+    """A message is done if either group has done it. Those ahead of both need not be listed."""
     left = {o: p for o, p in group.pending.items() if _lacks(merged, o, p)}
     left |= {o: p for o, p in merged.pending.items() if o < group.since or _lacks(group, o, p)}
     delayed = group.delayed.keys() | merged.delayed.keys()

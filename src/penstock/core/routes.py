@@ -1,31 +1,29 @@
-"""The cache in front of the subscriptions: topic to targets, kept right under any churn.
+"""The cache in front of the subscriptions: topic to targets, always up to date.
 
-A publish wants one dict lookup, not a walk. ``Routes.cached`` is that dict, open to the caller::
+A publish needs one dict lookup, not a walk. ``Routes.cached`` is that dict, open to the caller::
 
     route = routes.cached.get(topic) or routes.resolve(topic)
 
-Topics without subscribers are cached too: a busy topic that nobody reads must not cost a walk each
-time. All changes of subscriptions go through ``Routes``, which forgets exactly the routes that the
-changed filter matches: one key for a plain filter, and for a wildcard what the ``TopicTree`` of
-cached topics finds. A filter too wide to be looked up quickly empties the cache, and so do many
-that are nearly so wide: a client that subscribes to ``+/+/x`` again and again, or leaves with ten
-thousand filters at once, then stalls nobody for long. Subscribing again with the same QoS, as
-clients do whenever they reconnect, changes nothing and forgets nothing.
+Topics without subscribers are cached too, as a busy one must not cost a walk each time. All changes
+of subscriptions go through ``Routes``, which forgets exactly the routes that the changed filter
+matches: one key for a plain filter, and for a wildcard what the ``TopicTree`` of cached topics
+finds. A filter that is too wide to look up quickly empties the cache, and so do many that are
+nearly as wide: a client that subscribes to ``+/+/x`` again and again, or leaves with ten thousand
+filters at once, then does not stall others for long. Subscribing again with the same QoS, as
+clients do whenever they reconnect, forgets nothing.
 
 **Invariant**: for every cached topic, ``targets`` is what the subscriptions give at this moment. A
-``Route`` taken out of the cache is as good as that moment; look it up again after any change.
+``Route`` taken from the cache is valid at that moment only; look it up again after any change.
 
-**Patterns** are subscriptions by any rule that is not a filter: the caller brings the function that
-tells whether a topic matches. Each is asked once per topic and route, never per message; all who
-subscribe to the same pattern share the question. One that comes or goes empties the cache: to ask
-it about each cached topic would cost as much, and thousands of them, at the end of a connection,
-thousands of times that. As for filters, one that begins with a wildcard does not see topics that
-begin with ``$`` [MQTT-4.7.2-1].
+**Patterns** are subscriptions by any rule that is not a filter: the caller provides the function.
+It is called once per topic and route, never per message; subscribers of the same pattern share the
+call. A pattern that comes or goes empties the cache: checking it for each cached topic would cost
+as much, and thousands of them, at the end of a connection, thousands of times that. As for filters,
+a pattern that begins with a wildcard does not match topics that begin with ``$`` [MQTT-4.7.2-1].
 
-The cache is bounded, first in, first out: what is still busy comes back at the price of one walk.
-Eviction goes in small lots, since looking for the oldest key of a dict steps over all the places of
-keys deleted before it; one look per lot makes that cost vanish. ``cached_max=0`` switches the cache
-off, without any other difference to be seen.
+The cache is bounded, first in, first out: a busy topic comes back at the price of one walk.
+Eviction removes many at once, since finding the oldest key of a dict steps over the places of keys
+deleted before it. ``cached_max=0`` disables the cache.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -36,21 +34,21 @@ from penstock.core.subscriptions import Subscriber, SubscriptionTrie
 from penstock.core.topic_tree import TopicTree
 from penstock.limits import ROUTES_CACHED_MAX
 
-EVICTED_SHARE = 512
-"""One part in so many of the cache goes at once: 128 of 65,536, a fraction of a millisecond."""
+EVICTED_SHARE = 512  # fraction of the cache that is evicted at once: 128 of 65,536
 
+# a filter that visits more cached topics than this empties the cache instead
 WIDE_FILTER_VISITS = 2_048
-"""A filter that makes us look at more cached topics than this empties the cache instead."""
 
 VISITS_MAX = 32_768
-"""Looks at cached topics, for filters that came and went, after which the cache is emptied too: a
-client with thousands of filters, each just narrow enough, would else stall everybody for seconds
-when it leaves. All of them together then cost some thirty milliseconds."""
+"""Visits of cached topics, for changed filters, after which the cache is emptied too: otherwise a
+client with thousands of filters, each just narrow enough, would stall everyone for seconds when it
+leaves. All of them together then cost about thirty milliseconds.
+"""
 
 UNKNOWN_POLICY = -1  # nobody has worked it out yet
 
+# patterns that begin with these do not match topics that begin with ``$``
 PATTERN_WILDCARDS = (b"*", b"?", b"[")
-"""What a pattern must begin with to be blind for topics that begin with ``$``."""
 
 
 class Route(Generic[Subscriber]):
@@ -60,7 +58,7 @@ class Route(Generic[Subscriber]):
 
     def __init__(self, topic: bytes, targets: tuple[tuple[Subscriber, int], ...]) -> None:
         self.topic = topic
-        self.targets = targets  # each subscriber once, with the QoS to deliver at most with
+        self.targets = targets  # each subscriber once, with the maximum QoS
         self.policy = UNKNOWN_POLICY  # flags of ``access.admission``
 
 
@@ -100,7 +98,7 @@ class Routes(Generic[Subscriber]):
         self._subscriptions: SubscriptionTrie[Subscriber] = SubscriptionTrie()
         self._patterns: dict[bytes, _Pattern[Subscriber]] = {}
         self._topics: TopicTree[Route[Subscriber]] = TopicTree()
-        self._visits_before = 0  # looks until the cache was last emptied
+        self._visits_before = 0  # visits until the cache was last emptied
         self.cached = self._topics.values  # read only; the same dict for life
         self.misses = 0
         self.invalidations = 0
@@ -109,24 +107,21 @@ class Routes(Generic[Subscriber]):
 
     @property
     def subscription_count(self) -> int:
-        """How many subscriptions to filters there are."""
         return len(self._subscriptions)
 
     @property
     def pattern_count(self) -> int:
-        """How many different patterns are subscribed to."""
         return len(self._patterns)
 
     def audience(self, topic_filter: bytes) -> Collection[Subscriber]:
-        """Who subscribes to a filter of just this spelling."""
+        """The subscribers of exactly this filter."""
         return self._subscriptions.audience(topic_filter)
 
     def filters(self) -> Collection[bytes]:
-        """All filters that somebody subscribes to."""
         return self._subscriptions.filters()
 
     def resolve(self, topic: bytes) -> Route[Subscriber]:
-        """Work out the route of a topic that is not in ``cached``, and remember it."""
+        """Find the route of a topic that is not in ``cached``, and cache it."""
         self.misses += 1
         targets = self._subscriptions.match(topic)
         is_plain = not topic.startswith(b"$")
@@ -141,7 +136,7 @@ class Routes(Generic[Subscriber]):
         return route
 
     def subscribe(self, topic_filter: bytes, subscriber: Subscriber, qos: int) -> bool:
-        """Add a subscription, or replace its QoS [MQTT-3.8.4-3]; tell whether it is new."""
+        """Add a subscription, or replace its QoS [MQTT-3.8.4-3]; return whether it is new."""
         before = self._subscriptions.qos(topic_filter, subscriber)
         if before != qos:
             self._subscriptions.subscribe(topic_filter, subscriber, qos)
@@ -149,7 +144,7 @@ class Routes(Generic[Subscriber]):
         return before is None
 
     def unsubscribe(self, topic_filter: bytes, subscriber: Subscriber) -> bool:
-        """Remove a subscription; tell whether it was there."""
+        """Remove a subscription; return whether it existed."""
         was_there = self._subscriptions.unsubscribe(topic_filter, subscriber)
         if was_there:
             self._invalidate(topic_filter)
@@ -168,8 +163,8 @@ class Routes(Generic[Subscriber]):
     ) -> None:
         """Subscribe to all topics that ``matches`` accepts, with QoS 0.
 
-        The same pattern must always come with the same rule. A subscriber belongs to one pattern,
-        and to no filter: then nothing needs to be said about which of them counts.
+        The same pattern must always come with the same rule. A subscriber has one pattern and no
+        filter, so there is no precedence between them.
         """
         entry = self._patterns.get(pattern)
         if entry is None:
@@ -179,7 +174,6 @@ class Routes(Generic[Subscriber]):
         self._forget_all()
 
     def unsubscribe_pattern(self, pattern: bytes, subscriber: Subscriber) -> None:
-        """Undo ``subscribe_pattern``."""
         entry = self._patterns[pattern]
         del entry.subscribers[subscriber]
         if not entry.subscribers:

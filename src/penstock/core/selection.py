@@ -1,29 +1,29 @@
-"""Who is next: which messages a poll of a group gets, by priority but with nobody starving.
+"""Which messages a poll of a group gets: by priority, but without starvation.
 
 Most of a poll goes to the most urgent messages, and a quarter of it (with small polls: one in every
-fourth) to the oldest, whatever their priority. In terms of all candidates, for a poll of m::
+fourth) to the oldest, whatever their priority. For a poll of m messages::
 
     reserved = min(m, m div 4 + (1 if this is every fourth poll))
     first the m - reserved most urgent, older ones first among equals;
     then the oldest of the others, until there are m;
     delivered in the order of urgency.
 
-Sorting all candidates would cost what the backlog is long. It is not needed: both orders take the
-messages *of one priority* by offset, so what a poll gets of a lane is a prefix of that lane, and
-choosing is deciding on eight lengths. The first rule empties lanes from the top. The second merges
-the fronts of what is left by offset.
+Sorting all candidates would cost as much as the backlog is long. It is not needed: both orders take
+the messages *of one priority* by offset, so a poll gets a prefix of each priority, and choosing
+means deciding on eight lengths. The first rule empties the priorities from the top. The second
+merges the fronts of what is left by offset.
 
-A lane's candidates are what was **returned** (handed out before, and given back) and then what is
-**fresh**, from the lane's head on. Everything returned lies below the head, for the head has passed
-all that was ever handed out, so the one follows the other. (A group that was moved back has
-returned offsets above its head; the head will come to them, and they are left to it.)
+Candidates of a priority are **returned** messages (delivered before) and then **fresh** ones, from
+its head on. Everything returned lies below the head, which has passed all that was ever delivered,
+so the two follow each other. (A group that was moved back has returned offsets above its head; the
+head will reach them.)
 
-Fresh messages that are not due yet are put aside when the head meets them, and those whose time is
-over are passed for good. A head stops before such a message until something behind it is wanted, so
-whatever was put aside is below the head, and nothing else is. Returned messages have waited for
-their time already; only whether it is over is looked up again.
+Fresh messages that are not due yet are delayed when the head meets them, and expired ones are
+passed for good. A head stops before such a message until something after it is wanted, so what was
+delayed is below the head, and nothing else is. Returned messages have waited for their time
+already; only their expiry is checked again.
 
-A ``Picker`` is one deal: several polls one after the other on a view that nobody changes meanwhile.
+A ``Picker`` serves several polls one after the other, on a view that nobody changes meanwhile.
 """
 
 from bisect import bisect_right
@@ -32,19 +32,19 @@ from heapq import heapify, heapreplace
 
 from penstock.core.priority_offsets import PRIORITIES, OffsetsByPriority, PriorityOffsets
 
-PASSED_MAX = 1_024  # messages put aside or found expired in one deal: they travel in one command
+PASSED_MAX = 1_024  # messages delayed or found expired at once: they travel in one command
 
-_NOTHING = 1 << 64  # an offset behind all others: there is no next message
+_NOTHING = 1 << 64  # an offset after all others: there is no next message
 
-_PEEKED = 16  # messages of a lane that are looked at ahead while the oldest are searched
+_PEEKED = 16  # messages of a priority that are peeked at while searching for the oldest
 
 
 class Picker:
-    """Chooses messages for the polls of one deal.
+    """Chooses messages for some polls.
 
-    ``heads``: by priority, the offset from which on nothing of the lane was handed out.
-    ``returned``: by priority, offsets to be handed out again, negated and ascending, so that the
-    oldest is last; read, never changed. Offsets below ``first`` are gone and are passed over.
+    ``heads``: by priority, the offset from which on nothing was delivered. ``returned``: by
+    priority, offsets to be delivered again, negated and ascending, so that the oldest is last; only
+    read. Offsets below ``first`` are gone and are skipped.
     """
 
     __slots__ = ("_end", "_heads", "_offsets", "_streams", "delayed", "expired", "now_ms")
@@ -58,13 +58,12 @@ class Picker:
         now_ms: int,
     ) -> None:
         self._offsets = offsets
-        self._end = offsets.end
-        """Where the lanes ended then: by the time somebody asks for the heads they may go on."""
+        self._end = offsets.end  # the offsets may grow before somebody asks for the heads
         self._heads = [max(head, first) for head in heads]
         self.now_ms = now_ms
+        # passed because they are not due: offset, time due, priority
         self.delayed: list[tuple[int, int, int]] = []
-        """Passed because they are not due yet: offset, when they are, priority."""
-        self.expired: list[int] = []  # passed because their time is over
+        self.expired: list[int] = []  # passed because they have expired
         self._streams = [
             _Stream(
                 self,
@@ -79,18 +78,18 @@ class Picker:
         ]
 
     def available(self) -> int:
-        """How many messages wait; those that are not due or expired are counted like others."""
+        """How many messages wait, including those that are not due or expired."""
         return sum(stream.count() for stream in self._streams)
 
     @property
     def is_full(self) -> bool:
-        """Whether so much was passed that there may be more for another deal to find."""
+        """Whether so much was passed that another picker may find more."""
         return len(self.delayed) + len(self.expired) >= PASSED_MAX
 
     def pick(self, maximum: int, poll_count: int) -> list[tuple[int, int, int]]:
         """What a poll gets, as runs (priority, start, end) in the order of delivery.
 
-        ``poll_count``: how many polls this group has seen before.
+        ``poll_count`` is how many polls this group has seen before.
         """
         if len(self._streams) == 1:  # both orders are the same
             self._streams[0].take(maximum)
@@ -103,7 +102,7 @@ class Picker:
         ]
 
     def put_back(self, offsets: Collection[int]) -> None:
-        """Offsets that were picked, the last ones of their lanes, are not handed out after all."""
+        """Put back picked offsets, the last ones of their priorities."""
         for stream in self._streams:
             lowest = stream.put_back(offsets)
             if lowest is not None:
@@ -119,9 +118,9 @@ class Picker:
         self._take_oldest(reserved)
 
     def _take_oldest(self, count: int) -> None:
-        """Take the oldest messages of all lanes: a merge of their fronts, range by range.
+        """Take the oldest messages of all priorities: a merge of their fronts, range by range.
 
-        No other lane has anything between the messages of a range.
+        No other priority has anything between the messages of a range.
         """
         fronts = [(stream.front(), place) for place, stream in enumerate(self._streams)]
         heapify(fronts)
@@ -133,7 +132,7 @@ class Picker:
 
     @property
     def heads(self) -> list[int]:
-        """The heads after the picks: the next offset of each lane, or the end if there is none."""
+        """The heads after the picks: the next offset of each priority, or the end."""
         heads = [max(head, self._end) for head in self._heads]
         for stream in self._streams:
             found = stream.head()
@@ -143,7 +142,7 @@ class Picker:
 
     @property
     def ahead(self) -> int:
-        """How many messages at or above the lowest head were handed out, put aside or expired."""
+        """How many messages at or above the lowest head were delivered, delayed or expired."""
         heads = self.heads
         lowest = min(heads)
         pairs = zip(self._offsets.by_priority, heads, strict=True)
@@ -151,10 +150,10 @@ class Picker:
 
 
 class _Stream:
-    """What one lane has to hand out, as ranges: first what was returned, then what is fresh.
+    """Candidates of one priority, as ranges: first the returned, then the fresh ones.
 
-    Ranges that were looked at and not taken are ``_peeked``, the next one last. They are either all
-    returned or all fresh, and between fresh ones nothing was passed: the head is where they begin.
+    Ranges that were examined and not taken are ``_peeked``, the next one last. They are either all
+    returned or all fresh, and nothing was passed between fresh ones: the head is where they begin.
     """
 
     __slots__ = (
@@ -192,7 +191,6 @@ class _Stream:
         self._taken: list[tuple[int, int]] = []
 
     def count(self) -> int:
-        """How many messages are left."""
         peeked = _length(self._peeked)
         return peeked + self._returned_end - self._returned_start + self._offsets.count(self._head)
 
@@ -210,7 +208,7 @@ class _Stream:
         return self._peeked[-1][0] if self._peeked else _NOTHING
 
     def take(self, count: int) -> int:
-        """Take messages; return how many that were."""
+        """Take up to ``count`` messages; return how many."""
         left = count
         while left and self._peeked:
             left -= self.take_some(left)
@@ -220,7 +218,7 @@ class _Stream:
         return count - left
 
     def take_some(self, count: int) -> int:
-        """Take messages of the range at the front."""
+        """Take messages of the range at the front; return how many."""
         start, end = self._peeked.pop()
         stop = min(end, start + count)
         if stop < end:
@@ -229,7 +227,7 @@ class _Stream:
         return stop - start
 
     def put_back(self, offsets: Collection[int]) -> int | None:
-        """Move the head back to the lowest of these that was fresh; None: none was."""
+        """Move the head back to the lowest of these that was fresh; None if none was."""
         fresh = [offset for offset in offsets if self.is_ahead(offset, self._first_fresh)]
         if not fresh:
             return None
@@ -238,11 +236,10 @@ class _Stream:
         return self._head
 
     def is_ahead(self, offset: int, head: int) -> bool:
-        """Whether an offset is of this lane and not below a head."""
+        """Whether an offset has this priority and is not below ``head``."""
         return offset >= head and offset in self._offsets
 
     def hand_over(self) -> list[tuple[int, int]]:
-        """What was taken since the last time."""
         taken, self._taken = self._taken, []
         return taken
 
@@ -252,7 +249,7 @@ class _Stream:
         self._taken += ranges
 
     def _load(self, count: int) -> list[tuple[int, int]]:
-        """The next messages that can be delivered, at most ``count`` and at least one, if any."""
+        """The next messages that can be delivered: at least one, if any, and at most ``count``."""
         while self._returned_start < self._returned_end:
             if self._offsets.schedule and self._picker.is_full:
                 return []
@@ -271,14 +268,14 @@ class _Stream:
         return _joined(offsets)
 
     def _expire(self, offset: int) -> bool:
-        """Note whether the time of a message is over."""
+        """Note and return whether a message has expired."""
         is_over = 0 < self._offsets.schedule.times(offset)[1] <= self._picker.now_ms
         if is_over:
             self._picker.expired.append(offset)
         return is_over
 
     def _pass_untimely(self) -> None:
-        """Move the head to a message that can be delivered, or as far as one deal may."""
+        """Advance the head to a message that can be delivered, as far as the limit allows."""
         schedule, picker = self._offsets.schedule, self._picker
         while schedule and not picker.is_full:
             offset = self._offsets.next(self._head)

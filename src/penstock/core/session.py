@@ -1,27 +1,27 @@
-"""One client's session: what it subscribed to, what is on its way to it, what waits.
+"""One client's session: its subscriptions, messages in flight, queued messages.
 
-A message on its way is an entry of ``inflight``: packet id → sequence and state, packed in one
-integer. A message that waits is an entry of ``queue``: sequence and QoS, packed. Neither holds a
-payload; the journal has it. Sixty-five thousand unacknowledged messages are therefore a few
-megabytes whatever their size, and a session costs nothing but what it uses.
+A message in flight is an entry of ``inflight``: packet id → sequence and state, packed in one
+integer. A queued message is an entry of ``queue``: sequence and QoS, packed. Neither holds a
+payload; the journal has it. So sixty-five thousand unacknowledged messages take a few megabytes
+whatever their size, and a session only costs what it uses.
 
 Everything here follows from the order of commands alone. That is why packet ids need not be stored:
-replaying the journal hands out the same ones.
+replaying the journal assigns the same ones.
 
 States of a delivery (the sender's half of the two handshakes)::
 
     QoS 1   AWAIT_PUBACK ──PUBACK──► gone
     QoS 2   AWAIT_PUBREC ──PUBREC──► AWAIT_PUBCOMP ──PUBCOMP──► gone
 
-**Which packet id.** The first that is free, from ``next_packet_id`` on and around the circle.
-Looking at one after the other is quick while few are taken. With nearly all of them taken a client
-that acknowledges one at a time would have us walk the whole circle for each, so after
-``_LOOKS_MAX`` looks in vain a table of all ids takes over (``_TakenIds``), until so few are in
-flight that the walk is short again. Both choose the same id.
+**Packet ids.** A delivery gets the first free id from ``next_packet_id`` on, wrapping around.
+Checking one after the other is fast while few are taken. With nearly all of them taken, a client
+that acknowledges one at a time would cause a full scan for each, so after ``_LOOKS_MAX`` failed
+checks a table of all ids is used (``_TakenIds``), until few are in flight again. Both choose the
+same id.
 
-Only the lower half of all ids is given out here. What a client gets of a shared subscription is not
-of its session, so no command tells which of those are in flight, and a choice that looked at them
-would be another when the journal is replayed. They have the upper half to themselves.
+Only the lower half of all ids is assigned here. Deliveries of shared subscriptions are not part of
+the session, so no command tells which of their ids are in flight, and replay could not consider
+them. They use the upper half.
 """
 
 from collections import deque
@@ -48,17 +48,16 @@ _STATE = 0b011
 _RETAIN = 0b100
 _SHIFT = 3
 
-PACKET_ID_MAX = 32_767
-"""The highest packet id of a session's own deliveries, and so the most that can be in flight."""
+PACKET_ID_MAX = 32_767  # highest packet id of a session's own deliveries, and so the most in flight
 
+# topics noted between two pages of retained messages; beyond it the next page is void
 OVERTAKEN_MAX = 10_000
-"""Topics noted between two pages of retained messages; beyond it the page on its way is void."""
 
+# all packet ids, created once: a separate int object in each session would take 28 bytes
 _IDS = tuple(range(PACKET_ID_MAX + 1))
-"""All packet ids, made once: a number of its own in each session would take 28 bytes each time."""
 
+# longest scan for a free packet id; as many deliveries take as much memory as the table
 _LOOKS_MAX = 1_024
-"""Longest walk in search of a free packet id. As many deliveries weigh as much as the table."""
 
 
 class Publisher(Refusable, Protocol):
@@ -114,10 +113,10 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class _TakenIds:
-    """A byte per packet id, 0 if it is free: the search is one for a byte, a few microseconds.
+    """A byte per packet id, 0 if it is free: finding one is a search for a byte.
 
-    ``count`` is how many are marked. Deliveries may leave ``inflight`` without a word to us; then
-    the numbers differ, and go on differing, and the table has to be made anew.
+    ``count`` is how many are marked. Deliveries may leave ``inflight`` unnoticed; then the numbers
+    differ, and the table has to be rebuilt.
     """
 
     __slots__ = ("_marks", "count")
@@ -130,24 +129,22 @@ class _TakenIds:
         self.count = len(inflight)
 
     def first_free(self, start: int) -> int:
-        """The first free id from ``start`` on, around the circle. The caller knows of one."""
+        """The first free id from ``start`` on, wrapping around. There must be one."""
         found = self._marks.find(0, start, PACKET_ID_MAX + 1)
         return found if found >= 0 else self._marks.find(0)
 
     def take(self, first: int, count: int) -> None:
-        """They were free and are taken now."""
         self._marks[first : first + count] = b"\1" * count
         self.count += count
 
     def free(self, packet_id: int) -> None:
-        """It was taken and is free now."""
         self._marks[packet_id] = 0
         self.count -= 1
 
 
 @lru_cache(maxsize=4)
 def _packed(sequence: int, qos: int, count: int) -> tuple[int, ...]:
-    """Deliveries of messages in a row: the same objects for all sessions that are sent them."""
+    """Consecutive deliveries: the same objects for all sessions that get them."""
     return tuple(range(sequence << _SHIFT | qos, sequence + count << _SHIFT, 1 << _SHIFT))
 
 
@@ -183,51 +180,46 @@ class Session:
         self.client: SessionClient | None = None
         self.connected = False
         self.connection = 0
-        self.everywhere = False
-        """Whether all nodes of a cluster know of it, though it is not durable."""
+        self.everywhere = False  # whether all nodes of a cluster know it, though it is not durable
+        # the connection that began it, by which commands of other nodes identify it
         self.origin = 0
-        """The connection that began it: by that a command of another node knows which session of a
-        client it is about."""
         self.away_since_ms = 0
         self.will: WillMessage | None = None
         self.next_packet_id = 1
-        self.applied = 0
-        """Index of the last journal entry that this state contains; replay skips up to it."""
+        self.applied = 0  # last journal entry that this state contains; replay skips up to it
         self.subscriptions: dict[bytes, int] | None = None
         self.inflight: dict[int, int] | None = None
         self._taken_ids: _TakenIds | None = None
         self.queue: deque[int] | None = None
         self.received: set[int] | None = None
+        # subscriptions whose retained messages are being sent, in order
         self.offers: list[RetainedOffer] | None = None
-        """Subscriptions whose retained messages are being sent, the first one first."""
         self.offers_made = 0
+        # topics with another retained message since the last page was applied
         self.overtaken: set[bytes] | None = None
-        """Topics that got another retained message since the last page was applied."""
+        # no retained message under way has a lower sequence; 0: none is under way
         self.offer_floor = 0
-        """No retained message on its way to the client is older than this sequence; 0: none is."""
 
     @property
     def recorded(self) -> bool:
-        """Whether this session has a row on disk: it is durable, or its will must not be lost.
+        """Whether this session has a row on disk: it is durable, or has a will.
 
-        In a cluster all have one: a node that starts anew must know who is connected elsewhere.
+        In a cluster all have one: a node that starts must know who is connected at other nodes.
         """
         return self.durable or self.will is not None or self.everywhere
 
     @property
     def inflight_count(self) -> int:
-        """Deliveries that are not complete."""
         return len(self.inflight) if self.inflight else 0
 
     @property
     def queue_count(self) -> int:
-        """Messages that wait for the client, or for room in its window."""
         return len(self.queue) if self.queue else 0
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────
 
     def has_room(self, window: int, count: int = 1) -> bool:
-        """Whether messages may be sent now: connected, nothing before them, room in the window."""
+        """Whether messages may be sent now: connected, nothing queued, room in the window."""
         return (
             self.connected
             and not self.queue
@@ -235,7 +227,7 @@ class Session:
         )
 
     def is_window_open(self, window: int) -> bool:
-        """Whether what waits may be sent: connected, and room in the window."""
+        """Whether queued messages may be sent: connected, and room in the window."""
         return self.connected and self.inflight_count < min(window, PACKET_ID_MAX)
 
     def begin(self, sequence: int, qos: int, *, retain: bool = False) -> int:
@@ -254,7 +246,7 @@ class Session:
         return packet_id
 
     def _first_free(self, inflight: dict[int, int], packet_id: int) -> int:
-        """The first id from ``packet_id`` on that is not in flight; the caller knows of one."""
+        """The first id from ``packet_id`` on that is not in flight. There must be one."""
         if self._taken_ids is None:
             for _ in range(_LOOKS_MAX):
                 packet_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
@@ -265,7 +257,7 @@ class Session:
         return self._taken_ids.first_free(packet_id)
 
     def begin_run(self, sequence: int, qos: int, count: int) -> list[int]:
-        """Put ``count`` messages in flight, their sequences in a row; return their packet ids."""
+        """Put ``count`` messages with consecutive sequences in flight; return their packet ids."""
         inflight = self.inflight
         if inflight is None:
             inflight = self.inflight = {}
@@ -283,13 +275,12 @@ class Session:
         return packet_ids
 
     def enqueue(self, sequence: int, qos: int, *, retain: bool = False) -> None:
-        """Let a message wait."""
         if self.queue is None:
             self.queue = deque()
         self.queue.append(sequence << _SHIFT | (_RETAIN if retain else 0) | qos)
 
     def dequeue(self, window: int) -> Iterator[tuple[int, int, int, bool]]:
-        """Put waiting messages in flight while there is room: packet id, sequence, QoS, retain."""
+        """Put queued messages in flight while there is room: packet id, sequence, QoS, retain."""
         while self.queue and self.inflight_count < min(window, PACKET_ID_MAX):
             packed = self.queue.popleft()
             sequence, retain, qos = packed >> _SHIFT, bool(packed & _RETAIN), packed & _STATE
@@ -301,7 +292,7 @@ class Session:
             yield packet_id, packed >> _SHIFT, packed & _STATE, bool(packed & _RETAIN)
 
     def acknowledge(self, kind: int, packet_id: int) -> bool:
-        """Move one delivery on. False if it was not in the state that ``kind`` answers."""
+        """Advance one delivery. False if it was not in the state that ``kind`` answers."""
         inflight = self.inflight
         if inflight is None:
             return False
@@ -317,18 +308,18 @@ class Session:
         return True
 
     def _free(self, packet_id: int, left: int) -> None:
-        """Note that an id is free in the table, if it is still worth its bytes."""
+        """Mark an id as free in the table, or drop the table if few are in flight."""
         if left < _LOOKS_MAX:
             self._taken_ids = None
         elif self._taken_ids is not None:
             self._taken_ids.free(packet_id)
 
     def fault_of(self, kind: int, packet_ids: list[int]) -> int:
-        """The first packet id that ``kind`` cannot answer; 0 if all are fine.
+        """The first packet id for which ``kind`` is a protocol error; 0 if there is none.
 
-        An unknown id is no fault: after a lost connection acknowledgements may come late. Nor is a
-        repeated PUBREC. A PUBACK for a QoS 2 delivery is, and so is a PUBCOMP before the PUBREL
-        that it answers [MQTT-4.3.3-1].
+        An unknown id is not an error: acknowledgements may come late after a lost connection. Nor
+        is a repeated PUBREC. A PUBACK for a QoS 2 delivery is, and so is a PUBCOMP before the
+        PUBREL that it answers [MQTT-4.3.3-1].
         """
         inflight = self.inflight
         if not inflight:
@@ -344,10 +335,10 @@ class Session:
         return 0
 
     def oldest_needed(self) -> int | None:
-        """No sequence below this one is still to be delivered; None if nothing is.
+        """The lowest sequence that may still have to be delivered; None if nothing does.
 
-        Live messages stand in order, so the first ones tell; only retained messages can be older
-        than what they stand behind, and for those there is a floor, while there are any.
+        Live messages are in order, so the first ones tell; only retained messages can be older than
+        those before them, and ``offer_floor`` covers them.
         """
         if self.offer_floor and not self._has_offers():
             self.offer_floor = 0
@@ -359,18 +350,18 @@ class Session:
         return min(needed, default=None)
 
     def _has_offers(self) -> bool:
-        """Whether a retained message is on its way to the client."""
+        """Whether a retained message is in flight or queued."""
         on_the_way = chain((self.inflight or {}).values(), self.queue or ())
         return any(packed & _RETAIN for packed in on_the_way)
 
     def note_offer(self, sequence: int) -> None:
-        """A retained message goes to the client, or into its queue."""
+        """Note that a retained message goes to the client, or into its queue."""
         self.offer_floor = min(self.offer_floor or sequence, sequence)
 
     # ── retained messages for a new subscription ──────────────────────────────────────────────
 
     def begin_offer(self, filters: dict[bytes, int], horizon: int) -> None:
-        """Have the retained messages of these filters sent; one subscribed again starts over."""
+        """Offer the retained messages of these filters; a repeated subscription starts over."""
         self.withdraw_offers(filters)
         if self.offers is None:
             self.offers = []
@@ -380,7 +371,7 @@ class Session:
             self.overtaken = set()
 
     def withdraw_offers(self, filters: Iterable[bytes]) -> None:
-        """Send nothing more on account of these filters."""
+        """Stop sending retained messages of these filters."""
         for offer in list(self.offers or ()):
             gone = offer.filters.keys() & set(filters)
             if gone == offer.filters.keys():
@@ -390,7 +381,7 @@ class Session:
                 self._renumber(offer)
 
     def overtake(self, topic: bytes) -> None:
-        """A topic has another retained message: a page on its way must not bring the old one."""
+        """Note that a topic has another retained message, so that no page brings the old one."""
         if self.offers and self.overtaken is not None:
             if len(self.overtaken) >= OVERTAKEN_MAX:
                 self.overtaken.clear()
@@ -399,7 +390,7 @@ class Session:
                 self.overtaken.add(topic)
 
     def turn_page(self, offer: RetainedOffer, after: int, *, is_last: bool) -> None:
-        """So much of an offer has been sent."""
+        """Note how much of an offer has been sent."""
         offer.after = after
         if self.overtaken is not None:
             self.overtaken.clear()
@@ -407,14 +398,14 @@ class Session:
             self._end_offer(offer)
 
     def resume_offers(self, horizon: int) -> None:
-        """Another connection has the session: it gets what the last one did not."""
+        """Continue the offers for a new connection."""
         for offer in self.offers or ():
             offer.horizon = horizon
             self._renumber(offer)
         self.overtaken = set() if self.offers and self.durable else None
 
     def _renumber(self, offer: RetainedOffer) -> None:
-        """Make void what is on its way of an offer."""
+        """Void the pages of an offer that are under way."""
         self.offers_made += 1
         offer.number = self.offers_made
 
@@ -433,18 +424,18 @@ class Session:
         self.received.update(packet_ids)
 
     def has_received(self, packet_id: int) -> bool:
-        """Whether a message with this id came before and is not released yet."""
+        """Whether a message with this id came before and was not released."""
         return self.received is not None and packet_id in self.received
 
     def release(self, packet_ids: list[int]) -> None:
-        """Forget ids: the next message with one of them is a new one."""
+        """Forget ids: the next message with one of them is new."""
         if self.received:
             self.received.difference_update(packet_ids)
 
     # ── checkpoint ────────────────────────────────────────────────────────────────────────────
 
     def to_row(self, applied: int) -> bytes:
-        """Everything durable of this session; it contains all entries up to ``applied``."""
+        """The row of this session, which contains all entries up to ``applied``."""
         self.applied = applied
         if not self.durable:
             return self._live_row(applied)
@@ -473,9 +464,9 @@ class Session:
         )
 
     def _live_row(self, applied: int) -> bytes:
-        """The row of a session that ends with its connection: that there is one, and its will.
+        """The row of a session that ends with its connection: that it exists, and its will.
 
-        What it subscribed to and was sent is known to its own node alone.
+        Only its own node knows what it subscribed to and was sent.
         """
         row = _SessionRow(
             self.client_id,
@@ -500,7 +491,6 @@ class Session:
 
     @classmethod
     def from_row(cls, row: bytes) -> "Session":
-        """The session that ``to_row`` described."""
         data = _decoder.decode(row)
         session = cls(data.client_id, durable=data.durable)
         session.connected = data.connected

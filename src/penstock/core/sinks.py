@@ -1,17 +1,17 @@
-"""Sinks: tables on their way to topics, epoch by epoch, each epoch once.
+"""Sinks: tables that are published to topics, epoch by epoch, each epoch once.
 
-A sink remembers the last epoch that it has published, and a word that came with it. Epochs only
-rise: one that is not greater than the last was published before, by the same writer in an earlier
-life, and is left alone.
+A sink remembers the last epoch that it has published, and a note that came with it. Epochs only
+rise: one that is not greater than the last was published before, by an earlier run of the same
+writer, and is ignored.
 
-To publish an epoch takes many commits. **Began** writes down which parts it has; that is the
-decision, and nothing undoes it. **Advanced** goes into the same entry of the journal as some of the
-messages, and says where the next ones are found, so that after a crash each message was published
-or was not, and it is known which. **Ended** goes with the last of them.
+Publishing an epoch takes many commits. **Began** records which parts it has; that is the decision,
+and nothing undoes it. **Advanced** is in the same journal entry as some of the messages, and says
+where the next ones are, so that after a crash it is known which messages were published. **Ended**
+goes with the last of them.
 
-The row of a sink outlives it. What Forgotten does depends on whether an epoch is under way, so a
-replay that begins before it must not apply the entries up to it to a sink that is not there: a
-**gone** row says which entries to skip. It is deleted once replay begins after all of them.
+The row of a sink outlives it. What Forgotten does depends on whether an epoch is in progress, so a
+replay that begins before it must not apply earlier entries to a sink that is not there: a **gone**
+row says which entries to skip. It is deleted once replay begins after all of them.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgo
 
 SinkCommand = SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten
 
+# numbers of the part, of the block in it, of the message in that
 SinkPosition: TypeAlias = tuple[int, int, int]
-"""Number of the part, of the block within it, of the message within that."""
 
-NO_EPOCH = -1  # the last epoch of a sink that has published none
+NO_EPOCH = -1  # last epoch of a sink that has published none
 
 
 class Committing(msgspec.Struct, array_like=True):
@@ -35,23 +35,22 @@ class Committing(msgspec.Struct, array_like=True):
     epoch: int
     parts: list[tuple[bytes, int]]  # names, and how many blocks each has
     note: bytes
-    place: SinkPosition = (0, 0, 0)  # the first message that is not published
-    messages: int = 0  # how many are
+    place: SinkPosition = (0, 0, 0)  # first message that is not published
+    messages: int = 0  # published so far
 
 
 class SinkState(msgspec.Struct, array_like=True):
-    """What is known of one sink."""
+    """The state of one sink."""
 
     name: bytes
-    applied: int = 0
-    """Index of the last journal entry that this state contains; replay skips up to it."""
-    epoch: int = NO_EPOCH  # the last that was published
-    note: bytes = b""  # what came with it
-    epoch_messages: int = 0  # how many messages it had
-    messages: int = 0  # how many all epochs had
+    applied: int = 0  # last journal entry that this state contains; replay skips up to it
+    epoch: int = NO_EPOCH  # last published
+    note: bytes = b""  # of the last published epoch
+    epoch_messages: int = 0  # of the last published epoch
+    messages: int = 0  # of all epochs
     committed_ms: int = 0
     committing: Committing | None = None
-    gone: bool = False  # whether it was forgotten by then: only ``applied`` means something
+    gone: bool = False  # whether it was forgotten; then only ``applied`` is meaningful
 
 
 _decoder = msgspec.msgpack.Decoder(SinkState)
@@ -63,9 +62,8 @@ class Sinks:
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, SinkState] = {}
-        self.dirty: dict[bytes, None] = {}  # names whose row on disk is older than the state here
-        self._gone: dict[bytes, int] = {}
-        """Names of sinks that are forgotten, and the entry as of which they are."""
+        self.dirty: dict[bytes, None] = {}  # names whose row on disk is outdated
+        self._gone: dict[bytes, int] = {}  # forgotten sinks, and the entry that did it
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -74,11 +72,10 @@ class Sinks:
         return iter(self.by_name.values())
 
     def get(self, name: bytes) -> SinkState | None:
-        """One sink, or None."""
         return self.by_name.get(name)
 
     def apply(self, command: SinkCommand, index: int, *, recovering: bool) -> bool:
-        """Take a command; tell whether it changed anything."""
+        """Apply a command; return whether it changed anything."""
         sink = self.by_name.get(command.sink)
         known = sink.applied if sink is not None else self._gone.get(command.sink, 0)
         if recovering and known >= index:
@@ -111,9 +108,9 @@ class Sinks:
         return True
 
     def row(self, name: bytes, index: int, mark: int = 0) -> bytes | None:
-        """The checkpoint row of a sink as of entry ``index``; None: it has none.
+        """The row of a sink as of entry ``index``; None: it has none.
 
-        ``mark``: replay begins after that entry, as far as the disk says so already.
+        Replay begins after entry ``mark``, according to the disk.
         """
         sink = self.by_name.get(name)
         if sink is None:
@@ -122,7 +119,7 @@ class Sinks:
         return _encoder.encode(sink)
 
     def _gone_row(self, name: bytes, index: int, mark: int) -> bytes | None:
-        """The row of a sink that is forgotten, for as long as replay begins before that."""
+        """The row of a forgotten sink, as long as replay begins before that."""
         if self._gone.get(name, 0) <= mark:
             self._gone.pop(name, None)
             return None
@@ -130,7 +127,7 @@ class Sinks:
         return _encoder.encode(SinkState(name, index, gone=True))
 
     def load(self, row: bytes) -> None:
-        """Take a sink from the checkpoint, before any replay."""
+        """Load a sink from the checkpoint, before any replay."""
         sink = _decoder.decode(row)
         if sink.gone:
             self._gone[sink.name] = sink.applied

@@ -15,7 +15,7 @@ from penstock.core.progress import Progress
 
 
 class _SubscriberRow(msgspec.Struct, array_like=True):
-    """A subscriber as a row of the checkpoint: topic → mark and ranges."""
+    """A subscriber as a row: topic → mark and ranges."""
 
     client_id: bytes
     seen_ms: int
@@ -36,42 +36,37 @@ class DurableSubscriber:
         self.client_id = client_id
         self.progress: dict[bytes, Progress] = {}
         self.seen_ms = 0
-        self.applied = 0
-        """Index of the last journal entry that this state contains; replay skips up to it."""
+        self.applied = 0  # last journal entry that this state contains; replay skips up to it
 
 
 class Subscribers:
-    """All durable subscribers, the one that was seen longest ago first."""
+    """All durable subscribers, the least recently seen first."""
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, DurableSubscriber] = {}
-        self.dirty: dict[bytes, None] = {}
-        """Client ids whose row on disk is older than the state here."""
+        self.dirty: dict[bytes, None] = {}  # client ids whose row on disk is outdated
+        # the same progress by topic, then by client id
         self._readers: dict[bytes, dict[bytes, Progress]] = {}
-        """The same progress by topic, then by client id."""
 
     def topic_count(self, client_id: bytes) -> int:
-        """Of how many topics this client has acknowledged anything."""
         subscriber = self.by_id.get(client_id)
         return len(subscriber.progress) if subscriber else 0
 
     def progress(self, client_id: bytes, topic: bytes) -> Progress | None:
-        """What this client has acknowledged of a topic; None if nothing ever."""
+        """What a client has acknowledged of a topic; None if nothing."""
         subscriber = self.by_id.get(client_id)
         return subscriber.progress.get(topic) if subscriber else None
 
     def oldest_unacknowledged(self, topic: bytes) -> int | None:
-        """All messages of a topic below are done with by everybody; None: nobody reads it."""
+        """Everyone has acknowledged all messages of a topic below; None: no subscribers."""
         readers = self._readers.get(topic, {})
         return min((progress.mark for progress in readers.values()), default=None)
 
     def _read(self, subscriber: DurableSubscriber, topic: bytes, progress: Progress) -> None:
-        """A subscriber has begun with a topic."""
         subscriber.progress[topic] = progress
         self._readers.setdefault(topic, {})[subscriber.client_id] = progress
 
     def _unread(self, subscriber: DurableSubscriber, topic: bytes) -> None:
-        """What a subscriber acknowledged of a topic is of no matter any more."""
         del subscriber.progress[topic]
         readers = self._readers[topic]
         del readers[subscriber.client_id]
@@ -79,7 +74,7 @@ class Subscribers:
             del self._readers[topic]
 
     def progressed(self, command: Progressed, index: int, *, recovering: bool) -> int:
-        """Note acknowledgements; return how many messages a bound made us give up."""
+        """Note acknowledgements; return how many messages were given up because of the bound."""
         subscriber = self.by_id.pop(command.client_id, None) or DurableSubscriber(command.client_id)
         self.by_id[command.client_id] = subscriber  # to the end: it was seen last
         if recovering and subscriber.applied >= index:
@@ -95,7 +90,7 @@ class Subscribers:
         return sum([progress.add(start, end) for start, end in command.ranges])
 
     def forgotten(self, command: Forgotten, index: int, *, recovering: bool) -> None:
-        """Forget a subscriber, unless it was seen again since that was decided."""
+        """Forget a subscriber, unless it was seen again since."""
         subscriber = self.by_id.get(command.client_id)
         if subscriber is None or (recovering and subscriber.applied >= index):
             return
@@ -106,7 +101,7 @@ class Subscribers:
             self.dirty[command.client_id] = None
 
     def forget_topic(self, topic: bytes, index: int, *, recovering: bool) -> None:
-        """A topic is gone: whatever its offsets meant, they begin anew."""
+        """Forget the progress on a deleted topic, whose offsets start over."""
         for client_id in list(self._readers.get(topic, ())):
             subscriber = self.by_id[client_id]
             if not (recovering and subscriber.applied >= index):
@@ -114,7 +109,7 @@ class Subscribers:
                 self.dirty[client_id] = None
 
     def row(self, client_id: bytes, index: int) -> bytes | None:
-        """The checkpoint row of a subscriber as of entry ``index``; None: it has none."""
+        """The row of a subscriber as of entry ``index``; None: it has none."""
         subscriber = self.by_id.get(client_id)
         if subscriber is None:
             return None
@@ -126,7 +121,7 @@ class Subscribers:
         return _encoder.encode(_SubscriberRow(client_id, subscriber.seen_ms, index, progress))
 
     def load(self, row: bytes) -> None:
-        """Take a subscriber from the checkpoint, before any replay."""
+        """Load a subscriber from the checkpoint, before any replay."""
         data = _decoder.decode(row)
         subscriber = self.by_id[data.client_id] = DurableSubscriber(data.client_id)
         subscriber.seen_ms = data.seen_ms
@@ -135,6 +130,6 @@ class Subscribers:
             self._read(subscriber, topic, Progress(mark, ranges))
 
     def settle(self) -> None:
-        """After recovery: put them in the order in which they were seen."""
+        """After recovery: sort subscribers by when they were last seen."""
         in_order = sorted(self.by_id.values(), key=lambda subscriber: subscriber.seen_ms)
         self.by_id = {subscriber.client_id: subscriber for subscriber in in_order}

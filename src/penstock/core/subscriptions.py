@@ -1,11 +1,11 @@
-"""Who subscribed to what: filters to subscribers, and the way back from a topic.
+"""Which filters have which subscribers, and which of them match a topic.
 
-A filter without wildcards matches the one topic of its own spelling, so it needs no tree: ``match``
-looks the topic up among the filters. Only wildcard filters are in the ``LevelTree`` that is walked.
+A filter without wildcards only matches the topic of the same name, so it needs no tree: ``match``
+looks up the topic among the filters. Only wildcard filters are in the ``LevelTree``.
 
-Most filters have one subscriber, and a dict for one entry takes 232 bytes where a pair takes 56. An
-**audience** is therefore a pair ``(subscriber, qos)`` as long as it is alone, and a dict from two
-on; ``_unpacked`` and ``_packed`` are the only places that know.
+Most filters have one subscriber, and a dict for one entry takes 232 bytes where a pair takes 56. So
+an **audience** is a pair ``(subscriber, qos)`` while it has one member, and a dict from two on;
+only ``_unpacked`` and ``_packed`` know.
 """
 
 from collections.abc import Collection, Hashable
@@ -20,7 +20,7 @@ Audience = tuple[Subscriber, int] | dict[Subscriber, int]
 
 
 class SubscriptionTrie(Generic[Subscriber]):
-    """All subscriptions; ``len()`` is how many ``(filter, subscriber)`` pairs there are."""
+    """All subscriptions; ``len()`` counts ``(filter, subscriber)`` pairs."""
 
     __slots__ = ("_audiences", "_count", "_wildcards")
 
@@ -33,7 +33,7 @@ class SubscriptionTrie(Generic[Subscriber]):
         return self._count
 
     def subscribe(self, topic_filter: bytes, subscriber: Subscriber, qos: int) -> bool:
-        """Add a subscription, or replace its QoS [MQTT-3.8.4-3]; tell whether it is new."""
+        """Add a subscription, or replace its QoS [MQTT-3.8.4-3]; return whether it is new."""
         audience = self._audiences.get(topic_filter)
         if audience is None and has_wildcard(topic_filter):
             self._wildcards.add(topic_filter)
@@ -45,7 +45,7 @@ class SubscriptionTrie(Generic[Subscriber]):
         return is_new
 
     def unsubscribe(self, topic_filter: bytes, subscriber: Subscriber) -> bool:
-        """Remove a subscription, compared by byte [MQTT-3.10.4-1]; tell whether it was there."""
+        """Remove a subscription, compared by byte [MQTT-3.10.4-1]; return whether it existed."""
         granted = _unpacked(self._audiences.get(topic_filter))
         if subscriber not in granted:
             return False
@@ -60,22 +60,18 @@ class SubscriptionTrie(Generic[Subscriber]):
         return True
 
     def qos(self, topic_filter: bytes, subscriber: Subscriber) -> int | None:
-        """Return the QoS granted to one subscription, None if there is no such subscription."""
+        """The granted QoS; None if there is no such subscription."""
         return _unpacked(self._audiences.get(topic_filter)).get(subscriber)
 
     def audience(self, topic_filter: bytes) -> Collection[Subscriber]:
-        """Who subscribes to a filter of just this spelling."""
+        """The subscribers of exactly this filter."""
         return _unpacked(self._audiences.get(topic_filter)).keys()
 
     def filters(self) -> Collection[bytes]:
-        """All filters that somebody subscribes to."""
         return self._audiences.keys()
 
     def match(self, topic: bytes) -> dict[Subscriber, int]:
-        """Return every subscriber of the topic once, with its highest QoS [MQTT-3.3.5-1].
-
-        The dict is the caller's to keep.
-        """
+        """Every subscriber of the topic once, with its highest QoS [MQTT-3.3.5-1]; a new dict."""
         granted = _unpacked(self._audiences.get(topic)).copy()
         for topic_filter in self._wildcards.filters_matching(topic):
             for subscriber, qos in _unpacked(self._audiences[topic_filter]).items():

@@ -1,8 +1,8 @@
-"""Topics that somebody has made or steered: how fast they deliver, how much they keep.
+"""Topics with settings: delivery rate and retention.
 
-Most topics are here only by their messages: the journal knows them, and they follow the rules of
-the configuration. Those of the queue protocol are made (by name, or by the first message), can be
-given settings while they live, and can be deleted.
+Most topics exist only through their messages: the journal knows them, and they follow the rules of
+the configuration. Those of the queue protocol are created (by name, or by the first message), can
+be configured, and can be deleted.
 """
 
 from collections.abc import Iterator
@@ -13,22 +13,21 @@ from penstock.core.commands import TopicConfigured, TopicGone
 
 
 class TopicSettings(msgspec.Struct, array_like=True):
-    """The settings of one topic; 0 is without limit."""
+    """The settings of one topic; 0: no limit."""
 
     name: bytes
-    applied: int = 0
-    """Index of the last journal entry that this state contains; replay skips up to it."""
+    applied: int = 0  # last journal entry that this state contains; replay skips up to it
     rate_milli: int = 0  # messages delivered per thousand seconds
     burst: int = 0
     max_messages: int = 0
     max_age_ms: int = 0
     max_bytes: int = 0
+    # whether messages that every group has finished stay until retention removes them
     keep: bool = False
-    """Whether messages stay that every group has finished, until retention takes them."""
 
     @property
     def is_limited(self) -> bool:
-        """Whether retention was set for this topic."""
+        """Whether the topic has retention limits."""
         return bool(self.max_messages or self.max_age_ms or self.max_bytes)
 
 
@@ -42,8 +41,8 @@ class Topics:
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, TopicSettings] = {}
-        self.dirty: dict[bytes, None] = {}  # names whose row on disk is older than the state here
-        self.version = 0  # counts changes, for those who derive something from all settings
+        self.dirty: dict[bytes, None] = {}  # names whose row on disk is outdated
+        self.version = 0  # counts changes
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -52,11 +51,10 @@ class Topics:
         return iter(self.by_name.values())
 
     def get(self, name: bytes) -> TopicSettings | None:
-        """A topic that was made or configured, or None."""
         return self.by_name.get(name)
 
     def configure(self, command: TopicConfigured, index: int, *, recovering: bool) -> bool:
-        """Make a topic or change its settings; tell whether it is new."""
+        """Create a topic or change its settings; return whether it is new."""
         topic = self.by_name.get(command.topic)
         if topic is not None and recovering and topic.applied >= index:
             return False
@@ -71,7 +69,7 @@ class Topics:
         return is_new
 
     def forget(self, command: TopicGone, index: int, *, recovering: bool) -> bool:
-        """Forget a topic's settings; tell whether it had any."""
+        """Forget a topic's settings; return whether it had any."""
         topic = self.by_name.get(command.topic)
         if topic is None or (recovering and topic.applied >= index):
             return False
@@ -84,7 +82,7 @@ class Topics:
         self.version += 1
 
     def row(self, name: bytes, index: int) -> bytes | None:
-        """The checkpoint row of a topic as of entry ``index``; None: it has none."""
+        """The row of a topic as of entry ``index``; None: it has none."""
         topic = self.by_name.get(name)
         if topic is None:
             return None
@@ -92,7 +90,7 @@ class Topics:
         return _encoder.encode(topic)
 
     def load(self, row: bytes) -> None:
-        """Take a topic from the checkpoint, before any replay."""
+        """Load a topic from the checkpoint, before any replay."""
         topic = _decoder.decode(row)
         self.by_name[topic.name] = topic
         self.version += 1
