@@ -83,16 +83,16 @@ def test_many_new_topics_in_one_piece_are_taken_turn_by_turn(own_broker, connect
     broker = own_broker()
     client, watcher = connect(at=broker), connect(at=broker)
     watcher.subscribe(("t/#", 0))
-    put_off, go_on_later = [], MqttConnection._go_on_later
-    hub, steps = broker.server.hub, count()
-    now = hub.monotonic()
+    put_off, put_events_off = [], MqttConnection._put_off
+    connections, steps = broker.server.hub.connections, count()
+    now = connections.monotonic()
 
     def spy(connection, events):
         put_off.append(len(events))
-        go_on_later(connection, events)
+        put_events_off(connection, events)
 
-    monkeypatch.setattr(MqttConnection, "_go_on_later", spy)
-    monkeypatch.setattr(hub, "monotonic", lambda: now + next(steps) / 1000)
+    monkeypatch.setattr(MqttConnection, "_put_off", spy)
+    monkeypatch.setattr(connections, "monotonic", lambda: now + next(steps) / 1000)
     topics = [f"t/{number}" for number in range(200)]
     packets = [
         publish(topic, b"x", qos=qos, packet_id=number if qos else None)

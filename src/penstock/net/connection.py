@@ -1,14 +1,20 @@
-"""What the connections of all protocols have in common: reading, writing, deadlines, the end.
+"""The base of every protocol's connection: reading, writing, deadlines, the end.
 
-A protocol's door derives from ``Connection`` and says what its events mean (``handle``), how long
-it may be silent (``deadline``) and what must happen when it ends (``let_go``). Bytes come in, the
-protocol's sans-IO machine makes events of them, and what is to leave gathers in the outbox.
+Bytes come in, the protocol's machine turns them into events, and the connection handles those.
+A protocol implements ``handle_some`` (what its events mean), ``deadline`` (how long it may be
+silent) and ``let_go`` (what to release at the end). Output gathers in the outbox.
 
-A connection ends once, with one reason, which is counted and, unless it is nobody's fault, logged.
+**Events are handled in order, in slices.** One chunk may hold tens of thousands of requests. After
+``TURN_S`` the rest is held for the next turn of the loop, so that other clients are served. A
+request that must be finished before the next begins calls ``block_input``; what follows is held
+until ``unblock_input``. ``handle_some`` may also return without progress, if the next event cannot
+be handled yet; ``resume_soon`` tries it again. While events are held, nothing more is read.
+
+A connection ends once, with one reason, which is counted and, unless it is ordinary, logged.
 """
 
 import asyncio
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 from penstock.model.principal import ANYONE
 from penstock.net.connections import Connections, peer_of
@@ -18,14 +24,11 @@ from penstock.net.turns import TURN_S
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 
-ASK_INTERVAL_S = 30.0
-"""Longest time between two looks at a connection's deadline; dead ones are forgotten by then."""
+CHECK_INTERVAL_S = 30.0  # longest time between two checks of a deadline
 
-SIGNED_AT_ONCE = 64
-"""Signatures verified before others have a turn: some 5 ms of work."""
+SIGNED_AT_ONCE = 64  # signatures verified before other clients are served: some 5 ms
 
-CLOSE_TIMEOUT_S = 5.0
-"""How long a closed connection may take to read its last bytes."""
+CLOSE_TIMEOUT_S = 5.0  # how long a closed connection may take to read its last bytes
 
 _log = get_logger("net")
 
@@ -36,20 +39,41 @@ _ORDINARY = {
     DisconnectReason.SERVER_SHUTDOWN,
     DisconnectReason.UNACCEPTABLE_PROTOCOL,
 }
-"""Ends that are nobody's fault, or have a line of their own: not worth another one."""
+"""Reasons that are logged at debug level only, or elsewhere."""
+
+Event = TypeVar("Event")
 
 
-class Connection(asyncio.Protocol):
-    """One client's connection. ``machine`` is its codec: ``receive(bytes)`` gives events."""
+class Machine(Protocol[Event]):
+    """The codec of a protocol, without input or output of its own."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of an event that is not complete yet."""
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Decode a chunk. Never raises."""
+
+
+class Connection(asyncio.Protocol, Generic[Event]):
+    """One client's connection."""
 
     ends_by_closing = True
-    """Whether closing the socket is how clients of this protocol say goodbye; MQTT has a packet."""
+    """Whether closing the socket is an orderly end; MQTT has a packet for it."""
+
+    handles_while_blocked = False
+    """Whether ``hold`` handles some of the events it is given."""
 
     __slots__ = (
-        "_asked_next",
+        "_blocks",
+        "_checked_next",
         "_connections",
+        "_has_spoken",
+        "_held",
         "_is_holder",
         "_is_reading_paused",
+        "_is_resuming",
+        "_is_turn_over",
         "_last_packet_at",
         "_machine",
         "_transport",
@@ -62,7 +86,7 @@ class Connection(asyncio.Protocol):
         self,
         connections: Connections,
         transport: asyncio.Transport,
-        machine: Any,
+        machine: Machine[Event],
         outbox: Outbox,
         accepted_at: float,
     ) -> None:
@@ -70,75 +94,80 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._machine = machine
         self.outbox = outbox
-        self._last_packet_at = accepted_at
-        """When the last complete packet came; before the first, when the socket was accepted."""
-        self._asked_next = 0.0
+        self._last_packet_at = accepted_at  # of a complete packet, once there is one
+        self._has_spoken = False  # whether a complete packet has come
+        self._held: list[Event] = []  # received, not handled yet
+        self._blocks = 0  # requests that must be finished before held events are handled
+        self._is_resuming = False  # whether held events are about to be handled
+        self._is_turn_over = False
+        self._checked_next = 0.0
         self._is_reading_paused = False
-        self._is_holder = False
-        """Whether what it has not completed yet is worth counting."""
+        self._is_holder = False  # whether its incomplete packet is counted
         self.principal = ANYONE
-        self.reason: DisconnectReason | None = None
-        """Why the connection was closed; None while it is open."""
+        self.reason: DisconnectReason | None = None  # None while it is open
         transport.set_protocol(self)
         connections.open.add(self)
         connections.clients.add(self)
 
-    # ── what a protocol says ──────────────────────────────────────────────────────────────────
+    # ── for the protocol to implement ─────────────────────────────────────────────────────────
 
     @property
     def name(self) -> bytes:
-        """Who it is, for the log; empty if it has not said."""
+        """The client id, for the log; empty if there is none."""
         return b""
 
     @property
     def peer(self) -> str:
-        """Where it is."""
         return peer_of(self._transport)
 
     @property
     def last_packet_at(self) -> float:
-        """When it said something last."""
         return self._last_packet_at
 
-    def handle(self, events: list[Any], now_ms: int) -> None:
-        """Act on events."""
+    def handle_some(
+        self, events: list[Event], position: int, now_ms: int, turn_ends_at: float
+    ) -> int:
+        """Handle the event at ``position``, and as many after it as is convenient.
+
+        Returns the position of the first event that was not handled. That is ``position`` itself
+        if it has to wait; then somebody must call ``resume_soon``.
+        """
         raise NotImplementedError
 
     def deadline(self) -> tuple[float, DisconnectReason]:
-        """Until when something must have come, and why the connection ends if nothing did."""
+        """When the connection ends unless something comes, and the reason for that."""
         raise NotImplementedError
 
     def is_waiting(self) -> bool:
-        """Whether nothing more may be read, as what was read last waits for an answer."""
-        return False
+        """Whether nothing more may be read for now."""
+        return bool(self._held)
 
     def let_go(self) -> None:
-        """The connection ends: give up what was held for it."""
+        """The connection ends: release what was held for it."""
 
     def topic_deleted(self, topic: bytes) -> None:
-        """A topic was deleted: what is remembered by its offsets is void."""
+        """Forget everything that refers to offsets of a deleted topic."""
 
     def leadership_lost(self) -> None:
-        """Another node leads from now on: what only the leader does is not done here."""
+        """Stop what only the leader's clients may do."""
 
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:
-        """Turn a chunk into events and act on each."""
         connections = self._connections
         connections.counters.bytes_in_total += len(data)
         if self.reason is not None:
             return
         connections.flusher.hold()
-        events = self._machine.receive(data)  # never raises
+        events = self._machine.receive(data)
         if events:
             self._last_packet_at = connections.monotonic()
-            self.handle_safely(events)
+            self._handle_safely(events)
         connections.flusher.release(self._last_packet_at)
-        held = self._machine.pending_bytes
-        if held > WORTH_COUNTING or self._is_holder:
-            self._is_holder = held > WORTH_COUNTING
-            connections.incomplete.note(self, held)
+        pending_bytes = self._machine.pending_bytes
+        if pending_bytes > WORTH_COUNTING or self._is_holder:
+            self._is_holder = pending_bytes > WORTH_COUNTING
+            connections.incomplete.note(self, pending_bytes)
         if connections.backpressure.is_congested:
             self.pause_reading()
             connections.backpressure.when_drained(self)
@@ -147,67 +176,122 @@ class Connection(asyncio.Protocol):
             connections.loop.call_soon(self.resume_reading)
 
     def _was_long(self) -> bool:
-        """Whether the packets that came last took so long that others should have a turn.
+        """Whether handling the last chunk took so long that others should be served.
 
-        Nothing more is read from the client in this one then: the loop would read 32 chunks, if
-        they are there.
+        Without a pause the loop would read up to 32 chunks in a row.
         """
         return self._connections.monotonic() - self._last_packet_at > TURN_S
 
-    def handle_safely(self, events: list[Any]) -> None:
-        """Act on events; a bug of ours ends this connection, and no other."""
-        try:
-            self.handle(events, self._connections.wall_ms())
-        except Exception:  # noqa: BLE001 - see above
-            _log.exception("connection_failed", client_id=printable(self.name))
-            self.close(DisconnectReason.INTERNAL_ERROR)
-
-    def handle_later(self, events: list[Any] | None) -> None:
-        """Act on events that had to wait, then read on."""
-        if self.reason is None and events:
-            self._connections.flusher.hold()
-            self.handle_safely(events)
-            self._connections.flusher.release(self._connections.monotonic())
-        self.resume_reading()
-
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone: by an error, or closed in order, which may be a goodbye."""
-        is_goodbye = exc is None and self.ends_by_closing
-        reason = DisconnectReason.CLIENT_DISCONNECT if is_goodbye else None
+        is_orderly = exc is None and self.ends_by_closing
+        reason = DisconnectReason.CLIENT_DISCONNECT if is_orderly else None
         self.close(reason or DisconnectReason.CONNECTION_LOST, str(exc) if exc else "")
         self.outbox.forget()
         self._connections.open.discard(self)
         self._connections.clients.discard(self)
 
+    # ── events, in order and in slices ────────────────────────────────────────────────────────
+
+    def _handle_safely(self, events: list[Event]) -> None:
+        """Handle events; an internal error ends this connection, and no other."""
+        try:
+            self._handle(events, self._connections.wall_ms())
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("connection_failed", client_id=printable(self.name))
+            self.close(DisconnectReason.INTERNAL_ERROR)
+
+    def _handle(self, events: list[Event], now_ms: int) -> None:
+        self._has_spoken = True
+        if self._held or self._blocks:
+            self.hold(events)
+            return
+        self._is_turn_over = False
+        monotonic = self._connections.monotonic
+        turn_ends_at = monotonic() + TURN_S
+        position = 0
+        while position < len(events) and self.reason is None:
+            if position and (self._is_turn_over or monotonic() > turn_ends_at):
+                self._put_off(events[position:])
+                return
+            start = position
+            position = self.handle_some(events, position, now_ms, turn_ends_at)
+            if self._blocks or position == start:
+                self.hold(events[position:])
+                return
+        if self.is_waiting():
+            self.pause_reading()
+
+    def end_turn(self) -> None:
+        """Hold the events behind the one being handled for the next turn."""
+        self._is_turn_over = True
+
+    def _put_off(self, events: list[Event]) -> None:
+        self._held += events
+        self.resume_soon()
+        self.pause_reading()
+
+    def hold(self, events: list[Event]) -> None:
+        """Keep events until those before them are finished."""
+        self._held += events
+        if self.is_waiting():
+            self.pause_reading()
+
+    def block_input(self) -> None:
+        """Hold what follows until ``unblock_input`` was called as often."""
+        self._blocks += 1
+
+    def unblock_input(self) -> None:
+        self._blocks -= 1
+        if not self._blocks and (self._held or self._is_reading_paused):
+            self.resume_soon()
+
+    def resume_soon(self) -> None:
+        """Handle held events in the next turn; the caller may be in the middle of something."""
+        if not self._is_resuming:
+            self._is_resuming = True
+            self._connections.loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._is_resuming = False
+        if self.handles_while_blocked or not self._blocks:
+            held, self._held = self._held, []
+            self.handle_later(held)
+
+    def handle_later(self, events: list[Event]) -> None:
+        """Handle events that did not just come from the socket, then read on."""
+        if self.reason is None and events:
+            self._connections.flusher.hold()
+            self._handle_safely(events)
+            self._connections.flusher.release(self._connections.monotonic())
+        self.resume_reading()
+
+    # ── flow control ──────────────────────────────────────────────────────────────────────────
+
     def pause_writing(self) -> None:
-        """The client reads more slowly than we write."""
         self.outbox.pause()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
         self.outbox.resume()
 
     def pause(self) -> None:
-        """Take nothing more from this client: the broker is stopping."""
+        """Take no more input: the broker is stopping."""
         self.pause_reading()
 
     def pause_reading(self) -> None:
-        """Take nothing more from this client for now."""
         if not self._is_reading_paused and not self._transport.is_closing():
             self._is_reading_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """The line has moved on: take more from this client, unless something keeps it waiting."""
-        if self.is_waiting() or self._connections.is_stopping or not self._is_reading_paused:
+        """Read on, unless something else keeps the connection waiting."""
+        connections = self._connections
+        if self.is_waiting() or connections.is_stopping or not self._is_reading_paused:
             return
-        if (
-            self._connections.backpressure.is_congested
-        ):  # an answer left, or a commit failed: still no room
-            self._connections.backpressure.when_drained(self)
+        if connections.backpressure.is_congested:
+            connections.backpressure.when_drained(self)
             return
         self._is_reading_paused = False
-        self._last_packet_at = self._connections.monotonic()  # its silence was ours
+        self._last_packet_at = connections.monotonic()  # the client could not be heard until now
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -218,38 +302,35 @@ class Connection(asyncio.Protocol):
     # ── deadlines ─────────────────────────────────────────────────────────────────────────────
 
     def overdue(self, now: float) -> float | None:
-        """Enforce the deadline, if it has come; say when to ask again."""
-        if self._asked_next > now:
-            return None  # filed anew since; that one will ask
+        """Enforce the deadline if it has passed; return when to check again."""
+        if self._checked_next > now:
+            return None  # another check was scheduled since
         if self.reason is not None:
             self._transport.abort()
             return None
-        if self._is_reading_paused or self.is_waiting():
-            return self._ask(
-                now + self._connections.limits.connect_timeout_s
-            )  # it is we who are slow
+        if self._is_reading_paused or self.is_waiting():  # the broker is slow, not the client
+            return self._check(now + self._connections.limits.connect_timeout_s)
         deadline, reason = self.deadline()
         if now < deadline:
-            return self._ask(min(deadline, now + ASK_INTERVAL_S))
+            return self._check(min(deadline, now + CHECK_INTERVAL_S))
         self.close(reason)
         return None
 
     def forgive(self, stalled_s: float) -> None:
-        """The broker stood still: silence in that time does not count."""
+        """Do not count a pause of the whole broker as silence of the client."""
         self._last_packet_at = min(self._connections.monotonic(), self._last_packet_at + stalled_s)
 
-    def _ask(self, when: float) -> float:
-        self._asked_next = when
+    def _check(self, when: float) -> float:
+        self._checked_next = when
         return when
 
-    def file(self, when: float) -> None:
-        """Have the deadline looked at by then."""
-        self._connections.deadlines.add(self, self._ask(when))
+    def check_deadline_at(self, when: float) -> None:
+        self._connections.deadlines.add(self, self._check(when))
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """End the connection, once: count why, let go of what was held, write the last bytes."""
+        """End the connection, once: count the reason, let go, write the last bytes."""
         if self.reason is not None:
             return
         self.reason = reason
@@ -259,18 +340,16 @@ class Connection(asyncio.Protocol):
         self.let_go()
         self.outbox.close()
         self._transport.close()
-        self.file(self._connections.clock.monotonic() + CLOSE_TIMEOUT_S)
+        self.check_deadline_at(self._connections.clock.monotonic() + CLOSE_TIMEOUT_S)
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """A command of this client was refused: it must connect and send again."""
         self.close(reason, detail)
 
     def abort(self) -> None:
-        """Cut the connection now, whatever it still had to read."""
         self._transport.abort()
 
     def report_accepted(self, *, session_present: bool) -> None:
-        """Log that a client has said who it is, and is welcome."""
         client_id = printable(self.name)
         _log.debug("accepted", client_id=client_id, peer=self.peer, session_present=session_present)
 

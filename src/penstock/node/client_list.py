@@ -8,7 +8,7 @@ from penstock.doors.binary import BinaryConnection
 from penstock.doors.mqtt.connection import MqttConnection
 from penstock.doors.queue.connection import QueueConnection
 from penstock.doors.resp.connection import RespConnection
-from penstock.net.connection import Connection
+from penstock.net.connections import Client
 from penstock.node.hub import Hub
 from penstock.obs.client_view import ClientView
 
@@ -22,8 +22,7 @@ _PROTOCOLS: dict[type[Any], str] = {
 
 def connected_clients(hub: Hub, prefix: bytes, count_max: int) -> list[ClientView]:
     """Describe the connections whose client ids begin so, in the order of these."""
-    found = [client for client in hub.connections.clients if isinstance(client, Connection)]
-    named = (client for client in found if client.name.startswith(prefix))
+    named = (client for client in hub.connections.clients if client.name.startswith(prefix))
     return [_connected(hub, client) for client in nsmallest(count_max, named, key=_order)]
 
 
@@ -34,11 +33,11 @@ def away_clients(hub: Hub, prefix: bytes, count_max: int) -> list[ClientView]:
     return [_described(hub.broker.away[client_id], "", None) for client_id in chosen]
 
 
-def _order(client: Connection) -> tuple[bytes, str]:
+def _order(client: Client) -> tuple[bytes, str]:
     return client.name, client.peer
 
 
-def _connected(hub: Hub, client: Connection) -> ClientView:
+def _connected(hub: Hub, client: Client) -> ClientView:
     idle_s = max(0.0, hub.monotonic() - client.last_packet_at)
     session = hub.broker.sessions.get(client.name)
     if isinstance(client, MqttConnection) and session is not None:

@@ -22,6 +22,7 @@ from penstock.doors.queue import connection as module
 from penstock.doors.queue import producing
 from penstock.errors import StorageFull
 from penstock.limits import GROUP_BYTES_MAX, HEADERS_MAX, QUEUE_PAYLOAD_BYTES_MAX
+from penstock.net import connection as base
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue._generated import queue_pb2 as wire
 
@@ -159,7 +160,7 @@ async def test_requests_without_an_answer_are_bounded(bench, monkeypatch):
 
 
 async def test_others_have_a_turn_while_many_requests_are_begun(bench, monkeypatch):
-    monkeypatch.setattr(module, "TURN_S", -1.0)
+    monkeypatch.setattr(base, "TURN_S", -1.0)
     peer = bench.peer()
     peer.send(stats(), stats(), stats())
     assert peer.kinds() == ["stats"]

@@ -290,7 +290,7 @@ async def test_a_slow_subscriber_loses_the_oldest_live_messages_counted():
 async def test_many_commands_in_one_chunk_leave_others_their_turn(broker, monkeypatch):
     hub, client, other = broker.server.hub, Client(broker), Client(broker)
     steps, now = count(), hub.monotonic()
-    monkeypatch.setattr(hub, "monotonic", lambda: now + next(steps) / 1000)
+    monkeypatch.setattr(hub.connections, "monotonic", lambda: now + next(steps) / 1000)
     client.send_all(*[b"ECHO %d" % number for number in range(50)], b"PUBLISH t x")
     assert not client.transport.is_reading
     client.connection.outbox.flush()
@@ -311,7 +311,7 @@ async def test_pipelined_commands_behind_a_turn_do_not_wait_for_answers(
 ):
     hub, steps = broker.server.hub, count()
     now = hub.monotonic()
-    monkeypatch.setattr(hub, "monotonic", lambda: now + next(steps) / 100)
+    monkeypatch.setattr(hub.connections, "monotonic", lambda: now + next(steps) / 100)
     client = Client(broker)
     client.send_all(b"ADD 1", b"add 2", b"ADD 3")
     await turns(5)

@@ -40,13 +40,11 @@ class Subscriber(Protocol):
     reason: DisconnectReason | None
     """Why its connection was closed; None while it is open."""
 
-    def hold(self) -> None:
-        """Let its other requests wait."""
+    def block_input(self) -> None:
+        """Hold its other requests until ``unblock_input``."""
         ...
 
-    def let_on(self) -> None:
-        """Undo ``hold``."""
-        ...
+    def unblock_input(self) -> None: ...
 
     def unreadable(self, error: StorageError) -> None:
         """The journal cannot be read."""
@@ -171,7 +169,7 @@ class Acknowledgements:
             self._unknown.append((first, end))
         if self._unknown and not self._is_looking_up:
             self._is_looking_up = True
-            self._subscriber.hold()
+            self._subscriber.block_input()
             self._read_unknown()
 
     def _read_unknown(self) -> None:
@@ -194,4 +192,4 @@ class Acknowledgements:
             self._read_unknown()
         else:
             self._is_looking_up = False
-            self._subscriber.let_on()
+            self._subscriber.unblock_input()

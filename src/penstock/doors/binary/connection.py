@@ -13,9 +13,7 @@ client that must acknowledge before it reads on would block, and we with it.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from penstock.access.admission import CAPTURED, ENVELOPES, Refusal
 from penstock.commit.completion import Callback
@@ -44,6 +42,7 @@ from penstock.wire.binary.events import (
     BinaryPublishRun,
     BinarySubscribe,
     BinaryUnsubscribe,
+    Event,
     Ping,
     SignedPublish,
     Unknown,
@@ -68,7 +67,7 @@ _TEXTS = {
 }
 """What a client is told before the connection ends."""
 
-_HANDLERS: dict[type[Any], str] = {
+_HANDLERS: dict[type, str] = {
     BinaryPublishRun: "_on_publish",
     BinarySubscribe: "_on_subscribe",
     BinaryUnsubscribe: "_on_unsubscribe",
@@ -79,8 +78,10 @@ _HANDLERS: dict[type[Any], str] = {
 }
 
 
-class BinaryConnection(Connection):
+class BinaryConnection(Connection[Event]):
     """One client's connection: a publisher, a sink of cursors, a recipient of jobs."""
+
+    handles_while_blocked = True
 
     __slots__ = (
         "_accepts_version_2",
@@ -89,12 +90,8 @@ class BinaryConnection(Connection):
         "_cursors",
         "_door",
         "_filters",
-        "_has_spoken",
-        "_held",
         "_is_writing_paused",
         "_replies",
-        "_signed",
-        "_waits",
         "_worker",
         "is_identified",
         "number",
@@ -110,14 +107,6 @@ class BinaryConnection(Connection):
         self.is_identified = False
         """Whether the cluster knows of its client id."""
         self._accepts_version_2 = False
-        self._has_spoken = False
-        """Whether a complete frame has come."""
-        self._held: deque[Any] | None = None
-        """Events behind something that is not finished yet; None at any other time."""
-        self._waits = 0
-        """How many things must finish before those have their turn."""
-        self._signed: list[Any] | None = None
-        """Events behind many signatures, until others have had their turn."""
         self._cursors: dict[bytes, Cursor] = {}
         self._filters: set[bytes] = set()
         self._is_writing_paused = False
@@ -128,7 +117,7 @@ class BinaryConnection(Connection):
         )
         door.connections.counters.clients_connected += 1
         limits = door.connections.limits
-        self.file(accepted_at + min(limits.connect_timeout_s, limits.idle_timeout_s))
+        self.check_deadline_at(accepted_at + min(limits.connect_timeout_s, limits.idle_timeout_s))
 
     @property
     def name(self) -> bytes:
@@ -144,70 +133,40 @@ class BinaryConnection(Connection):
         return self._last_packet_at + idle_s, DisconnectReason.IDLE_TIMEOUT
 
     def is_waiting(self) -> bool:
-        """Whether too much is held, or others are to have their turn first."""
-        held = len(self._held) if self._held is not None else 0
-        is_crowded = max(held, len(self._replies)) > HELD_MAX or self._acknowledgements.is_crowded
-        return self._signed is not None or is_crowded
+        is_crowded = max(len(self._held), len(self._replies)) > HELD_MAX
+        return self._is_resuming or is_crowded or self._acknowledgements.is_crowded
 
     # ── events ────────────────────────────────────────────────────────────────────────────────
 
-    def handle(self, events: list[Any], now_ms: int) -> None:
-        """Act on frames; hold those behind a SUBSCRIBE that is sending history."""
-        self._has_spoken = True
-        pending = deque(events)
-        monotonic = self._connections.monotonic
+    def handle_some(
+        self, events: list[Event], position: int, now_ms: int, _turn_ends_at: float
+    ) -> int:
+        event = events[position]
+        kind = type(event)
+        if kind is SignedPublish:
+            return self._on_signed(events, position, now_ms)
+        if isinstance(event, BinaryAcks):
+            event, *rest = _pieces(event)
+            events[position + 1 : position + 1] = rest
+        getattr(self, _HANDLERS[kind])(event, now_ms)
+        return position + 1
+
+    def hold(self, events: list[Event]) -> None:
+        """Handle acknowledgements even now, as far as time allows; hold the rest."""
+        monotonic, now_ms = self._connections.monotonic, self._connections.wall_ms()
         turn_ends_at = monotonic() + TURN_S
-        is_begun = False
-        while pending and self.reason is None:
-            if is_begun and monotonic() > turn_ends_at:
-                self._go_on_later(pending)
-                return
-            is_begun = True
-            event = pending.popleft()
-            kind = type(event)
-            if kind is BinaryAcks and len(event.sequences) > ACKS_AT_ONCE:
-                pending.appendleft(BinaryAcks(event.sequences[ACKS_AT_ONCE:]))
-                event = BinaryAcks(event.sequences[:ACKS_AT_ONCE])
-            if self._held is not None and kind is not BinaryAcks:
-                self._held.append(event)
-            elif kind is SignedPublish:
-                pending.appendleft(event)
-                self._on_signed(pending, now_ms)
-                if pending and type(pending[0]) is SignedPublish:
-                    self._go_on_later(pending)
-                    return
-            else:
-                getattr(self, _HANDLERS[kind])(event, now_ms)
-        if self.is_waiting():
-            self.pause_reading()
-
-    def _go_on_later(self, pending: deque[Any]) -> None:
-        """Let others have a turn: verifying signatures takes time, and so do many new topics."""
-        self._signed = list(pending)
-        self.pause_reading()
-        self._connections.loop.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        events, self._signed = self._signed, None
-        self.handle_later(events)
-
-    def hold(self) -> None:
-        """Let requests wait until ``let_on`` has been called as often."""
-        self._waits += 1
-        if self._held is None:
-            self._held = deque()
-
-    def let_on(self) -> None:
-        """Something that requests waited for is finished."""
-        self._waits -= 1
-        if not self._waits:
-            self._connections.loop.call_soon(self._take_held)
-
-    def _take_held(self) -> None:
-        """Handle what was held; only now, for what is read meanwhile must stand behind it."""
-        if not self._waits:
-            held, self._held = self._held, None
-            self.handle_later(list(held or ()))
+        held: list[Event] = []
+        for event in events:
+            if not isinstance(event, BinaryAcks):
+                held.append(event)
+                continue
+            for piece in _pieces(event):
+                if self._is_resuming or monotonic() > turn_ends_at:
+                    held.append(piece)
+                    self.resume_soon()
+                else:
+                    self._on_acks(piece, now_ms)
+        super().hold(held)
 
     def _fail(self, text: str) -> None:
         self._connections.counters.refused_total += 1
@@ -250,13 +209,12 @@ class BinaryConnection(Connection):
             extras=extras,
         )
 
-    def _on_signed(self, pending: deque[Any], now_ms: int) -> None:
+    def _on_signed(self, events: list[Event], position: int, now_ms: int) -> int:
         """Verify signed publishes in a row, some at a time; those of one topic go together."""
         accepted: list[SignedPublish] = []
-        for _ in range(SIGNED_AT_ONCE):
-            if not pending or type(pending[0]) is not SignedPublish:
-                break
-            event = pending.popleft()
+        end = min(len(events), position + SIGNED_AT_ONCE)
+        while position < end and isinstance(event := events[position], SignedPublish):
+            position += 1
             if accepted and event.topic != accepted[0].topic:
                 self._publish_signed(accepted, now_ms)
                 accepted = []
@@ -268,6 +226,9 @@ class BinaryConnection(Connection):
                 accepted = []
                 self._fail(refusal)
         self._publish_signed(accepted, now_ms)
+        if position == end:
+            self.end_turn()
+        return position
 
     def _signed_refusal(self, event: SignedPublish, now_ms: int) -> str | None:
         route = self._door.admission.admit(self.principal, event.topic)
@@ -368,7 +329,7 @@ class BinaryConnection(Connection):
         What this client published before is its own message still, or not yet; and what an earlier
         connection acknowledged may stand in the line.
         """
-        self.hold()
+        self.block_input()
         self._door.pipeline.barrier(lambda: act() if self.reason is None else None)
 
     def _when_current(self, act: Callable[[], None]) -> None:
@@ -388,7 +349,7 @@ class BinaryConnection(Connection):
 
     def _done(self, sequence: int) -> None:
         self._replies.answer(encode.ack(sequence))
-        self.let_on()
+        self.unblock_input()
 
     def _follow_filter(self, event: BinarySubscribe) -> None:
         self._filters.add(event.topic)
@@ -572,8 +533,16 @@ class BinaryConnection(Connection):
         self._worker.leave_all()
         self._forget_identity()
         self._door.fanout.forget(self)
-        self._held = None
+        self._held = []
         self._replies.clear()
+
+
+def _pieces(acks: BinaryAcks) -> list[BinaryAcks]:
+    sequences = acks.sequences
+    if len(sequences) <= ACKS_AT_ONCE:
+        return [acks]
+    starts = range(0, len(sequences), ACKS_AT_ONCE)
+    return [BinaryAcks(sequences[start : start + ACKS_AT_ONCE]) for start in starts]
 
 
 def _no_topic(refusal: Refusal) -> str:

@@ -4,13 +4,12 @@ Bytes come in, the machine makes events of them, and each event becomes a comman
 for QoS 0, goes straight to whoever subscribed). Effects come back and leave as packets. Nothing
 here decides what MQTT means: the codec does, or the core.
 
-**Held events.** CONNECT takes its turn in the line like any command. Until it is answered, what the
-client sent behind it waits here and nothing more is read.
+CONNECT takes its turn in the line like any command. Until it is answered, what the client sent
+behind it is held and nothing more is read.
 """
 
 import asyncio
 import secrets
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -45,9 +44,8 @@ from penstock.doors.mqtt.shared_subscriptions import SHARED_QOS_MAX, is_shared, 
 from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
 from penstock.model.message import Extras
 from penstock.model.topic import filter_fault
-from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, Connection
+from penstock.net.connection import CHECK_INTERVAL_S, SIGNED_AT_ONCE, Connection
 from penstock.net.connections import peer_of
-from penstock.net.turns import TURN_S
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode
@@ -55,6 +53,7 @@ from penstock.wire.mqtt.events import (
     Connect,
     ConnectRefused,
     Disconnect,
+    Event,
     MqttAcks,
     MqttPublishRun,
     MqttSubscribe,
@@ -76,7 +75,7 @@ _NOT_OPENED = {
 }
 """Why a CONNECT may leave the line without its session; the standard has a code for that."""
 
-_HANDLERS: dict[type[Any], str] = {
+_HANDLERS: dict[type, str] = {
     Connect: "_on_connect",
     ConnectRefused: "_on_connect_refused",
     MqttAcks: "_on_acks",
@@ -89,7 +88,7 @@ _HANDLERS: dict[type[Any], str] = {
 """Which method takes which event; the two kinds of PUBLISH have a way of their own."""
 
 
-class MqttConnection(Connection):
+class MqttConnection(Connection[Event]):
     """One client's connection."""
 
     ends_by_closing = False
@@ -98,11 +97,10 @@ class MqttConnection(Connection):
         "_clean",
         "_client_id",
         "_door",
-        "_held",
+        "_is_connecting",
         "_is_draining",
         "_is_opening",
         "_keep_alive_s",
-        "_later",
         "_pages",
         "_pending_filters",
         "_session",
@@ -126,20 +124,17 @@ class MqttConnection(Connection):
         self.number = 0
         self._will: WillMessage | None = None
         self._keep_alive_s = 0
-        self._held: list[Any] | None = None
-        """Events behind a CONNECT that is not answered yet; None at any other time."""
+        self._is_connecting = False  # whether its CONNECT is not answered yet
         self._is_draining = False
         """Whether more of what waits is about to be sent."""
         self._is_opening = False
         """Whether its CONNECT stands in the line to the disk."""
-        self._later: list[Any] | None = None
-        """Events that were put off, until others have had their turn."""
         self._pages: RetainedPages | None = None
         """Retained messages on their way to its subscriptions, if there ever were any."""
         self._shares = MqttShares(door, self)
         self._pending_filters = PendingFilters()
         self.forward = outbox.forward
-        self.file(accepted_at + limits.connect_timeout_s)
+        self.check_deadline_at(accepted_at + limits.connect_timeout_s)
 
     @property
     def name(self) -> bytes:
@@ -148,53 +143,22 @@ class MqttConnection(Connection):
 
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
-    def handle(self, events: list[Any], now_ms: int) -> None:
-        """Act on packets, until one must be waited for, or others must have their turn."""
-        position, count = 0, len(events)
-        monotonic = self._connections.monotonic
-        turn_ends_at = monotonic() + TURN_S
-        is_begun = False
-        while position < count:
-            if is_begun and monotonic() > turn_ends_at:
-                self._go_on_later(events[position:])
-                return
-            is_begun = True
-            event = events[position]
-            position += 1
-            kind = type(event)
-            if kind is MqttPublishRun:
-                position = self._on_publish_runs(events, position - 1, now_ms, turn_ends_at)
-            elif kind is Publish:
-                position = self._on_publish(events, position, now_ms)
-            else:
-                getattr(self, _HANDLERS[kind])(event)
-                if self._held is not None:
-                    self._held += events[position:]
-                    return
-                if kind is MqttSubscribe and position < count:
-                    self._go_on_later(events[position:])
-                    return
-            if self.reason is not None:
-                return  # nothing after it is processed [MQTT-4.8.0-1]
-
-    def _go_on_later(self, events: list[Any]) -> None:
-        """Let others have a turn.
-
-        A SUBSCRIBE can bring many retained messages, and many can come. A topic that is new is held
-        against all patterns there are, and a chunk can have thousands of those. Nothing more is
-        read meanwhile, so what is left stays in order.
-        """
-        self._later = events
-        self.pause_reading()
-        self._connections.loop.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        events, self._later = self._later, None
-        self.handle_later(events)
+    def handle_some(
+        self, events: list[Event], position: int, now_ms: int, turn_ends_at: float
+    ) -> int:
+        event = events[position]
+        kind = type(event)
+        if kind is MqttPublishRun:
+            return self._on_publish_runs(events, position, now_ms, turn_ends_at)
+        if kind is Publish:
+            return self._on_publish(events, position + 1, now_ms)
+        getattr(self, _HANDLERS[kind])(event)
+        if kind is MqttSubscribe:
+            self.end_turn()  # it can bring many retained messages
+        return position + 1
 
     def is_waiting(self) -> bool:
-        """Whether its CONNECT is unanswered, or others are to have their turn first."""
-        return self._held is not None or self._later is not None
+        return self._is_connecting or bool(self._held)
 
     # ── connecting ────────────────────────────────────────────────────────────────────────────
 
@@ -219,9 +183,10 @@ class MqttConnection(Connection):
             if not self._may_leave_will(will.topic):
                 return
             self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
-        self._held = []
+        self._is_connecting = True
+        self.block_input()
         self._door.connect_queue.join(self)
-        if self._held is not None:
+        if self._is_connecting:
             self.pause_reading()
 
     def open(self) -> None:
@@ -268,7 +233,6 @@ class MqttConnection(Connection):
         """Answer CONNACK, then act on what came behind CONNECT [MQTT-3.2.0-1]."""
         self._opened()
         self._session = session
-        held, self._held = self._held, None
         if self.reason is not None:
             self._leave(session)  # it left while it stood in the line
             return
@@ -277,14 +241,11 @@ class MqttConnection(Connection):
         self.send(encode.connack(session_present, CONNACK_ACCEPTED))
         self._shares.take_up((session.subscriptions or {}).items())
         if self._keep_alive_s:
-            self.file(min(self.deadline()[0], self._last_packet_at + ASK_INTERVAL_S))
-        if held or self._is_reading_paused:
-            # Not from here: effects of the commands before ours are still being carried out.
-            self._connections.loop.call_soon(self.handle_later, held)
+            self.check_deadline_at(min(self.deadline()[0], self._last_packet_at + CHECK_INTERVAL_S))
+        self.unblock_input()
 
     def _opened(self) -> None:
-        """Our CONNECT has left the line."""
-        self._is_opening = False
+        self._is_connecting = self._is_opening = False
         self._door.connect_queue.leave(self)
 
     def _on_connect_refused(self, event: ConnectRefused) -> None:
@@ -299,7 +260,7 @@ class MqttConnection(Connection):
     # ── publishing ────────────────────────────────────────────────────────────────────────────
 
     def _on_publish_runs(
-        self, events: list[Any], position: int, now_ms: int, turn_ends_at: float
+        self, events: list[Event], position: int, now_ms: int, turn_ends_at: float
     ) -> int:
         """QoS 0: to the subscribers at once, raw frames reused; captured in the background.
 
@@ -327,9 +288,9 @@ class MqttConnection(Connection):
                     break
                 policy = route.policy
             if policy > CAPTURED:
-                if len(payloads) > SIGNED_AT_ONCE:  # the rest when others have had their turn
-                    position -= 1
-                    events[position] = replace(event, payloads=payloads[SIGNED_AT_ONCE:])
+                if len(payloads) > SIGNED_AT_ONCE:
+                    rest = replace(event, payloads=payloads[SIGNED_AT_ONCE:])
+                    events.insert(position, rest)
                 self._on_signed_runs(topic, payloads[:SIGNED_AT_ONCE], now_ms)
                 break
             received += len(payloads)
@@ -350,9 +311,10 @@ class MqttConnection(Connection):
         door.pipeline.end_capture()
         return position
 
-    def _on_publish(self, events: list[Any], position: int, now_ms: int) -> int:
+    def _on_publish(self, events: list[Event], position: int, now_ms: int) -> int:
         """Put a PUBLISH, and those like it right behind it, in the line; return what is next."""
         first = events[position - 1]
+        assert isinstance(first, Publish)
         door, topic, qos = self._door, first.topic, first.qos
         route = self._admit(topic)
         if route is None:
@@ -360,8 +322,12 @@ class MqttConnection(Connection):
         is_guarded = route.policy > CAPTURED
         run = [first]
         most = SIGNED_AT_ONCE if is_guarded else len(events)
-        while position < len(events) and len(run) < most and continues(first, events[position]):
-            run.append(events[position])
+        last = min(len(events), position + most - 1)
+        while position < last:
+            event = events[position]
+            if type(event) is not Publish or not continues(first, event):
+                break
+            run.append(event)
             position += 1
         if is_guarded:
             self._on_signed(run, now_ms)
@@ -664,9 +630,8 @@ class MqttConnection(Connection):
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         """End the connection, once; a CONNECT that is still to be answered is refused."""
-        if self._held is not None and reason in _NOT_OPENED:
+        if self._is_connecting and reason in _NOT_OPENED:
             self._opened()
-            self._held = None
             self.send(encode.connack(session_present=False, return_code=CONNACK_UNAVAILABLE))
         super().close(reason, detail)
 

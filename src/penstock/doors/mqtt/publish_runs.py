@@ -1,7 +1,5 @@
 """Publishes that came back to back and can be taken together: one write, one command for many."""
 
-from typing import Any
-
 from penstock.core.live import Live
 from penstock.wire.mqtt.events import MqttPublishRun, Publish
 
@@ -17,11 +15,8 @@ def is_next(last: MqttPublishRun, event: MqttPublishRun) -> bool:
     return event.chunk is last.chunk and event.start == last.end
 
 
-def continues(first: Publish, event: Any) -> bool:
+def continues(first: Publish, event: Publish) -> bool:
     """Whether ``event`` may join the run that ``first`` began; QoS 0 to be retained goes alone."""
     return (
-        type(event) is Publish
-        and event.topic == first.topic
-        and event.qos == first.qos > 0
-        and event.retain == first.retain
+        event.topic == first.topic and event.qos == first.qos > 0 and event.retain == first.retain
     )

@@ -70,17 +70,13 @@ KEEP_ALIVE_S = 300
 """Silence after which TCP asks whether the peer is there."""
 
 
-class QueueConnection(Connection):
+class QueueConnection(Connection[Event]):
     """One client's connection."""
 
     __slots__ = (
         "_ending",
         "_follower_handlers",
         "_handlers",
-        "_has_asked",
-        "_held",
-        "_is_blocked",
-        "_is_going_on",
         "_is_starved",
         "_is_writing_paused",
         "_name",
@@ -108,17 +104,10 @@ class QueueConnection(Connection):
         self._push: PushChannel | None = None
         self._unread = b""
         """What was received and is not decoded yet: others have their turn first."""
-        self._held: list[Event] = []
-        """Requests that were read and may not begin yet."""
-        self._is_blocked = False
-        """Whether one that was begun must be done before those are."""
-        self._is_going_on = False
-        """Whether they have a turn to come."""
         self._until: tuple[Callable[[], bool], Callable[[], None]] | None = None
         """What the one that blocks waits for, and what it does then."""
         self._ending: tuple[DisconnectReason, str] | None = None
         """Why the connection ends when all is answered."""
-        self._has_asked = False
         self._is_starved = False
         """Whether somebody was told that there is no room."""
         self._is_writing_paused = False
@@ -142,7 +131,7 @@ class QueueConnection(Connection):
         """What is done instead while another node leads, or none."""
         door.counters.clients_connected += 1
         _keep_alive(transport)
-        self.file(accepted_at + door.limits.connect_timeout_s)
+        self.check_deadline_at(accepted_at + door.limits.connect_timeout_s)
 
     def next_name(self) -> bytes:
         """A name for a worker that none had before."""
@@ -178,35 +167,20 @@ class QueueConnection(Connection):
 
     # ── what runs when ────────────────────────────────────────────────────────────────────────
 
-    def handle(self, events: list[Any], now_ms: int) -> None:
-        """Begin requests, until one must be waited for, too many are unanswered or time is up."""
-        self._has_asked = True
-        if self._held or self._is_blocked:
-            self._hold(events)
-            return
-        monotonic, replies = self.door.monotonic, self.replies
-        turn_ends_at = monotonic() + TURN_S
+    def handle_some(
+        self, events: list[Event], position: int, now_ms: int, _turn_ends_at: float
+    ) -> int:
+        if self.replies.unanswered >= UNANSWERED_MAX:
+            return position
+        event = events[position]
         handlers = self._handlers if self.door.cluster.is_leader else self._follower_handlers
-        for position, event in enumerate(events):
-            if position and monotonic() > turn_ends_at:
-                self._hold(events[position:])
-                self._go_on_soon()
-                return
-            if self._is_blocked or replies.unanswered >= UNANSWERED_MAX or self.reason:
-                self._hold(events[position:])
-                return
-            handlers[type(event)](event, now_ms)
-        if self.is_waiting():
-            self.pause_reading()
+        handlers[type(event)](event, now_ms)
+        return position + 1
 
     def is_waiting(self) -> bool:
         """Whether nothing more is read for now."""
         is_behind = bool(self._held or self._unread)
         return is_behind or self.replies.unanswered >= UNANSWERED_MAX
-
-    def _hold(self, events: list[Event]) -> None:
-        self._held += events
-        self.pause_reading()
 
     def _progressed(self) -> None:
         """Something was answered: others may begin, or the end has come."""
@@ -214,23 +188,14 @@ class QueueConnection(Connection):
             then, self._until = self._until[1], None
             then()
         if self._is_reading_paused and self.replies.unanswered < UNANSWERED_MAX:
-            self._go_on_soon()
+            self.resume_soon()
         if self._is_starved and not self.is_full():
             self._ask_for_more()
         self._end_if_done()
 
-    def _go_on_soon(self) -> None:
-        """Go on, but not from here: others may be at work above us."""
-        if not self._is_going_on:
-            self._is_going_on = True
-            self.door.loop.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        self._is_going_on = False
-        if not self._is_blocked and self.reason is None:
-            held, self._held = self._held, []
-            self.handle_later(held)
-            self._end_if_done()
+    def handle_later(self, events: list[Event]) -> None:
+        super().handle_later(events)
+        self._end_if_done()
 
     def when_stored(self, act: Callable[[], None]) -> None:
         """Act when all messages of this client are on disk; until then nothing else begins."""
@@ -248,22 +213,20 @@ class QueueConnection(Connection):
         if is_over():
             act()
         else:
-            self._is_blocked = True
+            self.block_input()
             self._until = is_over, lambda: self._unblock(act)
 
     def blocking(self, act: Callable[[object], None], refused: Refused) -> Callback:
         """An outlet that calls back; until it does, nothing else begins."""
-        self._is_blocked = True
+        self.block_input()
         return Callback(
             lambda value: self._unblock(act, value),
             lambda reason, detail: self._unblock(refused, reason, detail),
         )
 
     def _unblock(self, act: Callable[..., None], *arguments: Any) -> None:
-        self._is_blocked = False
+        self.unblock_input()
         act(*arguments)
-        if self._held and not self._is_blocked:
-            self._go_on_soon()
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────
 
@@ -440,7 +403,7 @@ class QueueConnection(Connection):
 
     def deadline(self) -> tuple[float, DisconnectReason]:
         """The connect time-out, until there was a request."""
-        if self._has_asked:
+        if self._has_spoken:
             return float("inf"), DisconnectReason.IDLE_TIMEOUT
         timeout_s = self.door.limits.connect_timeout_s
         return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT

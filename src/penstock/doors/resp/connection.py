@@ -6,9 +6,6 @@ reads what it wrote. What has been read and may not run yet is **held**, and not
 meanwhile. While a command blocks with nothing behind it the socket is still read: only so can it be
 seen that the client has left.
 
-**Others have their turn.** A chunk may hold tens of thousands of commands. Those that do not fit
-into ``TURN_S`` are held for the next turn of the loop.
-
 **Answers are read, or no more are made.** A command that is not pipelined waits until the client
 has read most of the answers before it: so it may ask for any number of large ones at once. A client
 that reads none at all while commands of it wait is closed.
@@ -27,7 +24,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from penstock.doors.resp.calls import NEXT, Call, MuteCall, Spec
 from penstock.doors.resp.commands import COMMANDS
@@ -39,7 +36,6 @@ from penstock.doors.resp.replies import Replies
 from penstock.doors.resp.subscriptions import Subscriptions
 from penstock.limits import KIB
 from penstock.net.connection import Connection
-from penstock.net.turns import TURN_S
 from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.events import Event, RespCommand
@@ -79,15 +75,11 @@ ALLOWED_WHILE_SUBSCRIBED = frozenset(
 )
 
 
-class RespConnection(Connection):
+class RespConnection(Connection[Event]):
     """One client's connection."""
 
     __slots__ = (
         "_closing",
-        "_has_spoken",
-        "_held",
-        "_is_blocked",
-        "_is_going_on",
         "_is_limited",
         "_stranger_since",
         "_unread",
@@ -110,6 +102,7 @@ class RespConnection(Connection):
     )
 
     outbox: RespOutbox
+    _machine: RespServerMachine
     commands = COMMANDS
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
@@ -136,13 +129,6 @@ class RespConnection(Connection):
         self.replies = Replies(outbox.send, self._answered)
         self.subscriptions = Subscriptions(self)
         self.reads = Reads(self)
-        self._held: list[Event] = []
-        """Commands that were read and may not run yet."""
-        self._is_blocked = False
-        """Whether the command that runs must be answered before anything behind it."""
-        self._is_going_on = False
-        """Whether held commands have a turn to come."""
-        self._has_spoken = False
         self._unread = 0, 0.0
         """Bytes that the client had yet to read when it was last looked at, and since when."""
         self._closing: dict[Callable[[], None], None] = {}
@@ -155,7 +141,7 @@ class RespConnection(Connection):
         """What was queued since it said MULTI; None if it did not."""
         hub.counters.clients_connected += 1
         _keep_alive(transport)
-        self.file(accepted_at + hub.limits.connect_timeout_s)
+        self.check_deadline_at(accepted_at + hub.limits.connect_timeout_s)
 
     @property
     def name(self) -> bytes:
@@ -175,42 +161,27 @@ class RespConnection(Connection):
 
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
-    def handle(self, events: list[Any], now_ms: int) -> None:
-        """Run commands, until one must be waited for."""
-        self._has_spoken = True
-        if self._held or self._is_blocked:
-            self._hold(events)
-            return
-        position = 0
-        monotonic = self.hub.monotonic
-        turn_ends_at = monotonic() + TURN_S
-        while position < len(events) and self.reason is None:
-            if position and monotonic() > turn_ends_at:
-                self._hold(events[position:])
-                self._go_on_soon()
-                return
-            event = events[position]
-            if self.mutes:
-                event = self._split(events, position)
-            spec = self._spec(event)
-            is_pipelined = spec is not None and spec.is_pipelined
-            if not is_pipelined:
-                if self.replies.is_waiting or self.outbox.is_crowded:
-                    self._hold(events[position:])
-                    return
-                event = self._split(events, position)
-                is_looking = spec is not None and self._is_looking(spec)
-                if is_looking and not self.reads.may_run(events[-1]):
-                    self._hold(events[position:])
-                    return
-            position += 1
-            self._run(event, spec, now_ms)
-            if event is self.reads.last:
-                self.reads.passed()
-            if not is_pipelined and self.replies.is_waiting:
-                self._is_blocked = True
-                self._hold(events[position:])
-                return
+    def handle_some(
+        self, events: list[Event], position: int, now_ms: int, _turn_ends_at: float
+    ) -> int:
+        event = events[position]
+        if self.mutes:
+            event = self._split(events, position)
+        spec = self._spec(event)
+        is_pipelined = spec is not None and spec.is_pipelined
+        if not is_pipelined:
+            if self.replies.is_waiting or self.outbox.is_crowded:
+                return position
+            event = self._split(events, position)
+            is_looking = spec is not None and self._is_looking(spec)
+            if is_looking and not self.reads.may_run(events[-1]):
+                return position
+        self._run(event, spec, now_ms)
+        if event is self.reads.last:
+            self.reads.passed()
+        if not is_pipelined and self.replies.is_waiting:
+            self.block_input()
+        return position + 1
 
     def _is_looking(self, spec: Spec) -> bool:
         """Whether a command must see all that was acknowledged before.
@@ -291,19 +262,12 @@ class RespConnection(Connection):
 
     # ── waiting ───────────────────────────────────────────────────────────────────────────────
 
-    def is_waiting(self) -> bool:
-        """Whether commands are held."""
-        return bool(self._held)
-
-    def _hold(self, events: list[Event]) -> None:
-        if events:
-            self._held += events
-            self.pause_reading()
-
     def _answered(self) -> None:
         """All that ran is answered."""
-        if self._is_blocked or self._held:
-            self._go_on_soon()
+        if self._blocks:
+            self.unblock_input()
+        else:
+            self.go_on_if_held()
 
     def resume_writing(self) -> None:
         """The client has caught up: there is room for more answers."""
@@ -313,21 +277,7 @@ class RespConnection(Connection):
     def go_on_if_held(self) -> None:
         """What commands waited for has happened."""
         if self._held:
-            self._go_on_soon()
-
-    def _go_on_soon(self) -> None:
-        """Go on, but not from here: others may be at work above us."""
-        if not self._is_going_on:
-            self._is_going_on = True
-            self.hub.loop.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        self._is_going_on = False
-        if self.reads.is_asking or (self._is_blocked and self.replies.is_waiting):
-            return
-        self._is_blocked = False
-        held, self._held = self._held, []
-        self.handle_later(held)
+            self.resume_soon()
 
     # ── who it is, and what it may do ─────────────────────────────────────────────────────────
 
