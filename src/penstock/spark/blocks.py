@@ -37,7 +37,6 @@ LOT_COST: Final = 48
 TIME_HEADER_BYTES: Final = 24  # a time becomes a header: its name and up to 20 digits
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TOPICS_CHECKED_MAX: Final = 100_000
-
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -197,7 +196,9 @@ class Blocks:
         if self._layout.headers is None:
             return None
         column = rows.column(self._layout.headers).cast(HEADERS_TYPE)
-        headers = _flattened(column)
+        counts = _numbers(pc.list_value_length(column))  # 0 for null
+        names, values = pc.list_flatten(column).flatten()
+        headers = _described(counts, names, values.fill_null(b""))
         if headers.names.null_count:
             index = _first(pc.is_null(headers.names))
             raise self._fault(
@@ -248,13 +249,6 @@ class Blocks:
             times_ms=columns.times_ms[order],
             headers=None if columns.headers is None else _taken(columns.headers, order),
         )
-
-
-def _flattened(column: pa.Array) -> _Headers:
-    """Return all headers of all rows; a row without any has an empty list."""
-    counts = _numbers(pc.list_value_length(column))
-    names, values = pc.list_flatten(column).flatten()
-    return _described(counts, names, values.fill_null(b""))
 
 
 def _taken(headers: _Headers, order: Numbers) -> _Headers:

@@ -20,7 +20,6 @@ from penstock.spark.options import RetryPolicy, SourceOptions
 
 S = TypeVar("S")
 T = TypeVar("T")
-
 CALL_S: Final = 30.0  # limit for one call, reconnecting included
 NOTICE_S: Final = 3.0  # wait this long for a connection before logging a warning
 CALLS_AT_ONCE: Final = 8  # concurrent requests about single topics

@@ -80,7 +80,6 @@ class SparkCluster:
         self._stack.close()
 
     def kill_worker(self, number: int) -> None:
-        """Kill a worker and its executors, as if the machine had failed."""
         self._workers[number].kill()
 
     def is_alive(self) -> bool:
@@ -122,7 +121,6 @@ class _Daemon:
             )
 
     def wait_for(self, sign: re.Pattern[bytes]) -> str:
-        """Wait until the log matches ``sign``; return its first group."""
         deadline = time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
             is_alive = self.is_alive()

@@ -29,7 +29,6 @@ from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 
 Numbers: TypeAlias = npt.NDArray[Any]
-
 BATCH_ROWS_MAX: Final = 65_536  # Spark reads equally fast from 1,000 to 100,000 rows
 VERIFIED: Final = "verified"  # by the broker, on arrival
 
@@ -80,7 +79,6 @@ class FetchedColumns:
         return b"".join(map(attrgetter(name), self._slices))
 
     def _column(self, name: str, kind: str) -> tuple[Numbers, Numbers]:
-        """Return a column of all slices as numbers, and how many each slice has."""
         parts = list(map(attrgetter(name), self._slices))
         numbers = np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), kind)
         sizes = np.fromiter(map(len, parts), np.int64, len(parts))
@@ -154,7 +152,6 @@ class FetchedColumns:
         return fixed(pa.int64(), self._of_runs(firsts) + self._numbers)
 
     def timestamps(self) -> pa.Array:
-        """When the broker accepted the message: milliseconds there, microseconds in Spark."""
         return fixed(_TIMESTAMP, self._of_runs(self._run_numbers("run_times", "time_ms") * 1000))
 
     def priorities(self) -> pa.Array:
@@ -269,7 +266,8 @@ class FetchedColumns:
             raise _inconsistent("producers and their names differ in number")
         joined = self._joined("producer_names")
         first = joined[: int(lengths[0])]
-        if len(rows) == self.rows and _is_repetition(first, lengths, joined):
+        is_same = bool((lengths == len(first)).all()) and joined == first * len(lengths)
+        if len(rows) == self.rows and is_same:
             return _repeated(first.decode(errors="replace"), self.rows)
         names = _texts(_binary(lengths, joined))
         return names.take(self._scattered(pa.int64(), rows, notes))
@@ -338,12 +336,6 @@ def _repeated(text: str, rows: int) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), rows, buffers)
 
 
-def _is_repetition(first: bytes, lengths: Numbers, joined: bytes) -> bool:
-    if len(joined) != len(first) * len(lengths) or (lengths != len(first)).any():
-        return False
-    return joined == first * len(lengths)
-
-
 def _texts(binary: pa.Array) -> pa.Array:
     """Decode as UTF-8; invalid bytes are replaced, because they must not fail a job."""
     try:
@@ -383,7 +375,6 @@ def batches(
     schema: pa.Schema,
     verdicts: Callable[[FetchedColumns], pa.Array] = FetchedColumns.verdicts,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows as batches of this schema; ``verdicts`` judges signatures."""
     if not answers.rows:
         return
     makers = {**MAKERS, "signature_verdict": verdicts}

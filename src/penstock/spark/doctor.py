@@ -64,7 +64,6 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(servers: str | None = None, *, start: bool = False) -> Iterator[Finding]:
-    """Run all checks. ``start`` also starts Spark, which takes a while."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Finding("Python", "ok", f"{version} at {sys.executable}")
     packages = [_package(each) for each in requirements()]
@@ -76,7 +75,12 @@ def examine(servers: str | None = None, *, start: bool = False) -> Iterator[Find
     yield _temporary()
     yield _cache()
     if start and all(finding.state != "missing" for finding in packages):
-        yield _start()
+        code, said, complaint = _run(sys.executable, _START)
+        if code == 0:
+            yield Finding("start", "ok", said.strip())
+        else:
+            fault = f"Spark does not start: {complaint}"
+            yield Finding("start", "missing", fault, "see the lines above")
     yield from _broker(servers)
 
 
@@ -164,13 +168,6 @@ def _cache() -> Finding:
         return Finding("cache", "ok", str(folder))
     advice = "set XDG_CACHE_HOME to a writable directory"
     return Finding("cache", "note", f"{folder} is not writable", advice)
-
-
-def _start() -> Finding:
-    code, said, complaint = _run(sys.executable, _START)
-    if code == 0:
-        return Finding("start", "ok", said.strip())
-    return Finding("start", "missing", f"Spark does not start: {complaint}", "see the lines above")
 
 
 def _run(python: str, program: str) -> tuple[int, str, str]:

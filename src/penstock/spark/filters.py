@@ -12,7 +12,6 @@ from penstock.model.topic import filter_fault
 
 
 def filters_of(subscribe: str) -> tuple[str, ...]:
-    """Parse a ``subscribe`` option: names and filters, separated by commas."""
     filters = tuple(part.strip() for part in subscribe.split(",") if part.strip())
     for each in filters:
         if fault := filter_fault(each.encode()):

@@ -23,6 +23,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -107,7 +108,11 @@ def merged(
 
 def divide(asked: ArchivedRange, live: TopicState, stored: ArchivedTopic | None) -> ReadSplit:
     begin, end = asked.begin, max(asked.begin, asked.end)
-    low, high = _in_files(live, stored) or (begin, begin)
+    low = high = begin
+    if stored is not None:
+        # If the broker ends before the archive, it was restored, and older offsets count only.
+        is_cut_back = live.end < stored.next
+        low, high = stored.first, min(stored.next, live.first) if is_cut_back else stored.next
     low = min(max(begin, low), end)
     high = max(min(high, end), low)
     rests = [(b, e) for b, e in ((begin, low), (high, end)) if b < e]
@@ -118,14 +123,6 @@ def divide(asked: ArchivedRange, live: TopicState, stored: ArchivedTopic | None)
         tuple(OffsetRange(asked.topic, asked.incarnation, *span) for span in left),
         tuple(Loss(asked.topic, asked.incarnation, *span, "removed") for span in gone),
     )
-
-
-def _in_files(live: TopicState, stored: ArchivedTopic | None) -> tuple[int, int] | None:
-    """Return the range of offsets that the archive has and that is valid at the broker."""
-    if stored is None:
-        return None
-    is_cut_back = live.end < stored.next
-    return stored.first, min(stored.next, live.first) if is_cut_back else stored.next
 
 
 class ArchiveView:
@@ -145,7 +142,7 @@ class ArchiveView:
         """
         before = self.archived
         self._look()
-        while self.archived == before and self._waits and self._is_growing():
+        while self.archived == before and self._waits and self._is_growing:
             self._waits -= 1
             time.sleep(self._options.retry.pause_s)
             self._look()
@@ -161,11 +158,8 @@ class ArchiveView:
     def _look(self) -> None:
         self.snapshot = take(self._root)
         self.archived = position(self.snapshot)
-
-    def _is_growing(self) -> bool:
-        return (
-            last_planned_batch(self._root / self.snapshot.manifest.checkpoint) > self.snapshot.batch
-        )
+        checkpoint = self._root / self.snapshot.manifest.checkpoint
+        self._is_growing = last_planned_batch(checkpoint) > self.snapshot.batch
 
 
 def plan(options: SourceOptions, partitioning: Partitioning) -> list[InputPartition]:
@@ -201,7 +195,6 @@ def _asked(
     topics: Mapping[str, tuple[TopicState, ArchivedTopic | None]],
     known: Collection[str],
 ) -> Iterator[ArchivedRange]:
-    """Return the ranges the options select; ``known`` are the topics that the broker has."""
     whole = {
         name: live._replace(first=live.first if stored is None else min(live.first, stored.first))
         for name, (live, stored) in topics.items()
@@ -253,7 +246,6 @@ def _resolved(
 def files_partitions(
     parts: Sequence[ArchiveFile], stored: Sequence[ArchivedRange]
 ) -> list[FilesPartition]:
-    """Distribute files over tasks, with the ranges that may be in them."""
     if not stored:
         return []
     by_key: dict[str, list[ArchivedRange]] = {}
@@ -409,7 +401,6 @@ class ArchiveFallback:
         self._options = options
         self._asked = {each.topic: each for each in asked}
         self._schema = schema
-        self._view: ArchiveView | None = None
 
     def rows(self, loss: Loss) -> Iterator[pa.RecordBatch]:
         """Yield these offsets from files; report those that are missing there too."""
@@ -417,7 +408,7 @@ class ArchiveFallback:
         begin, end = self._span(loss)
         if begin < end:
             wanted = self._asked[loss.topic]._replace(begin=begin, end=end)
-            for part in files_partitions(self._opened().snapshot.parts, [wanted]):
+            for part in files_partitions(self._view.snapshot.parts, [wanted]):
                 yield from rows_of(self._options, part, self._schema)
         gaps = [(loss.begin, begin), (end, loss.end)]
         report_losses(self._options, [loss._replace(begin=b, end=e) for b, e in gaps if b < e])
@@ -425,27 +416,25 @@ class ArchiveFallback:
     def _span(self, loss: Loss) -> tuple[int, int]:
         """Return the offsets that the archive has, after a second look if necessary."""
         begin, end = self._seen(loss)
-        if (begin, end) != (loss.begin, loss.end) and self._opened().more():
+        if (begin, end) != (loss.begin, loss.end) and self._view.more():
             begin, end = self._seen(loss)
         return begin, end
 
     def _seen(self, loss: Loss) -> tuple[int, int]:
-        stored = self._opened().archived.get(loss.topic)
+        stored = self._view.archived.get(loss.topic)
         last = loss.begin if loss.end is None else loss.end
         if stored is None or stored.incarnation != loss.incarnation:
             return loss.begin, loss.begin
         begin = min(max(loss.begin, stored.first), last)
         return begin, max(min(last, stored.next), begin)
 
-    def _opened(self) -> ArchiveView:
-        if self._view is None:
-            self._view = ArchiveView(self._options)
-        return self._view
+    @cached_property
+    def _view(self) -> ArchiveView:
+        return ArchiveView(self._options)
 
 
 def read(
     spark: SparkSession, servers: str, subscribe: str, archive: str | os.PathLike[str], **more: str
 ) -> DataFrame:
-    """Return the archive and the broker as one table; ``more`` are options of the source."""
     reader = spark.read.format("penstock").options(servers=servers, subscribe=subscribe, **more)
     return reader.option("archive", os.fspath(archive)).load()

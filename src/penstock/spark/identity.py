@@ -49,7 +49,6 @@ def batch_of_task() -> MicroBatch:
 
 
 def query_of_task() -> str:
-    """Return the id of the task's streaming query, or an empty string."""
     query = _context().getLocalProperty(QUERY_PROPERTY)
     return str(query) if _is_id(query) else ""
 

@@ -57,7 +57,6 @@ class Search(msgspec.Struct, frozen=True):
 
 
 def search(environ: Mapping[str, str] = os.environ) -> Search:
-    """Look for a Java, in order of preference; changes nothing."""
     rejected: list[str] = []
     for origin, executable in _candidates(environ):
         found = _examine(origin, executable, environ)

@@ -25,7 +25,6 @@ import msgspec
 from penstock.errors import PenstockError
 
 VERSION: Final = 1
-
 StreamOffset: TypeAlias = dict[str, Any]  # JSON, as Spark stores it
 
 

@@ -23,7 +23,6 @@ from penstock.model.topic import filter_fault, topic_fault
 from penstock.spark.schema import COLUMNS, DEFAULT_COLUMNS, mask_of
 
 T = TypeVar("T")
-
 Given: TypeAlias = Mapping[str, str]  # options by lower-case name
 
 
@@ -124,7 +123,6 @@ _OF_STREAMS: Final = (
 
 
 def check_stream(options: Mapping[str, str]) -> None:
-    """Refuse options that a stream would silently ignore."""
     given = normal(options)
     for name in _OF_BATCHES:
         if name.lower() in given:
@@ -151,7 +149,6 @@ def option_error(name: str, fault: str, advice: str) -> ConfigError:
 
 
 def normal(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by lower-case names, with Kafka's names replaced."""
     given: dict[str, str] = {}
     for key, value in options.items():
         name = ALIASES.get(key.lower(), key.lower())

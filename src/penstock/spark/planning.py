@@ -52,7 +52,6 @@ def lag_of(start: StreamPosition, seen: Mapping[str, TopicState]) -> dict[str, i
 
 
 def next_of(spot: TopicPosition | None, topic: TopicState) -> int:
-    """Return the next offset to read: the oldest one, if the topic is new or recreated."""
     if spot is None or spot.incarnation != topic.incarnation:
         return topic.first
     return spot.next
@@ -85,7 +84,6 @@ def advance(
 
 
 def share(lags: Mapping[str, int], total: int, turn: int = 0) -> dict[str, int]:
-    """Share ``total`` in proportion to the lags, at least one each while it lasts."""
     if sum(lags.values()) <= total:
         return dict(lags)
     names = sorted(lags)
@@ -118,7 +116,6 @@ def share_bytes(
 
 
 def _in_turn(least: Mapping[str, int], total: int, turn: int) -> dict[str, int]:
-    """Take as many as fit, starting with the topic whose turn it is; at least one."""
     names = list(least)
     taken: dict[str, int] = {}
     for step in range(len(names)):

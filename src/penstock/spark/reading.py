@@ -63,7 +63,6 @@ def read_ranges(
 def _gathered(
     answers: Iterable[tuple[str, Fetched] | Loss],
 ) -> Iterator[list[tuple[str, Fetched]] | Loss]:
-    """Group replies into batches; a loss keeps its place between them."""
     held: list[tuple[str, Fetched]] = []
     rows = size = 0
     for answer in answers:

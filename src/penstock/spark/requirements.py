@@ -15,7 +15,6 @@ DISTRIBUTION: Final = "penstock-mq"
 INSTALL: Final = "in your clone of Penstock, run: .venv/bin/pip install -e '.[spark]'"
 _EXTRA: Final = re.compile(r"([\w.-]+)\s*([^;]*);\s*extra == .spark.")
 _BOUND: Final = re.compile(r"(>=|<=|==|!=|<|>)\s*([\d.]+)")
-
 _SIGNS: Final = {">=": op.ge, "<=": op.le, "==": op.eq, "!=": op.ne, "<": op.lt, ">": op.gt}
 
 

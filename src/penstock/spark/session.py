@@ -48,7 +48,9 @@ def session(
     if SparkSession.getActiveSession() is not None:
         return _built(asked)
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001 - no other way to tell
-        return _built({"spark.app.name": name, **choose(asked, _settings_of_running_jvm())})
+        SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM of spark-submit
+        running = dict(SparkConf().getAll())
+        return _built({"spark.app.name": name, **choose(asked, running)})
     given = settings_from_files(os.environ)
     chosen = choose(asked, given)
     options = log_flag({**given, **chosen}.get(_JAVA_OPTIONS, ""), os.environ)
@@ -80,11 +82,6 @@ def _local_settings(master: str) -> dict[str, str]:
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
     }
-
-
-def _settings_of_running_jvm() -> dict[str, str]:
-    SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM of spark-submit
-    return dict(SparkConf().getAll())
 
 
 def _prepare(settings: Mapping[str, str]) -> None:

@@ -69,7 +69,6 @@ class Staged(WriterCommitMessage):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "BatchWriter":
-    """Return the writer of ``df.write``; ``ConfigError`` for wrong options or columns."""
     _check_append(overwrite, 'mode("append")')
     read = read_options(options, is_stream=False)
     return BatchWriter(
@@ -109,7 +108,6 @@ class _Sink:
         return client_for(self.options.servers)
 
     def stage(self, target: SinkEpoch, batches: Iterable[RecordBatch], query: str = "") -> Staged:
-        """Stage all rows of this task; return when they are on the broker's disk."""
         task = this_task()
         part = StagedPart(target, f"{task.partition}-{task.attempt}-{token_hex(4)}")
         rows = Blocks(self._layout, self.options.topic, self.options.content_type)

@@ -68,6 +68,8 @@ def read_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
 def batch_job(options: Mapping[str, str]) -> BatchJob:
     given = normal(options)
     job_id = given.get("jobid", "")
+    if job_id == RANDOM:
+        given["jobid"] = str(uuid4())
     if not job_id:
         raise ConfigError(
             "a batch write needs a jobId",
@@ -75,7 +77,7 @@ def batch_job(options: Mapping[str, str]) -> BatchJob:
             f' nothing twice. With "{RANDOM}" every run publishes all rows again',
         )
     return BatchJob(
-        sink=read_option(given, "jobId", _job_sink, ""),
+        sink=read_option(given, "jobId", lambda name: _sink(f"job/{name}"), ""),
         epoch=read_option(given, "epoch", _epoch, 0),
         note=read_option(given, "note", _note, b""),
         is_random=job_id == RANDOM,
@@ -92,10 +94,9 @@ def _check_kind(given: Mapping[str, str], is_stream: bool) -> None:
 
 
 def _content_type(text: str) -> int:
-    for number, name in enumerate(CONTENT_TYPES):
-        if name == text.lower():
-            return number
-    raise ValueError(f"write one of {', '.join(CONTENT_TYPES)}")
+    if text.lower() not in CONTENT_TYPES:
+        raise ValueError(f"write one of {', '.join(CONTENT_TYPES)}")
+    return CONTENT_TYPES.index(text.lower())
 
 
 def _sink(name: str) -> str:
@@ -103,10 +104,6 @@ def _sink(name: str) -> str:
     if fault:
         raise ValueError(f"{fault}; use letters, digits, - and _")
     return name
-
-
-def _job_sink(job_id: str) -> str:
-    return _sink(f"job/{uuid4() if job_id == RANDOM else job_id}")
 
 
 def _epoch(text: str) -> int:

@@ -24,7 +24,6 @@ def settings_from_files(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def log_flag(options: str, environ: Mapping[str, str]) -> str:
-    """Add our log settings to the driver's JVM options, unless the user configured log4j."""
     if "log4j" in options or (_conf_folder(environ) / _LOG).exists():
         return options
     ours = f'"-Dlog4j2.configurationFile={Path(__file__).with_name(_LOG).as_uri()}"'

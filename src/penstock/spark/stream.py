@@ -120,7 +120,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @hide_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remember where all topics end now; this run stops there."""
         self._watch.refresh()
         self._target = dict(self._watch.topics)
 
@@ -146,7 +145,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode(end)
 
     def reportLatestOffset(self) -> StreamOffset:  # noqa: N802
-        """Return where the topics end; Spark's progress report shows the lag."""
         seen = self._watch.topics
         spots = {name: TopicPosition(it.incarnation, it.end, it.first) for name, it in seen.items()}
         return encode(StreamPosition(spots, partitioning_of(self._options)))

@@ -18,7 +18,6 @@ from penstock.errors import PenstockError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
 HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 
 

@@ -139,7 +139,6 @@ def _next(manifest: Manifest, **changes: object) -> Manifest:
 
 
 def load(root: Path) -> Manifest:
-    """Read the newest manifest; ``ConfigError`` if the directory is not an archive."""
     for _ in range(_ATTEMPTS):
         numbers = _numbers(root)
         if not numbers:
@@ -164,7 +163,6 @@ def create(root: Path, partitioning: str, checkpoint: str) -> Manifest:
 
 
 def publish(root: Path, manifest: Manifest) -> Manifest:
-    """Make a manifest the newest, durably; ``ManifestConflict`` if its number is taken."""
     path = _path(root, manifest.number)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not write_once(path, msgspec.json.format(msgspec.json.encode(manifest), indent=1)):

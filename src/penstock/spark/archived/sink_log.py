@@ -47,7 +47,6 @@ class _LogLine(msgspec.Struct):
 
 
 EMPTY: Final = SinkLog(-1, ())
-
 _decode = msgspec.json.Decoder(_LogLine).decode
 
 

@@ -53,7 +53,6 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def take(root: Path) -> Snapshot:
-    """Return the files that make up the archive now."""
     manifest = manifests.load(root)
     logs = {s.name: sink_log.read(root / LIVE / s.name) for s in manifest.segments}
     parts = [ArchiveFile(str(root / file.path), file.size) for file in manifest.files]

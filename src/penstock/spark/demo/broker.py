@@ -17,7 +17,6 @@ import msgspec
 from penstock.errors import PenstockError
 
 T = TypeVar("T")
-
 HOST: Final = "127.0.0.1"
 STOP_S: Final = 30.0
 ANSWER_S: Final = 30.0

@@ -26,7 +26,6 @@ def seconds_of(time: str, began_ms: int) -> float:
 
 
 def traffic_of(ledgers: Mapping[str, Ledger], seconds: float) -> dict[str, list[int]]:
-    """Count acknowledgements per second and protocol; those after the end are in the last."""
     shown = max(1, int(seconds))
     traffic = {}
     for door, ledger in ledgers.items():
@@ -42,7 +41,6 @@ def accounts_of(ledgers: Iterable[Ledger]) -> dict[str, Account]:
 
 
 def batches_of(lines: Iterable[str], began_ms: int) -> dict[str, list[BatchTiming]]:
-    """Parse the progress of the drivers; batches without rows are skipped."""
     found: dict[str, list[BatchTiming]] = {}
     for line in lines:
         try:

@@ -200,11 +200,7 @@ def _audited(spark: "SparkSession", plan: DemoPlan) -> DemoAudit:
     return DemoAudit(report, {topic: (rows, crc) for topic, rows, crc in tallies.collect()})
 
 
-def _main() -> None:
-    what, path = sys.argv[1:]
-    plan = msgspec.json.decode(Path(path).read_bytes(), type=DemoPlan)
-    {"live": _live, "finish": _finish}[what](plan)
-
-
 if __name__ == "__main__":
-    _main()
+    command, plan_file = sys.argv[1:]
+    commands = {"live": _live, "finish": _finish}
+    commands[command](msgspec.json.decode(Path(plan_file).read_bytes(), type=DemoPlan))

@@ -101,7 +101,6 @@ def make_fleet(devices: int) -> tuple[Sensor, ...]:
 
 
 def _fault(number: int, devices: int) -> SensorFault:
-    """Assign each fault once, and again for each further dozen; the last third is steady."""
     round_number, place = divmod(number, 12)
     is_first = round_number == 0
     if place < len(_DEALT) and (is_first or number < devices * 2 // 3):
@@ -110,7 +109,6 @@ def _fault(number: int, devices: int) -> SensorFault:
 
 
 def secret_seed(seed: int, name: str) -> bytes:
-    """Return the 32 bytes of a sensor's key; for the demo only."""
     return sha256(f"penstock demo {seed} {name}".encode()).digest()
 
 

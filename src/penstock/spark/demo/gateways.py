@@ -34,7 +34,6 @@ ANSWER_S: Final = 30.0
 TICK_S: Final = 0.2  # one reading of each sensor
 IMPOSTOR_EVERY: Final = 10  # ticks between attempts of an impostor
 HEARTBEAT_TOPIC: Final = "fleet/gateway"  # for the XADD of the RESP gateway
-
 Said = Sequence[tuple[Sensor, Sequence[SensorReading]]]
 Taken = tuple[Sensor, Sequence[SensorReading], int]  # acknowledged, and the number refused
 
@@ -144,7 +143,6 @@ class RespGateway(Gateway):
         ]
 
     def _is_error(self) -> bool:
-        """Read one reply: an integer, an error, or a bulk string."""
         line = self._answers.readline()
         if not line.endswith(b"\r\n"):
             raise ConnectionLostError("the broker closed the connection", "see its log")

@@ -85,7 +85,6 @@ class DemoResults(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_good(self) -> bool:
-        """Whether every check holds; without checks nothing is proved."""
         return bool(self.checks) and all(check.is_good for check in self.checks)
 
     @property
@@ -100,7 +99,6 @@ class DemoResults(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def troubled(self) -> list[str]:
-        """Devices for the timeline, those that fell silent first."""
         stretches = silences(self.alerts, self.seconds)
         names = [silence.device for silence in stretches] + [gap.device for gap in self.gaps]
         return list(dict.fromkeys(names))

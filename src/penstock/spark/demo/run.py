@@ -242,17 +242,24 @@ class _DemoRun:
         result = msgspec.json.decode((self._directory / "result.json").read_bytes(), type=DemoAudit)
         lines = collect.lines_of(self._fleet, collect.accounts_of(ledgers.values()), result.tallies)
         seconds = self._settings.seconds
-        windows, payloads = self._said_by_spark()
+        with connect([self._broker.servers]) as client:
+            topics = [topic.name for topic in client.topics(f"{ROLLUP_TOPIC}/")]
+            windows = {name: [r.payload for r in client.messages(name)] for name in topics}
+            payloads = [record.payload for record in client.messages(ALERT_TOPIC)]
         alerts = collect.alerts_of(payloads, self._began_ms, seconds)
         batches = self._batches()
+        killed_at = self._killed_at
+        done = [batch.at_s for own in batches.values() for batch in own]
+        after = [at_s for at_s in done if killed_at is not None and at_s > killed_at]
+        back_at = min(after, default=None)
         return DemoResults(
             version=__version__,
             seed=self._settings.seed,
             devices=self._settings.devices,
             seconds=float(seconds),
             traffic=collect.traffic_of(ledgers, seconds),
-            killed_at=self._killed_at,
-            back_at=self._back_at(batches),
+            killed_at=killed_at,
+            back_at=back_at,
             rollups=self._rollups(windows),
             alerts=alerts,
             lag={reader: self._lag[reader] for reader in sorted(self._lag)},
@@ -260,12 +267,6 @@ class _DemoRun:
             lines=lines,
             checks=collect.checks_of(lines, result.report, collect.keys_of(windows), alerts),
         )
-
-    def _said_by_spark(self) -> tuple[dict[str, list[bytes]], list[bytes]]:
-        with connect([self._broker.servers]) as client:
-            topics = [topic.name for topic in client.topics(f"{ROLLUP_TOPIC}/")]
-            windows = {name: [r.payload for r in client.messages(name)] for name in topics}
-            return windows, [record.payload for record in client.messages(ALERT_TOPIC)]
 
     def _rollups(self, windows: dict[str, list[bytes]]) -> dict[str, list[Window]]:
         steady = {s.door: s for s in reversed(self._fleet) if s.fault is SensorFault.STEADY}
@@ -276,20 +277,14 @@ class _DemoRun:
             for sensor in sorted(steady.values(), key=lambda sensor: sensor.name)
         }
 
-    def _back_at(self, batches: dict[str, list[BatchTiming]]) -> float | None:
-        if self._killed_at is None:
-            return None
-        done = [batch.at_s for own in batches.values() for batch in own]
-        return min((at_s for at_s in done if at_s > self._killed_at), default=None)
 
-
-def write_report(story: DemoResults, out: Path) -> list[Path]:
+def write_report(results: DemoResults, out: Path) -> list[Path]:
     from penstock.spark.demo.png_report import png_report  # noqa: PLC0415 - Matplotlib takes a second
 
     files = {
-        "report.html": html_report(story).encode(),
-        "report.png": png_report(story),
-        "story.json": msgspec.json.format(msgspec.json.encode(story)),
+        "report.html": html_report(results).encode(),
+        "report.png": png_report(results),
+        "story.json": msgspec.json.format(msgspec.json.encode(results)),
     }
     for name, content in files.items():
         (out / name).write_bytes(content)

@@ -16,13 +16,11 @@ TOP, RIGHT, BOTTOM, LEFT = 12, 12, 38, 50
 ROW_HEIGHT: Final = 18
 NAME_WIDTH: Final = 22  # of the rotated axis label
 DIGIT_WIDTH: Final = 7.2  # an upper bound
-
 Point: TypeAlias = tuple[float, float]
 Range: TypeAlias = tuple[float, float]
 
 
 def nice_ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return about this many round numbers that enclose a range."""
     if high <= low:
         high = low + 1
     rough = (high - low) / about

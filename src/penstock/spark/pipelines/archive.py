@@ -11,8 +11,6 @@ Every tenth batch Spark rewrites the whole log. When it has grown long, the next
 sink a new directory, a *segment*, with an empty log (``sink_log.seed``); the checkpoint goes on.
 """
 
-import fcntl
-import os
 import shutil
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -27,7 +25,7 @@ from penstock.errors import ConfigError
 from penstock.spark.archived import layout, sink_log
 from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived.checkpoint_check import check_lineage
-from penstock.spark.archived.frames import files, writing_session
+from penstock.spark.archived.frames import files, lock, writing_session
 from penstock.spark.archived.manifest import Manifest
 from penstock.spark.archived.snapshot import chosen, take
 from penstock.spark.pipelines import compaction, registry, streams
@@ -36,7 +34,6 @@ from penstock.spark.pipelines.streams import from_topics
 
 # log entries after which the next start begins a segment; rewriting a longer log takes too long
 SEGMENT_ENTRIES_MAX: Final = 10_000
-
 _locks: dict[Path, int] = {}
 _queries: dict[Path, StreamingQuery] = {}
 
@@ -103,7 +100,9 @@ def prepare(
             f"Choose one of: {'; '.join(layout.PARTITIONINGS)}.",
         )
     root.mkdir(parents=True, exist_ok=True)
-    _lock(root)
+    if root not in _locks:  # held for as long as this process lives
+        fault = f"another process is archiving to {root}"
+        _locks[root] = lock(root / ".lock", fault, "Stop it first, or use another --path.")
     directory = str(layout.root_of(checkpoint)) if checkpoint else layout.CHECKPOINT
     manifest = manifests.create(root, partition_by, directory)
     if (manifest.partitioning, manifest.checkpoint) != (partition_by, directory):
@@ -127,21 +126,6 @@ def _rotate(root: Path, manifest: Manifest, batch: int) -> Manifest:
         return manifests.publish(root, rotated)
     except manifests.ManifestConflict:  # by a compaction; just try again
         return manifests.publish(root, manifests.rotated(manifests.load(root), manifest.current))
-
-
-def _lock(root: Path) -> None:
-    """Lock the archive against other processes, for as long as this one lives."""
-    if root in _locks:
-        return
-    descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise ConfigError(
-            f"another process is archiving to {root}", "Stop it first, or use another --path."
-        ) from None
-    _locks[root] = descriptor
 
 
 def read(

@@ -47,7 +47,6 @@ LISTED_MAX: Final = 10_000  # holes, and doubles, to list; more are only counted
 FORGED_MAX: Final = 1_000
 _PAGE: Final = 1_000
 _TIMEOUT_S: Final = 30.0
-
 Seen = tuple[int, int, int]
 
 
@@ -106,7 +105,11 @@ def _audit_archive(
     names = names_matching(archived, filters) if filters else list(archived)
     # A filter may match deleted topics, which only the rows have.
     literal = filters if filters and not any(has_wildcard(x.encode()) for x in filters) else None
-    good, damaged = _examined(chosen(snapshot.parts, literal))
+    wanted = chosen(snapshot.parts, literal)
+    with ThreadPoolExecutor(8) as pool:
+        faults = list(pool.map(_fault, wanted))
+    good = [part for part, fault in zip(wanted, faults, strict=True) if not fault]
+    damaged = [fault for fault in faults if fault]
     rows = files(spark, [part.path for part in good])
     if filters:
         rows = rows.where(f.col("topic").rlike(topic_regex(filters)))
@@ -151,7 +154,6 @@ def _audit_broker(
 
 
 def count(rows: DataFrame) -> DataFrame:
-    """Count rows and distinct offsets of each incarnation of each topic, with bitmaps."""
     bitmap = f.bitmap_count(f.bitmap_construct_agg(f.bitmap_bit_position("offset")))
     pieces = rows.groupBy("topic", "incarnation", f.bitmap_bucket_number("offset").alias("bucket"))
     counted = pieces.agg(
@@ -259,7 +261,6 @@ def _spans(payloads: Iterable[bytes]) -> list[OffsetRange]:
 def _topics(
     client: QueueClient, names: Collection[str], filters: Collection[str]
 ) -> dict[str, Seen]:
-    """Return the topics that match the filters, or else those that the archive has."""
     asked = filters or ("#", *(name for name in names if name.startswith("$")))
     found: dict[str, Seen] = {}
     after, more = "", True
@@ -318,13 +319,6 @@ def _present(client: QueueClient, span: OffsetRange) -> Iterator[OffsetRange]:
         if answer.next_offset <= begin:
             return
         begin = answer.next_offset
-
-
-def _examined(parts: Collection[ArchiveFile]) -> tuple[list[ArchiveFile], list[str]]:
-    with ThreadPoolExecutor(8) as pool:
-        faults = list(pool.map(_fault, parts))
-    good = [part for part, fault in zip(parts, faults, strict=True) if not fault]
-    return good, [fault for fault in faults if fault]
 
 
 def _fault(part: ArchiveFile) -> str:
@@ -410,7 +404,6 @@ def _verify(report: audit_report.AuditReport, rows: DataFrame, keys: Mapping[int
 
 
 def keys_from(path: str | Path) -> dict[int, bytes]:
-    """Read public keys from the output of ``penstock keys list --json``."""
     try:
         listed = json.loads(Path(path).read_text())
         return {int(key["id"]): bytes.fromhex(key["public_key"]) for key in listed}

@@ -16,7 +16,6 @@ from penstock.obs.log import printable
 from penstock.spark.offsets import OffsetRange
 
 SHOWN: Final = 20  # faults of a kind that the text lists; the document has all
-
 Key = tuple[str, int]  # topic and incarnation
 
 
@@ -108,7 +107,6 @@ def suspects(counted: Iterable[Counted], expected: Mapping[Key, tuple[int, int]]
 def missing(
     expected: OffsetRange, gaps: Iterable[tuple[int, int]], seen: Counted | None
 ) -> list[OffsetRange]:
-    """Return what is missing of a range: at both ends, and the gaps between rows."""
     if seen is None or seen.highest < expected.begin or seen.lowest >= expected.end:
         return [expected] if expected.end > expected.begin else []
     ends = [(expected.begin, seen.lowest), *gaps, (seen.highest + 1, expected.end)]

@@ -16,14 +16,12 @@ Every step is safe to repeat after a crash:
 batches. A failed compaction is logged and tried again; it does not stop the archive.
 """
 
-import fcntl
 import logging
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -40,7 +38,7 @@ from penstock.errors import ConfigError, PenstockError, StorageDamaged
 from penstock.limits import MIB
 from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived.frames import files as rows_of
-from penstock.spark.archived.frames import writing_session
+from penstock.spark.archived.frames import lock, writing_session
 from penstock.spark.archived.layout import COMPACTED, DATE, KEY, KEY_SQL, PARTITIONINGS, root_of
 from penstock.spark.archived.manifest import CompactedFile, Manifest, ManifestConflict
 from penstock.spark.archived.snapshot import ArchiveFile, Snapshot, take
@@ -71,7 +69,6 @@ class CompactionPlan(msgspec.Struct, frozen=True):
 def plan(
     snapshot: Snapshot, target_bytes: int = TARGET_BYTES, saved_min: int = SAVED_FILES_MIN
 ) -> CompactionPlan | None:
-    """Choose the files to merge; None if that would save too few files."""
     made = {str(snapshot.root / file.path): file for file in snapshot.manifest.files}
     live = [part for part in snapshot.parts if part.path not in made]
     directories = {_directory(part.path) for part in live}
@@ -188,21 +185,6 @@ def sweep(root: Path) -> int:
     return len(found)
 
 
-@contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """Allow one compaction at a time. Two would be safe, but waste work."""
-    descriptor = os.open(root / ".compaction", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ConfigError(
-            f"{root} is being compacted by another process", "Wait until it has finished."
-        ) from None
-    finally:
-        os.close(descriptor)
-
-
 def compact(
     spark: SparkSession,
     path: str | Path,
@@ -211,10 +193,11 @@ def compact(
     saved_min: int = SAVED_FILES_MIN,
     grace_s: float = GRACE_S,
 ) -> dict[str, int]:
-    """Compact an archive, delete files that were replaced long enough ago; return figures."""
     root = root_of(path)
     manifests.load(root)  # raises if it is not an archive
-    with _alone(root):
+    fault = f"{root} is being compacted by another process"
+    descriptor = lock(root / ".compaction", fault, "Wait until it has finished.")
+    try:  # two compactions would be safe, but waste work
         swept = sweep(root)
         deleted = vacuum(root, _now_ms() - int(grace_s * 1000))
         snapshot = take(root)
@@ -224,6 +207,8 @@ def compact(
             return {**figures, "files_after": len(snapshot.parts), "taken": 0, "made": 0, "rows": 0}
         made = rewrite(spark, work)
         conclude(work, made, _now_ms())
+    finally:
+        os.close(descriptor)
     return {
         **figures,
         "files_after": len(snapshot.parts) - len(work.parts) + len(made),

@@ -26,7 +26,6 @@ class JobHeartbeat:
         self._period_s = period_s
 
     def beat(self) -> None:
-        """Publish once; return when it is on the broker's disk."""
         with connect(self._servers) as client:
             client.produce(self.topic, b"")
 

@@ -50,17 +50,14 @@ def monitor(queries: Sequence[StreamingQuery], display: Display, stop: threading
         if any(each.has_failed() for each in watched):
             break
         stop.wait(POLL_S)
-    _end(watched)
+    for each in watched:
+        each.ask_to_end()
+    running = watched
+    while running := [each for each in running if not each.try_to_end()]:
+        time.sleep(STOP_POLL_S)
     for each in watched:
         each.look()
         each.raise_failure()
-
-
-def _end(watched: Sequence["_MonitoredQuery"]) -> None:
-    for each in watched:
-        each.ask_to_end()
-    while watched := [each for each in watched if not each.try_to_end()]:
-        time.sleep(STOP_POLL_S)
 
 
 class _MonitoredQuery:

@@ -59,7 +59,6 @@ def number(path: str | None) -> Column:
 
 
 def device(where: str) -> Column:
-    """A device name: the topic, one of its levels (``level:2``), or a field (``$.id``)."""
     if where == "topic":
         return f.col("topic")
     if where.startswith("level:"):
@@ -84,19 +83,17 @@ def event_time(where: str) -> Column:
     broker = f.col("timestamp")
     if where == BROKER_TIME:
         return broker
-    text = _header_time() if where == HEADER_TIME else field(where)
+    if where == HEADER_TIME:
+        ours = f.filter("headers", lambda header: header["key"] == "time")
+        text = f.get(ours, 0)["value"].cast("string")
+    else:
+        text = field(where)
     time = f.coalesce(_moment(text), text.try_cast("timestamp"))
     return f.when(time <= broker + f.expr(f"INTERVAL {AHEAD_S} SECONDS"), time)
 
 
 def timed(time: Column, untimed: str) -> Column:
-    """Return a time; with ``untimed`` = broker, messages without one get the broker's."""
     return f.coalesce(time, f.col("timestamp")) if untimed == UNTIMED_BROKER else time
-
-
-def _header_time() -> Column:
-    ours = f.filter("headers", lambda header: header["key"] == "time")
-    return f.get(ours, 0)["value"].cast("string")
 
 
 def _moment(text: Column) -> Column:

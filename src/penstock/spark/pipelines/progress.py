@@ -21,7 +21,6 @@ from rich.table import Table
 from penstock.spark.pipelines.lateness import ENDS, late_rows
 
 Document: TypeAlias = Mapping[str, Any]  # a progress report of Spark, or a part of it
-
 NAME_DIGITS: Final = 8  # of the id of a query without a name
 
 
@@ -89,7 +88,6 @@ def lag_of(source: Document) -> int | None:
 
 
 def _topics(offset: object) -> dict[str, list[int]] | None:
-    """Return the topics of an offset; None if it is not one of ours."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -230,7 +228,6 @@ class QueryTotals:
 
 
 def display(stream: IO[str], *, as_json: bool) -> PlainLines | JsonLines | LiveTable:
-    """Choose a display: JSON if asked for, a live table on a terminal, else lines."""
     if as_json:
         return JsonLines(stream)
     return LiveTable(stream) if stream.isatty() else PlainLines(stream)

@@ -24,7 +24,7 @@ from penstock.errors import ConfigError
 from penstock.spark.options import source_options
 from penstock.spark.pipelines import registry
 from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob, choice
-from penstock.spark.pipelines.shapes import Field, Shape, drift, merged
+from penstock.spark.pipelines.shapes import Shape, drift, merged
 from penstock.spark.pipelines.streams import without_heartbeats
 
 PARTIAL: Final = "topic string, shape binary"
@@ -43,7 +43,6 @@ class QualityReport(msgspec.Struct):
 
 
 def profile(messages: DataFrame) -> DataFrame:
-    """Return ``topic``, ``shape`` (as JSON): one row per topic."""
     partial = messages.select("topic", "payload").mapInArrow(_gather, PARTIAL)
     return partial.groupBy("topic").applyInArrow(_merge, PARTIAL)
 
@@ -120,17 +119,14 @@ def _rows(found: QualityReport) -> Iterator[tuple[str, ...]]:
     for topic, shape in found.topics.items():
         name = _shown(topic)
         for path, field in shape.fields.items():
-            yield name, *_cells(_shown(path), shape.presence(path), field)
+            types = ", ".join(sorted(set(field.types) - {"null"})) or "null"
+            limits = "-" if field.low is None else f"{field.low:g} … {field.high:g}"
+            examples = ", ".join(map(_shown, field.examples)) or "-"
+            presence, nulls = f"{shape.presence(path):.0%}", f"{field.null_rate:.0%}"
+            yield name, _shown(path), presence, types, nulls, limits, examples
             name = ""
         if not shape.fields:
             yield name, *["-"] * (len(HEADINGS) - 1)
-
-
-def _cells(path: str, presence: float, field: Field) -> tuple[str, ...]:
-    types = ", ".join(sorted(set(field.types) - {"null"})) or "null"
-    limits = "-" if field.low is None else f"{field.low:g} … {field.high:g}"
-    examples = ", ".join(map(_shown, field.examples)) or "-"
-    return path, f"{presence:.0%}", types, f"{field.null_rate:.0%}", limits, examples
 
 
 def _remarks(found: QualityReport) -> list[str]:

@@ -25,7 +25,6 @@ from penstock.spark.pipelines.shapes import Shape, decoded, misfit
 
 FAULTY: Final = "topic string, offset bigint, timestamp timestamp, payload binary, reason string"
 COPIED_BYTES_MAX: Final = 512 * KIB
-
 Judge = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -114,15 +113,11 @@ def check(*, checkpoint: str, to: str, shapes: str | None, **_: object) -> None:
 JOB: Final = PipelineJob(
     "quarantine",
     (
-        registry.SERVERS,
-        registry.SUBSCRIBE,
-        registry.CHECKPOINT,
+        *registry.INPUT,
         Option("to", "Topic for the copies.", default="quarantine", metavar="TOPIC"),
         Option("shapes", "Expected shapes: a saved report of quality.", metavar="FILE"),
-        registry.READER,
-        registry.TRIGGER,
         registry.MAX_ROWS,
-        registry.IGNORE_LOSS,
+        *registry.CONTROL,
     ),
     run,
     check=check,

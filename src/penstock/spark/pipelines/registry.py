@@ -134,6 +134,9 @@ UNTIMED: Final = choice(
 )
 PARQUET: Final = Option("path", "Directory for Parquet output.", metavar="DIR")
 
+INPUT: Final = (SERVERS, SUBSCRIBE, CHECKPOINT)
+CONTROL: Final = (READER, TRIGGER, IGNORE_LOSS)
+
 _JOBS: Final = (
     ("archive", "archive", "Archive topics as Parquet, each message exactly once."),
     ("audit", "audit", "Prove that an archive has every message exactly once."),

@@ -50,7 +50,6 @@ PAUSE_S: Final = 5.0  # report waits of PAUSE_S or more, every SAID_S
 NAME_CHARACTERS_MAX: Final = 200
 PLANS: Final = "replays"
 TOPIC: Final = "{topic}"
-
 Say = Callable[[Mapping[str, int]], None]
 
 
@@ -239,14 +238,12 @@ class _Replay:
         self._servers = servers
 
     def rows(self) -> DataFrame:
-        """Return all rows of the plan, from files that still exist."""
         if time.monotonic() - self._loaded_at > RELOAD_S:
             self._loaded_at = time.monotonic()
             self._rows = self._load()
         return self._rows
 
     def progress(self) -> tuple[int, int]:
-        """Return the number of the next slice, and the last published sequence."""
         epoch, note = last_epoch(self._servers, f"job/replay/{self._plan.job}")
         if epoch is None:
             return 0, 0
@@ -305,7 +302,6 @@ def replay(
     slice_rows: int = SLICE_ROWS,
     say: Say | None = None,
 ) -> dict[str, int]:
-    """Replay an archive, or resume; return how many slices were published before and now."""
     _check_pace(speed, tick_s, slice_rows)
     root = root_of(path)
     plan = settle(

@@ -200,9 +200,7 @@ def _numbers(text: str) -> list[float]:
 JOB: Final = PipelineJob(
     "rollup",
     (
-        registry.SERVERS,
-        registry.SUBSCRIBE,
-        registry.CHECKPOINT,
+        *registry.INPUT,
         Option(
             "field",
             "Field of JSON payloads, as in $.temperature; may be repeated.",
@@ -218,10 +216,8 @@ JOB: Final = PipelineJob(
             "to", "Topic above the output; default rollup/1m, with the window.", metavar="TOPIC"
         ),
         registry.PARQUET,
-        registry.READER,
-        registry.TRIGGER,
         registry.MAX_ROWS,
-        registry.IGNORE_LOSS,
+        *registry.CONTROL,
     ),
     run,
     check=check,

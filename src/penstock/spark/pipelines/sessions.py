@@ -129,9 +129,7 @@ def check(
 JOB: Final = PipelineJob(
     "sessions",
     (
-        registry.SERVERS,
-        registry.SUBSCRIBE,
-        registry.CHECKPOINT,
+        *registry.INPUT,
         registry.DEVICE,
         duration("gap", "The pause that ends a session.", "5m"),
         duration("late", "How late a message may arrive.", "1m"),
@@ -139,9 +137,7 @@ JOB: Final = PipelineJob(
         registry.UNTIMED,
         Option("to", "Topic above the output; default sessions.", metavar="TOPIC"),
         registry.PARQUET,
-        registry.READER,
-        registry.TRIGGER,
-        registry.IGNORE_LOSS,
+        *registry.CONTROL,
     ),
     run,
     check=check,

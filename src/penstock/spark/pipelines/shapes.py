@@ -172,7 +172,6 @@ def _count(into: dict[str, int], counts: dict[str, int]) -> None:
 
 
 def drift(before: Shape, after: Shape) -> list[str]:
-    """Describe what changed: new and missing fields, other types, more nulls."""
     changes = []
     for path in sorted({*before.fields, *after.fields}):
         was, is_now = before.fields.get(path), after.fields.get(path)
@@ -197,7 +196,6 @@ def _field_drift(was: Field, is_now: Field) -> Iterator[str]:
 
 
 def misfit(expected: Shape, document: object) -> str:
-    """Describe how a document differs from a shape: a missing field, or another type."""
     values = dict(_values(document))
     for path, field in expected.fields.items():
         if path not in values:

@@ -95,7 +95,6 @@ class PresenceProcessor(StatefulProcessor):
         """Nothing to release."""
 
     def _known(self) -> tuple[DevicePresence | None, int]:
-        """Return the presence, and the time of the timer, 0 if none is set."""
         if not self._state.exists():
             return None, 0
         last_ms, seq, is_silent, wake_ms = self._state.get() or (0, 0, False, 0)
@@ -167,7 +166,6 @@ def _number(seq: str | None) -> Column:
 
 
 def events(sighted: DataFrame, limits: PresenceTimeouts, *, late_s: float = 5) -> DataFrame:
-    """Return events: ``device``, ``kind``, ``at_ms``, ``last_ms``, and the bounds of gaps."""
     check_limits(limits)
     marked = sighted.withWatermark("time", f"{round(late_s * 1000)} milliseconds")
     grouped = marked.groupBy("device")
@@ -269,9 +267,7 @@ def check(
 JOB: Final = PipelineJob(
     "silent",
     (
-        registry.SERVERS,
-        registry.SUBSCRIBE,
-        registry.CHECKPOINT,
+        *registry.INPUT,
         registry.DEVICE,
         Option("seq", "Field with a device's sequence numbers.", metavar="PATH"),
         duration("after", "Silence after which to alert.", "1m"),
@@ -279,9 +275,7 @@ JOB: Final = PipelineJob(
         duration("late", "How far apart topics may be while reading.", "5s"),
         Option("to", "Topic for alerts.", default="alerts/devices", metavar="TOPIC"),
         duration("heartbeat", "Interval of heartbeats, for when all devices are silent.", "10s"),
-        registry.READER,
-        registry.TRIGGER,
-        registry.IGNORE_LOSS,
+        *registry.CONTROL,
     ),
     run,
     check=check,

@@ -24,7 +24,6 @@ from penstock.spark.archived.checkpoint_check import check_ahead
 from penstock.spark.pipelines.heartbeat import HEARTBEATS
 
 FORMAT: Final = "penstock"
-
 _checkpoints: dict[str, str] = {}  # by run id
 
 # Spark's default: two hundred small files per batch on a laptop
@@ -92,7 +91,6 @@ def trigger_of(when: str) -> str | None:
 def to_topics(
     rows: DataFrame, *, name: str, servers: str, checkpoint: str, trigger: str
 ) -> StreamingQuery:
-    """Publish rows (``topic``, ``payload``, and other columns of the sink), each once."""
     writer = _topic_writer(rows, servers)
     return start(writer, name=name, checkpoint=checkpoint, trigger=trigger)
 
@@ -187,6 +185,5 @@ def _valid_topic(topic: Column) -> Column:
 
 
 def from_messages(messages: DataFrame, schema: StructType) -> DataFrame:
-    """Make rows of such messages again; others are dropped."""
     row = f.from_json(f.col("payload").cast("string"), schema)
     return messages.select(row.alias("row")).select("row.*").where("start IS NOT NULL")
