@@ -1,30 +1,30 @@
-"""Every error Penstock raises, by *who must act*.
+"""The exceptions, by *who must act*.
 
 ::
 
     PenstockError
-    ├── ProtocolError        a peer broke a protocol
-    │   ├── LocalProtocolError    we (or the caller of our API) did
-    │   └── RemoteProtocolError   they did
-    ├── Refused              not a bug: a limit, a credential, a permission; carries the reason
+    ├── ProtocolError        a protocol was violated
+    │   ├── LocalProtocolError    this side, or the caller of the API
+    │   └── RemoteProtocolError   the peer
+    ├── Refused              not a bug: a limit, a credential, a permission
     ├── StorageError         the operator must look at the disk or the data directory
-    │   ├── StorageFull           no room; the broker tries again by itself
-    │   ├── StorageBroken         a write or flush failed: the process ends
-    │   ├── StorageDamaged        what is on disk is not what was written
-    │   ├── StorageForeign        the directory holds something not ours, or of another version
+    │   ├── StorageFull           the disk is full; the broker retries by itself
+    │   ├── StorageBroken         a write or flush failed; the process ends
+    │   ├── StorageDamaged        a checksum or the order of entries is wrong
+    │   ├── StorageForeign        not a Penstock store, or another version
     │   └── StorageLocked         another broker has it open
-    ├── ClusterError         the cluster cannot do it now; it may be asked again
-    │   ├── NoQuorum              too few of its nodes are up
-    │   ├── NotLeader             another node has to be asked; carries where it is
-    │   └── LeadershipLost        another node leads by now, and has not done it
-    └── ConfigError          a file, key or value is wrong; says which and what to write instead
+    ├── ClusterError         the cluster cannot do it now; retry
+    │   ├── NoQuorum              too few nodes are up, or there is no leader
+    │   ├── NotLeader             another node leads; carries its address
+    │   └── LeadershipLost        the leader changed; not done
+    └── ConfigError          a configuration file, option or value is invalid
 
-Errors that a user can meet say what to do about them: ``advice`` is printed under the message.
+``advice`` tells the user what to do; it is printed below the message.
 """
 
 
 class PenstockError(Exception):
-    """The root. ``advice`` tells the reader what to do next; it may be empty."""
+    """The base class. ``advice`` may be empty."""
 
     def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(message)
@@ -36,11 +36,11 @@ class PenstockError(Exception):
 
 
 class ProtocolError(PenstockError):
-    """A rule of a wire protocol was broken. Raise one of the two children."""
+    """A wire protocol was violated. Raise one of the two subclasses."""
 
 
 class LocalProtocolError(ProtocolError):
-    """Our side, or the caller of our API, asked for what the protocol forbids."""
+    """Our side, or the caller of the API, did what the protocol forbids."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -48,30 +48,30 @@ class RemoteProtocolError(ProtocolError):
 
 
 class Refused(PenstockError):  # noqa: N818 - a refusal is an answer, not an error
-    """The broker understood and said no: a limit, a credential or a permission."""
+    """The broker refused a valid request: a limit, a credential or a permission."""
 
 
 class StorageError(PenstockError):
-    """The store cannot do its work; the operator must look."""
+    """The store failed; the operator must act."""
 
 
 class StorageFull(StorageError):  # noqa: N818 - reads as the state it names
-    """There is no room. Nothing was written; the next commit tries again."""
+    """The disk is full. Nothing was written; the next commit retries."""
 
 
 class StorageBroken(StorageError):  # noqa: N818 - reads as the state it names
-    """The disk failed while something was being written or flushed: nobody knows what it holds.
+    """A write or flush failed, so the state of the disk is unknown.
 
     A later flush that succeeds proves nothing about this one. The process must end.
     """
 
 
 class StorageDamaged(StorageError):  # noqa: N818 - reads as the state it names
-    """A checksum, a version or an order on disk is not as it was written."""
+    """The data on disk is not as it was written."""
 
 
 class StorageForeign(StorageError):  # noqa: N818 - reads as the state it names
-    """The data directory holds something that is not a Penstock store of this version."""
+    """The data directory is not a Penstock store of this version."""
 
 
 class StorageLocked(StorageError):  # noqa: N818 - reads as the state it names
@@ -79,26 +79,24 @@ class StorageLocked(StorageError):  # noqa: N818 - reads as the state it names
 
 
 class ClusterError(PenstockError):
-    """The nodes of a cluster cannot agree on it now. Nothing was acknowledged."""
+    """The cluster cannot do it now. Nothing was acknowledged."""
 
 
 class NoQuorum(ClusterError):  # noqa: N818 - reads as the state it names
-    """Too few nodes are up, or none of them leads. It goes on by itself once they are back."""
+    """Too few nodes are up, or there is no leader. It recovers by itself."""
 
 
 class NotLeader(ClusterError):  # noqa: N818 - reads as the state it names
-    """The node that was asked does not lead; clients reach the one that does at ``leader_addr``."""
+    """The node is not the leader; clients reach the leader at ``leader_addr``."""
 
     def __init__(self, leader: int, leader_addr: str) -> None:
-        super().__init__(
-            f"this node does not lead; node {leader} does", f"ask it, at {leader_addr}"
-        )
+        super().__init__(f"this node is not the leader; node {leader} is", f"use {leader_addr}")
         self.leader_addr = leader_addr
 
 
 class LeadershipLost(ClusterError):  # noqa: N818 - reads as the state it names
-    """Only the leader may decide it, and meanwhile another node leads: ask again."""
+    """Another node became leader before the request was done: retry."""
 
 
 class ConfigError(PenstockError):
-    """A configuration file, key, value, variable or flag is wrong."""
+    """A configuration file, option, value, variable or flag is invalid."""

@@ -23,6 +23,7 @@ from penstock.admin.pages import (
     admin_read_page,
     applied,
     int_parameter,
+    list_limit,
     map_in_slices,
     payload_fields,
     read_body,
@@ -36,7 +37,6 @@ from penstock.model.dead_letters import PREFIX, dead_letter_topic, origin
 from penstock.model.message import Message
 from penstock.obs.log import get_logger
 
-LISTED_DEFAULT, LISTED_MAX = 100, 1_000  # dead-letter topics in one response
 LETTERS_DEFAULT, LETTERS_MAX = 10, 1_000  # letters in one response
 READ_BYTES_MAX = 4 * MIB  # payload bytes read for one response
 PREVIEW_BYTES = 1 * KIB  # payload bytes shown of one letter
@@ -72,7 +72,7 @@ class _DeadLetterPages:
 
     async def show_all(self, request: Request) -> dict[str, object]:
         after = request.query_params.get("after", "").encode()
-        limit = int_parameter(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+        limit = list_limit(request)
         names = [
             name for name in self._admin.topics.by_name if name.startswith(PREFIX) and name > after
         ]

@@ -20,7 +20,7 @@ from penstock.admin.pages import (
     admin_page,
     admin_read_page,
     applied,
-    int_parameter,
+    list_limit,
     map_in_slices,
     read_body,
     text_of,
@@ -32,8 +32,6 @@ from penstock.core.commands import GroupConfigured
 from penstock.core.groups import Group
 from penstock.limits import BACKOFF_MS_DEFAULT, GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.obs.log import get_logger
-
-LISTED_DEFAULT, LISTED_MAX = 100, 1_000  # groups in one response
 
 _Position = Annotated[int, Meta(ge=0, le=2**63 - 1)] | str
 """An offset; "earliest" or "latest"; or a time, as in "2030-01-01T00:00:00Z"."""
@@ -84,7 +82,7 @@ class _GroupPages:
             return {"groups": [self._describe(group)], "more": False}
         query = request.query_params
         after = (query.get("after_topic", "").encode(), query.get("after_group", "").encode())
-        limit = int_parameter(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+        limit = list_limit(request)
         candidates = self._candidates(query.get("topic"))
         found = [group for group in candidates if (group.topic, group.name) > after]
         page = nsmallest(limit, found, key=lambda group: (group.topic, group.name))

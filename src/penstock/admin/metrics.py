@@ -13,6 +13,8 @@ counters.
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
@@ -32,12 +34,12 @@ from penstock.admin.metrics_metricmq import METRICMQ, PER_TOPIC
 from penstock.admin.metrics_queues import QUEUES
 from penstock.admin.survey import SERIES_DEFAULT, Survey
 from penstock.admin.view import BrokerView
-from penstock.obs.reasons import DisconnectReason, DropReason
-from penstock.trust.faults import SignatureFault
 
 __all__ = ["CONTENT_TYPE", "METRICS", "Metric", "render", "render_off_loop"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # understood by old scrapers, too
+
+_Reason = TypeVar("_Reason", bound=Enum)
 
 PROTOCOLS = ("mqtt", "binary", "resp", "http")  # label values that are always present
 
@@ -50,21 +52,14 @@ def _by_qos(counts: Iterable[int]) -> Mapping[str, float]:
     return {str(qos): count for qos, count in enumerate(counts)}
 
 
-def _by_reason(
-    counts: Mapping[DisconnectReason, int]
-    | Mapping[DropReason, int]
-    | Mapping[SignatureFault, int],
-) -> Mapping[str, float]:
+def _by_reason(counts: Mapping[_Reason, int]) -> Mapping[str, float]:
     return {reason.value: count for reason, count in counts.items()}
 
 
 METRICS: tuple[Metric, ...] = (
     # ── Connections
     counter(
-        "penstock_connections_total",
-        "Connections accepted, by protocol.",
-        _by_protocol,
-        "protocol",
+        "penstock_connections_total", "Connections accepted, by protocol.", _by_protocol, "protocol"
     ),
     counted("clients_connected", "Clients connected now."),
     counter(
@@ -169,9 +164,7 @@ METRICS: tuple[Metric, ...] = (
         lambda s: s.stored.journal.entries,
     ),
     gauge(
-        "penstock_journal_messages",
-        "Messages in the journal.",
-        lambda s: s.stored.journal.messages,
+        "penstock_journal_messages", "Messages in the journal.", lambda s: s.stored.journal.messages
     ),
     gauge(
         "penstock_journal_first_sequence",

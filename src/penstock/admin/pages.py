@@ -222,6 +222,11 @@ def int_parameter(request: Request, name: str, default: int, maximum: int) -> in
     return int(text)
 
 
+def list_limit(request: Request) -> int:
+    """The maximum number of items of a list in one response."""
+    return int_parameter(request, "limit", 100, 1_000)
+
+
 def bool_parameter(request: Request, name: str) -> bool:
     """Return a flag of the query; a bare name is true."""
     text = request.query_params.get(name, "false").lower()

@@ -19,7 +19,7 @@ from penstock.admin.pages import (
     admin_page,
     admin_read_page,
     applied,
-    int_parameter,
+    list_limit,
     map_in_slices,
     read_body,
     text_of,
@@ -31,8 +31,6 @@ from penstock.core.topics import TopicSettings
 from penstock.model.dead_letters import PREFIX
 from penstock.model.topic import topic_fault
 from penstock.obs.log import get_logger
-
-LISTED_DEFAULT, LISTED_MAX = 100, 1_000  # topics in one response
 
 _YEAR_S = 365 * 24 * 3600
 
@@ -73,7 +71,7 @@ class _QueuePages:
     async def show_all(self, request: Request) -> dict[str, object]:
         prefix = request.query_params.get("prefix", "").encode()
         after = request.query_params.get("after", "").encode()
-        limit = int_parameter(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+        limit = list_limit(request)
         listed = {
             name
             for name in chain(self._admin.topics.by_name, self._admin.groups.by_topic)

@@ -9,11 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.admin.pages import JsonLine, admin_page, bool_parameter, int_parameter, text_of
+from penstock.admin.pages import JsonLine, admin_page, bool_parameter, list_limit, text_of
 from penstock.admin.view import BrokerView
 from penstock.obs.client_view import ClientView
-
-LISTED_DEFAULT, LISTED_MAX = 100, 1_000  # clients in one response
 
 
 def routes(view: BrokerView, token: str) -> list[Route]:
@@ -21,7 +19,7 @@ def routes(view: BrokerView, token: str) -> list[Route]:
         return JsonLine(await _status(view))
 
     async def clients(request: Request) -> dict[str, object]:
-        limit = int_parameter(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+        limit = list_limit(request)
         prefix = request.query_params.get("prefix", "").encode()
         found = view.clients(prefix, limit + 1, are_away=bool_parameter(request, "away"))
         return {"clients": [_describe(c) for c in found[:limit]], "more": len(found) > limit}

@@ -25,6 +25,7 @@ from penstock.admin.pages import (
     check_no_web_page,
     check_parameters,
     int_parameter,
+    list_limit,
     payload_fields,
     read_payload,
     text_of,
@@ -38,7 +39,6 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store, TopicInfo
 from penstock.wire.resp.names import topic_of
 
-LISTED_DEFAULT, LISTED_MAX = 100, 1_000  # topics in one response
 MESSAGES_DEFAULT, MESSAGES_MAX = 10, 1_000  # messages in one response; by default the newest
 BYTES_MAX = 4 * MIB  # payload bytes in one response
 
@@ -111,7 +111,7 @@ def _redis_name_advice(name: bytes) -> str:
 
 def _topics(request: Request, store: Store) -> dict[str, object]:
     prefix = request.query_params.get("prefix", "").encode()
-    limit = int_parameter(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+    limit = list_limit(request)
     return {"topics": [_describe(info) for info in islice(store.topics(prefix), limit)]}
 
 

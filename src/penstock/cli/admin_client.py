@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.cli.connection import connection_options
 from penstock.cli.inputs import flag, is_given, option_set
+from penstock.cli.output import json_option
 from penstock.client.dial import unreachable
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError, Refused
@@ -36,6 +37,7 @@ def _address(
 
 
 _server_options = option_set(
+    json_option,
     connection_options,
     click.option(
         "--server",
@@ -55,7 +57,7 @@ _server_options = option_set(
 
 
 def admin_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Give a command ``-h``, ``-p``, ``--server`` and ``--token``; call it with ``broker``."""
+    """Give a command ``--json`` and the options of a broker; call it with ``broker``."""
 
     @wraps(command)
     def with_broker(

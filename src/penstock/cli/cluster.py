@@ -63,7 +63,6 @@ cluster.add_command(try_cluster)
 
 
 @cluster.command()
-@json_option
 @admin_options
 def status(broker: AdminClient) -> None:
     """Show the members, the leader and their lag, with a diagnosis."""
@@ -188,7 +187,6 @@ def _answer(answers: bool | None) -> str:
 
 
 @cluster.command()
-@json_option
 @admin_options
 def compare(broker: AdminClient) -> None:
     """Check whether all nodes have the same state and log.
@@ -236,7 +234,6 @@ def _node(text: str) -> Document:
     help="An initial member, as in 1=10.0.0.1:7700@10.0.0.1:1883; repeat it for each member,"
     " including the contacted node. By default the contacted node is the only member.",
 )
-@json_option
 @admin_options
 def init(*, nodes: list[Document], broker: AdminClient) -> None:
     """Create a cluster of one node, or of those named.
@@ -261,7 +258,6 @@ def init(*, nodes: list[Document], broker: AdminClient) -> None:
     help="Client address of any node of the cluster.",
 )
 @_timeout_option
-@json_option
 @admin_options
 def join(*, existing: str, timeout_s: float, broker: AdminClient) -> None:
     """Add a new node to a cluster, and wait until it has caught up.
@@ -397,7 +393,6 @@ def _progress(text: str, *, is_last: bool = False) -> None:
 @cluster.command()
 @_node_argument
 @yes_option
-@json_option
 @admin_options
 def remove(node: int, *, broker: AdminClient) -> None:
     """Remove NODE from the cluster.
@@ -421,7 +416,6 @@ def remove(node: int, *, broker: AdminClient) -> None:
 
 @cluster.command()
 @_node_argument
-@json_option
 @admin_options
 def transfer(node: int, broker: AdminClient) -> None:
     """Transfer leadership to NODE.

@@ -9,9 +9,9 @@ import sys
 import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
-from penstock.cli.inputs import confirm, yes_option
+from penstock.cli.inputs import confirm, count_option, yes_option
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, counted, format_time, json_option, print_result
+from penstock.cli.output import columns, counted, format_time, print_result
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
@@ -25,7 +25,6 @@ def dlq() -> None:
 
 
 @dlq.command(name="list", context_settings={"allow_extra_args": True})
-@json_option
 @admin_options
 @stale_option
 @click.pass_context
@@ -51,17 +50,8 @@ def _table(found: list[Document]) -> str:
 @dlq.command()
 @click.argument("topic")
 @click.argument("group")
-@click.option(
-    "-n",
-    "--max",
-    "count",
-    type=click.IntRange(1, 1_000),
-    default=10,
-    show_default=True,
-    help="Number of letters.",
-)
+@count_option(1_000)
 @click.option("--offset", type=click.IntRange(0), help="First offset; by default the oldest.")
-@json_option
 @admin_options
 @stale_option
 def show(topic: str, group: str, *, count: int, offset: int | None, broker: AdminClient) -> None:
@@ -93,7 +83,6 @@ def _row(letter: Document) -> tuple[str, ...]:
 @click.argument("topic")
 @click.argument("group")
 @click.option("-n", "--max", "most", type=click.IntRange(1), help="Maximum number of letters.")
-@json_option
 @admin_options
 def redrive(topic: str, group: str, *, most: int | None, broker: AdminClient) -> None:
     """Send dead letters of GROUP back to the end of TOPIC, oldest first.
@@ -134,7 +123,6 @@ def _count(broker: AdminClient, topic: str, group: str) -> int:
 @click.argument("topic")
 @click.argument("group")
 @yes_option
-@json_option
 @admin_options
 def drop(topic: str, group: str, *, broker: AdminClient) -> None:
     """Discard all dead letters of GROUP of TOPIC permanently."""

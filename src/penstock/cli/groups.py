@@ -11,7 +11,7 @@ import click
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
 from penstock.cli.inputs import confirm, duration, option_set, yes_option
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, counted, json_option, print_result
+from penstock.cli.output import columns, counted, print_result
 from penstock.config.units import with_unit
 from penstock.obs.log import printable
 
@@ -64,7 +64,6 @@ def _fields(settings: dict[str, object]) -> dict[str, object]:
 @groups.command(name="list")
 @click.argument("topic", required=False)
 @click.option("--each", "is_each", is_flag=True, help="Show every topic of a reader separately.")
-@json_option
 @admin_options
 @stale_option
 def list_groups(topic: str | None, *, is_each: bool, broker: AdminClient) -> None:
@@ -114,7 +113,6 @@ def _row(found: Document) -> tuple[str, ...]:
 
 @groups.command()
 @_names
-@json_option
 @admin_options
 @stale_option
 def show(topic: str, group: str, broker: AdminClient) -> None:
@@ -172,15 +170,9 @@ def _backoff(found: Document) -> str:
     " 2030-01-31T12:00:00Z.",
 )
 @_settings_options
-@json_option
 @admin_options
 def create(
-    topic: str,
-    group: str,
-    *,
-    start: int | str | None,
-    broker: AdminClient,
-    **settings: object,
+    topic: str, group: str, *, start: int | str | None, broker: AdminClient, **settings: object
 ) -> None:
     """Create GROUP of TOPIC before its first consumer connects.
 
@@ -194,7 +186,6 @@ def create(
 @groups.command(name="set")
 @_names
 @_settings_options
-@json_option
 @admin_options
 def set_group(topic: str, group: str, broker: AdminClient, **settings: object) -> None:
     """Change settings of the existing GROUP of TOPIC.
@@ -212,15 +203,8 @@ def set_group(topic: str, group: str, broker: AdminClient, **settings: object) -
 @_names
 @click.argument("position", metavar=_POSITION, callback=_position)
 @yes_option
-@json_option
 @admin_options
-def seek(
-    topic: str,
-    group: str,
-    *,
-    position: int | str,
-    broker: AdminClient,
-) -> None:
+def seek(topic: str, group: str, *, position: int | str, broker: AdminClient) -> None:
     """Move GROUP of TOPIC to another position.
 
     Moved back, it repeats messages; moved forward, it skips some. Messages in flight stay with
@@ -236,7 +220,6 @@ def seek(
 @groups.command()
 @_names
 @yes_option
-@json_option
 @admin_options
 def delete(topic: str, group: str, *, broker: AdminClient) -> None:
     """Delete GROUP of TOPIC and its position.

@@ -36,6 +36,13 @@ def is_given(name: str) -> bool:
 yes_option = flag("-y", "--yes", help="Skip the confirmation prompt.")
 
 
+def count_option(maximum: int) -> CommandDecorator:
+    kind = click.IntRange(1, maximum)
+    return click.option(
+        "-n", "--max", "count", type=kind, default=10, show_default=True, help="Number of messages."
+    )
+
+
 def option_set(*options: CommandDecorator) -> CommandDecorator:
     """Combine click options into one decorator; the help lists them in this order."""
 

@@ -21,7 +21,7 @@ from penstock.cli.admin_client import AdminClient, Document, admin_options, stal
 from penstock.cli.inputs import duration
 from penstock.cli.key_files import DeviceKeyPair, KeyFiles
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, format_time, json_option, print_result, wants_json
+from penstock.cli.output import columns, format_time, print_result, wants_json
 from penstock.config.units import with_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -96,7 +96,6 @@ def _expiry(key: Document) -> str:
     is_flag=True,
     help="Do not contact a broker; print the command that registers the key.",
 )
-@json_option
 @admin_options
 def new(
     device: str,
@@ -221,7 +220,6 @@ def _listed(paths: Iterable[Path]) -> str:
     help="Key id; assigned by the broker by default.",
 )
 @_expires_option
-@json_option
 @admin_options
 def add(
     device: str,
@@ -248,7 +246,6 @@ def add(
 
 
 @keys.command(name="list")
-@json_option
 @admin_options
 @stale_option
 def list_keys(broker: AdminClient) -> None:
@@ -274,7 +271,6 @@ def _row(key: Document, *, is_followed: bool) -> tuple[str, ...]:
 @keys.command()
 @_key_argument
 @click.option("--all", "is_all", is_flag=True, help="Revoke every active key of DEVICE.")
-@json_option
 @admin_options
 def revoke(key: str, *, is_all: bool, broker: AdminClient) -> None:
     """Revoke a key: refuse what is signed with it from now on.
@@ -284,10 +280,7 @@ def revoke(key: str, *, is_all: bool, broker: AdminClient) -> None:
     """
     if is_all:
         revoked = [_changed(broker, key_id, "revoke") for key_id in _active_ids(broker, key)]
-        print_result(
-            revoked,
-            "\n".join(map(_outcome, revoked)) or f"no key of {key} is active",
-        )
+        print_result(revoked, "\n".join(map(_outcome, revoked)) or f"no key of {key} is active")
     else:
         changed = _changed(broker, _key_id(broker, key, _ACTIVE, "or revoke all: --all"), "revoke")
         print_result(changed, _outcome(changed))
@@ -295,7 +288,6 @@ def revoke(key: str, *, is_all: bool, broker: AdminClient) -> None:
 
 @keys.command()
 @_key_argument
-@json_option
 @admin_options
 def enable(key: str, broker: AdminClient) -> None:
     """Enable a revoked key again.
@@ -332,7 +324,6 @@ def _outcome(key: Document) -> str:
 @_out_option
 @_force_option
 @_secret_option
-@json_option
 @admin_options
 def rotate(
     key: str,

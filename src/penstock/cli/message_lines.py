@@ -29,10 +29,26 @@ def record_text(record: "Record") -> bytes:
 
 def record_json(record: "Record") -> bytes:
     """Format all fields of the journal."""
-    time = datetime.fromtimestamp(record.ts_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    time = iso_time(record.ts_ms)
     position = {"offset": record.offset, "sequence": record.sequence, "time": time}
+    return _json(record.topic, record.payload, position | header_field(record))
+
+
+def iso_time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def header_field(record: "Record") -> dict[str, object]:
     headers = [[name, value.decode("utf-8", "backslashreplace")] for name, value in record.headers]
-    return _json(record.topic, record.payload, position | ({"headers": headers} if headers else {}))
+    return {"headers": headers} if headers else {}
+
+
+def payload_field(payload: bytes) -> dict[str, str]:
+    """A payload as text if it is UTF-8, else in base64."""
+    try:
+        return {"payload": payload.decode()}
+    except UnicodeDecodeError:
+        return {"payload_base64": b64encode(payload).decode()}
 
 
 def _text(topic: str, payload: bytes) -> bytes:
@@ -54,8 +70,4 @@ def _one_line(text: str) -> str:
 
 
 def _json(topic: str, payload: bytes, more: dict[str, object]) -> bytes:
-    try:
-        shown = {"payload": payload.decode()}
-    except UnicodeDecodeError:
-        shown = {"payload_base64": b64encode(payload).decode()}
-    return msgspec.json.encode({"topic": topic, **shown, **more})
+    return msgspec.json.encode({"topic": topic, **payload_field(payload), **more})

@@ -31,10 +31,7 @@ def configured(command: Callable[..., object]) -> Callable[..., object]:
 
     @wraps(command)
     def with_loaded(
-        *arguments: object,
-        config_file: str | None,
-        settings: tuple[str, ...],
-        **parameters: object,
+        *arguments: object, config_file: str | None, settings: tuple[str, ...], **parameters: object
     ) -> object:
         flags = {key.name: _given(parameters.pop(name)) for name, key in _FLAGGED.items()}
         flags |= dict(_setting(text) for text in settings)

@@ -6,18 +6,25 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
-import msgspec
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
 from penstock.cli.connection import queue_client
-from penstock.cli.inputs import READ_BYTES, confirm, duration, in_lines, option_set, yes_option
+from penstock.cli.inputs import (
+    READ_BYTES,
+    confirm,
+    count_option,
+    duration,
+    in_lines,
+    option_set,
+    yes_option,
+)
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, counted, format_time, json_option, print_result
+from penstock.cli.message_lines import header_field, iso_time, payload_field
+from penstock.cli.output import columns, counted, format_time, print_result
 from penstock.config.units import with_unit, without_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -40,7 +47,6 @@ def _path(topic: str) -> str:
 
 @queue.command(name="list")
 @click.option("--prefix", metavar="TEXT", help="Only topics whose names begin with TEXT.")
-@json_option
 @admin_options
 @stale_option
 def list_queues(prefix: str | None, broker: AdminClient) -> None:
@@ -83,7 +89,6 @@ def _limits(found: Document) -> str:
 
 @queue.command()
 @click.argument("topic")
-@json_option
 @admin_options
 @stale_option
 def show(topic: str, broker: AdminClient) -> None:
@@ -168,7 +173,6 @@ def _fields(settings: dict[str, object]) -> dict[str, object]:
 @queue.command()
 @click.argument("topic")
 @_settings_options
-@json_option
 @admin_options
 def create(topic: str, broker: AdminClient, **settings: object) -> None:
     """Create TOPIC, or update the settings of an existing one.
@@ -183,7 +187,6 @@ def create(topic: str, broker: AdminClient, **settings: object) -> None:
 @queue.command(name="set")
 @click.argument("topic")
 @_settings_options
-@json_option
 @admin_options
 def set_queue(topic: str, broker: AdminClient, **settings: object) -> None:
     """Change settings of the existing TOPIC.
@@ -200,7 +203,6 @@ def set_queue(topic: str, broker: AdminClient, **settings: object) -> None:
 @queue.command()
 @click.argument("topic")
 @yes_option
-@json_option
 @admin_options
 def delete(topic: str, broker: AdminClient) -> None:
     """Delete TOPIC, its messages, its groups and its settings."""
@@ -240,7 +242,6 @@ def _headers(
     metavar="NAME=VALUE",
     help="A header; repeatable.",
 )
-@json_option
 @admin_options
 def push(
     topic: str,
@@ -288,17 +289,8 @@ def _push(
 
 @queue.command()
 @click.argument("topic")
-@click.option(
-    "-n",
-    "--max",
-    "count",
-    type=click.IntRange(1, 10_000),
-    default=10,
-    show_default=True,
-    help="Number of messages.",
-)
+@count_option(10_000)
 @click.option("--offset", type=click.IntRange(0), help="First offset; by default the last ones.")
-@json_option
 @admin_options
 @stale_option
 def peek(topic: str, *, count: int, offset: int | None, broker: AdminClient) -> None:
@@ -314,25 +306,16 @@ def peek(topic: str, *, count: int, offset: int | None, broker: AdminClient) -> 
 
 
 def _record(record: "Record") -> Document:
-    try:
-        payload = {"payload": record.payload.decode()}
-    except UnicodeDecodeError:
-        payload = {"payload_base64": msgspec.to_builtins(record.payload)}
-    headers = [[name, value.decode("utf-8", "backslashreplace")] for name, value in record.headers]
     return {
         "offset": record.offset,
-        "time": _time(record.ts_ms),
+        "time": iso_time(record.ts_ms),
         "priority": record.priority,
         "content_type": record.content_type,
-        **({"not_before": _time(record.due_ms)} if record.due_ms else {}),
-        **({"not_after": _time(record.expires_ms)} if record.expires_ms else {}),
-        **({"headers": headers} if headers else {}),
-        **payload,
+        **({"not_before": iso_time(record.due_ms)} if record.due_ms else {}),
+        **({"not_after": iso_time(record.expires_ms)} if record.expires_ms else {}),
+        **header_field(record),
+        **payload_field(record.payload),
     }
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _record_table(shown: list[Document]) -> str:

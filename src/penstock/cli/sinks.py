@@ -12,7 +12,7 @@ from penstock.cli.admin_client import AdminClient, admin_options
 from penstock.cli.connection import queue_client
 from penstock.cli.inputs import confirm, yes_option
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, counted, format_time, json_option, print_result
+from penstock.cli.output import columns, counted, format_time, print_result
 from penstock.client.queue.values import SinkStatus
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -22,7 +22,6 @@ NOTE_CHARACTERS = 60
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
-@json_option
 @admin_options
 @click.pass_context
 def sinks(context: click.Context, broker: AdminClient) -> None:

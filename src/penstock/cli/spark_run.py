@@ -33,10 +33,7 @@ class _Jobs(LazyGroup):
 
 
 @click.group(
-    cls=_Jobs,
-    table=JOBS,
-    invoke_without_command=True,
-    subcommand_metavar="NAME [OPTIONS]",
+    cls=_Jobs, table=JOBS, invoke_without_command=True, subcommand_metavar="NAME [OPTIONS]"
 )
 @click.option("--list", "is_list", is_flag=True, help="List all jobs.")
 @json_option

@@ -3,7 +3,7 @@
 import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options
-from penstock.cli.output import columns, counted, json_option, print_result
+from penstock.cli.output import columns, counted, print_result
 from penstock.cluster.status import NodeState
 from penstock.config.address import Address
 from penstock.errors import PenstockError
@@ -13,7 +13,6 @@ REASON_TIMEOUT_S = 5.0
 
 
 @click.command()
-@json_option
 @admin_options
 def status(broker: AdminClient) -> None:
     """Show whether the broker is ready, its clients and its journal.
@@ -74,7 +73,6 @@ def _span(seconds: float) -> str:
 @click.argument("prefix", default="")
 @click.option("--away", is_flag=True, help="List the sessions of clients that are away.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
-@json_option
 @admin_options
 def clients(prefix: str, *, away: bool, limit: int, broker: AdminClient) -> None:
     """List the clients connected to this node, or those whose ids begin with PREFIX."""

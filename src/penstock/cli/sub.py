@@ -137,12 +137,7 @@ def sub(
             listening.run(delivery_json if is_given("--json") else delivery_text)
         else:
             _check_start(wanted, client_id, begin, since)
-            _follow(
-                Address(host, port),
-                wanted,
-                StartPosition(begin or 0, since),
-                output,
-            )
+            _follow(Address(host, port), wanted, StartPosition(begin or 0, since), output)
     except BrokenPipeError:
         discard_output()
         return
@@ -286,10 +281,7 @@ def _check_start(
 
 
 def _follow(
-    server: Address,
-    filters: tuple[str, ...],
-    start: StartPosition,
-    output: _Output,
+    server: Address, filters: tuple[str, ...], start: StartPosition, output: _Output
 ) -> None:
     """Print stored messages, then new ones, until the count or the deadline."""
     show = record_json if is_given("--json") else record_text

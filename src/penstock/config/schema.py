@@ -441,8 +441,7 @@ class Resp(Section, frozen=True, kw_only=True):
         ),
     ] = False
     password: Annotated[
-        str,
-        _about("Password for AUTH and HELLO; without one, none is required.", form="secret"),
+        str, _about("Password for AUTH and HELLO; without one, none is required.", form="secret")
     ] = ""
 
 
