@@ -7,7 +7,7 @@ waits, not the handlers: ``asyncio.run`` cancels these only after the ``async wi
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Self
 
 from penstock.client.binary.manager import READ_BYTES
@@ -33,7 +33,7 @@ class AsyncSubscription(PushLoop):
         on_error: OnError | None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        super().__init__(pool, session, on_error, nullcontext(), self._loop.time)
+        super().__init__(pool, session, on_error, self._loop.time)
         self._handler = handler
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._room = asyncio.Semaphore(concurrency)

@@ -17,8 +17,9 @@ Methods are coroutines. For threads the hooks block and never suspend (``sync``)
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from random import random
+from threading import Lock
 
 from penstock.client.binary.inbox import log
 from penstock.client.binary.manager import LINGER_S
@@ -47,13 +48,12 @@ class PushLoop(ABC):
         pool: ServerPool,
         session: PushSession,
         on_error: OnError | None,
-        lock: AbstractContextManager[object],
         now: Callable[[], float],
     ) -> None:
         self._pool = pool
         self._session = session
         self._on_error = on_error
-        self._lock = lock  # guards the session and the connection
+        self._lock = Lock()  # guards the session and the connection, for threads
         self._now = now
         self._closing = False
         self._end: BaseException | None = None  # why it ended, if it was not closed

@@ -42,7 +42,7 @@ class Subscription(PushLoop):
         concurrency: int,
         on_error: OnError | None,
     ) -> None:
-        super().__init__(pool, session, on_error, threading.Lock(), monotonic)
+        super().__init__(pool, session, on_error, monotonic)
         self._handler = handler
         self._ample = max(1, concurrency // 4)  # results that need not wait for others
         self._jobs: Queue[Job | None] = Queue(0 if session.settles else concurrency)
