@@ -201,7 +201,7 @@ FAULTS = (
             in_core(
                 "node",
                 (
-                    "            # Whoever was to take over did not: go on.\n"
+                    "            # The transfer has timed out.\n"
                     "            self.lead_transferee = NO_NODE\n"
                 ),
                 "",

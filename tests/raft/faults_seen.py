@@ -256,7 +256,7 @@ FAULTS = (
         (
             in_core(
                 "node",
-                "            return True  # only asks what would be",
+                "            return True  # it only asks",
                 "            pass",
             ),
         ),
