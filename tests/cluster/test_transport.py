@@ -8,8 +8,9 @@ import structlog
 
 from penstock.cluster import transport
 from penstock.cluster.framing import PeerFrameWriter
-from penstock.cluster.handshake import NO_CLUSTER, Purpose
+from penstock.cluster.handshake import Purpose
 from penstock.cluster.peer_link import BACKOFF_S_MAX, BACKOFF_S_MIN, QUEUE_BYTES_MAX, backoff_s
+from penstock.cluster.record import NO_CLUSTER
 from penstock.cluster.security import PeerSecurity
 from penstock.config.address import Address
 from penstock.config.digest import settings_digest

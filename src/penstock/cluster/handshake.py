@@ -31,6 +31,7 @@ import msgspec
 from msgspec import Meta
 
 from penstock.cluster.faults import PeerFault
+from penstock.cluster.record import CLUSTER_ID_BYTES, NO_CLUSTER
 from penstock.obs.log import printable
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
@@ -39,8 +40,6 @@ VERSION = 1  # of the handshake and of all frames after it
 HANDSHAKE_BYTES_MAX = 1024  # largest frame before authentication
 SETTINGS_BYTES_MAX = 256
 NONCE_BYTES = 32
-CLUSTER_ID_BYTES = 16
-NO_CLUSTER = bytes(CLUSTER_ID_BYTES)  # the id of a node that is in none yet
 
 REFUSAL_CHARACTERS_MAX = 256  # how much is shown of another node's refusal
 

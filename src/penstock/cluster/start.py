@@ -42,9 +42,7 @@ def load_record(
     record = _first(store, settings, identity, roll) if data is None else decode_record(data)
     _check(record, settings)
     record.incarnation += 1
-    if record.is_initialised and [*record.members] == [
-        record.node_id
-    ]:  # else the others have to agree
+    if record.is_initialised and [*record.members] == [record.node_id]:  # else others must agree
         record.members[record.node_id] = Member(
             record.node_id, identity.peer_addr, identity.client_addr
         )
