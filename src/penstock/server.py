@@ -41,7 +41,7 @@ from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
 from penstock.net.listener import Door, Listener
 from penstock.node.client_list import away_clients, connected_clients
 from penstock.node.cluster_admin import NodeClusterAdmin
-from penstock.node.doors import binary_door, mqtt_door, queue_door
+from penstock.node.doors import binary_door, mqtt_door, queue_door, resp_door
 from penstock.node.housekeeping import Housekeeping
 from penstock.node.hub import Hub, connect
 from penstock.node.key_admin import NodeKeyAdmin
@@ -207,6 +207,7 @@ class Server:
         self.node.replica.on_leadership(self.hub.housekeeping.led)
         connect(self.hub)
         self.queue_door = queue_door(self.hub)
+        self.resp_door = resp_door(self.hub)
         self._listener = Listener(self.hub.connections, self._doors())
         self._sys_topics = SysTopics(
             self.broker, self.store, fanout, self._clock, self.version, self.uptime_s
@@ -220,13 +221,10 @@ class Server:
         return {
             Protocol.MQTT: self._mqtt.accept,
             Protocol.BINARY: self._binary.accept,
-            Protocol.RESP: self._resp_door,
+            Protocol.RESP: self.resp_door.accept,
             Protocol.QUEUE: self.queue_door.accept,
             Protocol.HTTP: self._http_door,
         }
-
-    def _resp_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
-        RespConnection(self.hub, transport, accepted_at).data_received(data)
 
     def _http_door(self, transport: asyncio.Transport, data: bytes, _accepted_at: float) -> None:
         self.hub.connections.open.add(transport)

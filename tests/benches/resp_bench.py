@@ -56,7 +56,9 @@ class Client:
     def __init__(self, broker: AsyncBroker) -> None:
         self.hub = broker.server.hub
         self.transport: Any = Transport()
-        self.connection = RespConnection(self.hub, self.transport, self.hub.monotonic())
+        self.connection = RespConnection(
+            broker.server.resp_door, self.transport, self.hub.monotonic()
+        )
 
     def send(self, *arguments: bytes) -> None:
         self.connection.data_received(command(*arguments))

@@ -27,7 +27,7 @@ from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.binary import BinaryConnection
 from penstock.doors.mqtt.connection import MqttConnection
 from penstock.errors import PenstockError
-from penstock.node.doors import binary_door, mqtt_door
+from penstock.node.doors import binary_door, mqtt_door, resp_door
 from penstock.node.housekeeping import Housekeeping
 from penstock.node.hub import Hub, connect
 from penstock.obs.counters import Counters
@@ -139,6 +139,7 @@ class Node:
         self.binary_door = binary_door(self.hub)
         self.hub.housekeeping = Housekeeping(self.hub, self.binary_door.identities)
         self.mqtt_door = mqtt_door(self.hub)
+        self.resp_door = resp_door(self.hub)
         connect(self.hub)
 
     def start(self) -> None:

@@ -1,11 +1,9 @@
 """Both parts of an id count: an entry is found, removed and acknowledged by its whole id."""
 
-from types import SimpleNamespace
-
 import pytest
 import redis
 
-from penstock.doors.resp import stream_ids, stream_known
+from penstock.doors.resp.streams import ids, known_ids
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.testing import Broker
@@ -138,9 +136,9 @@ def test_a_reader_of_a_stream_that_was_deleted_and_made_again_gets_all_of_it(bro
 
 def test_reading_on_behind_what_was_read_looks_nothing_up(broker, client, added, monkeypatch):
     looked_up = []
-    look_up = stream_ids.offset_of_entry
+    look_up = ids.offset_of_entry
     monkeypatch.setattr(
-        stream_ids,
+        ids,
         "offset_of_entry",
         lambda *of, **how: looked_up.append(of) or look_up(*of, **how),
     )
@@ -154,13 +152,13 @@ def test_reading_on_behind_what_was_read_looks_nothing_up(broker, client, added,
 
 
 def test_few_ids_are_remembered(monkeypatch):
-    monkeypatch.setattr(stream_known, "KNOWN_MAX", 8)
-    monkeypatch.setattr(stream_known, "FORGOTTEN_AT_ONCE", 2)
+    monkeypatch.setattr(known_ids, "KNOWN_MAX", 8)
+    monkeypatch.setattr(known_ids, "FORGOTTEN_AT_ONCE", 2)
     store = MemoryStore()
     batch = Batch()
     batch.append(b"s", [b"x"] * 20, 5, 1)
     store.commit(batch)
-    known = stream_known.KnownIds(SimpleNamespace(store=store))
+    known = known_ids.KnownIds(store)
     for number in range(20):
         known.note(b"s", [b"*2\r\n$%d\r\n5-%d\r\n*0\r\n" % (len(str(number)) + 2, number)])
     assert known.covers(b"s", [b"5-19", b"5-13"])

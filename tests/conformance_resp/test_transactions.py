@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from penstock.doors.resp import transactions
+from penstock.doors.resp import calls
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import Broker
 from tests.conformance_resp.wire import Peer, array, ask, packed
@@ -111,7 +111,7 @@ def test_many_commands_make_one_commit(broker):
 
 
 def test_a_transaction_is_bounded(broker, monkeypatch):
-    monkeypatch.setattr(transactions, "QUEUED_MAX", 3)
+    monkeypatch.setattr(calls, "QUEUED_MAX", 3)
     answer = ask(broker.port, "MULTI", *["PING"] * 4, "PING", "EXEC", "PING")
     assert answer.count(b"+QUEUED\r\n") == 4
     assert b"-ERR The transaction is too large" in answer

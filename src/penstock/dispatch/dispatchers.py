@@ -98,8 +98,6 @@ class Dispatchers:
         """Groups in which time may have passed, still to be looked at."""
         self.limits = TopicLimits(hub, self._deal_all)
         self.dead_letters = DeadLetters(hub)
-        self.holders: dict[Any, Any] = {}
-        """Connections that take messages by asking, and what each has not acknowledged."""
         hub.feed.on_dropped = self._dropped
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────

@@ -4,6 +4,7 @@ from penstock.core.effects import IdentityTaken
 from penstock.doors.binary import BinaryDoor
 from penstock.doors.mqtt.door import MqttDoor
 from penstock.doors.queue.door import QueueDoor
+from penstock.doors.resp.door import RespDoor
 from penstock.node.hub import Hub
 
 
@@ -54,5 +55,23 @@ def queue_door(hub: Hub) -> QueueDoor:
         dispatchers=hub.dispatchers,
         producing=hub.producing,
         sinks=hub.sinks,
+        cluster=hub.cluster,
+    )
+
+
+def resp_door(hub: Hub) -> RespDoor:
+    return RespDoor(
+        config=hub.config,
+        connections=hub.connections,
+        admission=hub.admission,
+        envelopes=hub.envelopes,
+        broker=hub.broker,
+        fanout=hub.fanout,
+        effects=hub.effects,
+        store=hub.store,
+        pipeline=hub.pipeline,
+        feed=hub.feed,
+        readers=hub.readers,
+        dispatchers=hub.dispatchers,
         cluster=hub.cluster,
     )

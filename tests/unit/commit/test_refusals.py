@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.commit.refusals import drop_of, reason_of
-from penstock.doors.resp.stream_faults import not_stored
+from penstock.doors.resp.faults import not_stored
 from penstock.errors import (
     ClusterError,
     LeadershipLost,

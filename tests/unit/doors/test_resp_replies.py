@@ -4,14 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.doors.resp.replies import Replies
+from penstock.doors.resp.replies import ReplyQueue
 
 
 class Bench:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
         self.answered = 0
-        self.replies = Replies(self.sent.append, self._count)
+        self.replies = ReplyQueue(self.sent.append, self._count)
 
     def _count(self) -> None:
         self.answered += 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.doors.resp.fields import contents, fields_of
+from penstock.doors.resp.streams.fields import contents, fields_of
 from penstock.model.message import FLAG_FIELDS, Extras, Signature
 
 names = st.one_of(st.sampled_from([b"payload", b"a", b"b", b""]), st.binary(max_size=6))

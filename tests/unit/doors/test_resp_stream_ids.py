@@ -2,27 +2,27 @@
 
 import pytest
 
-from penstock.doors.resp import stream_ids as ids
-from penstock.doors.resp.stream_faults import StreamFault
-from penstock.doors.resp.stream_ids import BEGINNING, END, Place
+from penstock.doors.resp.faults import CommandError
+from penstock.doors.resp.streams import ids
+from penstock.doors.resp.streams.ids import BEGINNING, END, Position
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 
 
 def test_an_id_with_both_parts_is_looked_up_by_both():
-    assert ids.start(b"123-7") == Place(7, 123)
-    assert ids.range_end(b"123-7") == ids.after(b"123-7") == Place(7, 123, is_behind=True)
+    assert ids.start(b"123-7") == Position(7, 123)
+    assert ids.range_end(b"123-7") == ids.after(b"123-7") == Position(7, 123, is_behind=True)
     assert ids.entry_ids([b"123-7", b"0-0"]) == [(123, 7), (0, 0)]
 
 
 def test_a_bracket_leaves_the_entry_out():
-    assert ids.start(b"(123-7") == Place(7, 123, is_behind=True)
-    assert ids.range_end(b"(123-7") == Place(7, 123)
+    assert ids.start(b"(123-7") == Position(7, 123, is_behind=True)
+    assert ids.range_end(b"(123-7") == Position(7, 123)
 
 
 def test_everything_lies_behind_0_0_also_the_entry_with_offset_0():
     assert ids.after(b"0-0") == ids.after(b"0") == ids.start(b"(0-0") == BEGINNING
-    assert ids.after(b"123-0") == Place(0, 123, is_behind=True)
+    assert ids.after(b"123-0") == Position(0, 123, is_behind=True)
 
 
 def test_the_ends_of_a_stream_have_signs():
@@ -63,11 +63,11 @@ def test_a_time_is_looked_up():
 
 @pytest.mark.parametrize("text", [b"", b"x", b"1-", b"-1", b"1-x", b"1-2-3", b"+1", b"1 ", b"\xb2"])
 def test_anything_else_is_refused(text):
-    with pytest.raises(StreamFault, match="Invalid stream ID"):
+    with pytest.raises(CommandError, match="Invalid stream ID"):
         ids.start(text)
 
 
 def test_numbers_beyond_64_bits_are_refused():
     for text in (b"18446744073709551616", b"1-18446744073709551616", b"9" * 5_000):
-        with pytest.raises(StreamFault, match="Invalid stream ID"):
+        with pytest.raises(CommandError, match="Invalid stream ID"):
             ids.after(text)

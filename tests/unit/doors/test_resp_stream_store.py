@@ -5,8 +5,8 @@ import redis
 from redis.exceptions import ResponseError
 
 from penstock.core.commands import ConsumerGone, ConsumerMade
-from penstock.doors.resp import stream_groups, stream_reading
-from penstock.doors.resp.streams import _ids
+from penstock.doors.resp.streams import groups, reader
+from penstock.doors.resp.streams.entries import _ids
 from penstock.errors import StorageFull
 from penstock.testing import Broker
 
@@ -242,7 +242,7 @@ def test_one_entry_is_never_too_large(small):
 
 
 def test_reading_goes_on_over_many_lots(client, topic, monkeypatch):
-    monkeypatch.setattr(stream_reading, "LOT_COUNT", 3)
+    monkeypatch.setattr(reader, "READ_COUNT_MAX", 3)
     pipelined(client, *(["XADD", topic, "*", "n", number] for number in range(20)))
     numbers = [str(number) for number in range(20)]
     assert [found["n"] for _, found in client.xrange(topic)] == numbers
@@ -275,15 +275,15 @@ def test_a_run_of_acknowledgements_answers_each(client, topic):
 
 def test_a_consumer_that_is_removed_while_it_is_made_has_nothing(client, topic, monkeypatch):
     """Its group may be deleted and made anew in the same commit, too."""
-    submitted = stream_groups.submitted
+    submitted = groups.submitted
 
-    async def undone(hub, command):
-        value = await submitted(hub, command)
+    async def undone(pipeline, command):
+        value = await submitted(pipeline, command)
         if isinstance(command, ConsumerMade):
-            await submitted(hub, ConsumerGone(command.topic, command.group, command.consumer))
+            await submitted(pipeline, ConsumerGone(command.topic, command.group, command.consumer))
         return value
 
-    monkeypatch.setattr(stream_groups, "submitted", undone)
+    monkeypatch.setattr(groups, "submitted", undone)
     client.xgroup_create(topic, "g", 0, mkstream=True)
     assert client.xreadgroup("g", "c", {topic: "0"}) == [[topic, []]]
 

@@ -9,8 +9,8 @@ import redis.asyncio
 from redis.exceptions import ResponseError
 from tests.benches.commit_bench import until
 
-from penstock.doors.resp import stream_groups, stream_lines, stream_reading
-from penstock.doors.resp.stream_lines import Lines
+from penstock.doors.resp.streams import group_queues, groups
+from penstock.doors.resp.streams.reader import StreamReader
 from penstock.testing import AsyncBroker
 
 pytestmark = pytest.mark.asyncio
@@ -43,8 +43,8 @@ def hub_of(broker):
 
 def waiting(broker, topic=b"s", group=b"g"):
     """The consumers that stand in a line, in order."""
-    line = Lines.of(hub_of(broker))._lines.get((topic, group))
-    return [place.consumer for place in line.places] if line else []
+    queue = broker.server.resp_door.group_queues._queues.get((topic, group))
+    return [waiting.consumer for waiting in queue.consumers] if queue else []
 
 
 def fields(answer):
@@ -82,8 +82,8 @@ async def test_a_read_that_waits_for_a_far_id_looks_at_what_has_grown_alone(
     for name in names:
         await client.xadd(name, {"payload": "old"})
     looked = []
-    look = stream_reading.topic_info
-    monkeypatch.setattr(stream_reading, "topic_info", lambda *of: looked.append(of[1]) or look(*of))
+    look = StreamReader.info
+    monkeypatch.setattr(StreamReader, "info", lambda *of: looked.append(of[1]) or look(*of))
     async with connected(broker) as reader:
         far = f"{10**15}-2"  # in the year 33658
         task = asyncio.create_task(reader.xread(dict.fromkeys(names, far), block=0))
@@ -164,7 +164,7 @@ async def test_a_consumer_without_count_gets_all_there_is(broker, client):
 
 
 async def test_one_round_is_bounded_and_the_next_goes_on(broker, client, monkeypatch):
-    monkeypatch.setattr(stream_lines, "ROUND_COUNT_MAX", 2)
+    monkeypatch.setattr(group_queues, "ROUND_COUNT_MAX", 2)
     await client.xgroup_create("s", "g", mkstream=True)
     for number in range(5):
         await client.xadd("s", {"n": number})
@@ -218,20 +218,20 @@ async def test_time_that_runs_out_leaves_the_line(broker, client):
 async def test_what_was_taken_is_delivered_though_the_time_is_over(broker, client, monkeypatch):
     """Else it would be pending with a consumer that never saw it."""
     gate = asyncio.Event()
-    submitted = stream_lines.submitted
+    submitted = group_queues.submitted
 
-    async def submitted_late(hub, command):
+    async def submitted_late(pipeline, command):
         await gate.wait()
-        return await submitted(hub, command)
+        return await submitted(pipeline, command)
 
-    monkeypatch.setattr(stream_lines, "submitted", submitted_late)
+    monkeypatch.setattr(group_queues, "submitted", submitted_late)
     await client.xgroup_create("s", "g", mkstream=True)
     async with connected(broker) as other:
         task = await block(broker, other, "c")
-        (place,) = Lines.of(hub_of(broker))._lines[b"s", b"g"].places
+        (waiting,) = broker.server.resp_door.group_queues._queues[b"s", b"g"].consumers
         await client.xadd("s", {"a": "1"})
-        await until(lambda: not place.is_free)
-        place.expire()
+        await until(lambda: not waiting.is_free)
+        waiting.expire()
         gate.set()
         assert fields(await task) == [{"a": "1"}]
 
@@ -281,7 +281,7 @@ async def test_consumers_that_acknowledge_differently_do_not_share_a_round(broke
 
 
 async def test_too_much_that_is_pending_must_be_acknowledged_first(broker, client, monkeypatch):
-    monkeypatch.setattr(stream_groups, "PENDING_MAX", 2)
+    monkeypatch.setattr(groups, "PENDING_MAX", 2)
     await client.xgroup_create("s", "g", mkstream=True)
     added = [await client.xadd("s", {"n": number}) for number in range(4)]
     await client.xreadgroup("g", "c", {"s": ">"}, count=2)
@@ -292,8 +292,8 @@ async def test_too_much_that_is_pending_must_be_acknowledged_first(broker, clien
 
 
 async def test_names_groups_and_consumers_have_bounds(broker, client, monkeypatch):
-    monkeypatch.setattr(stream_groups, "GROUPS_MAX", 1)
-    monkeypatch.setattr(stream_groups, "CONSUMERS_MAX", 1)
+    monkeypatch.setattr(groups, "GROUPS_MAX", 1)
+    monkeypatch.setattr(groups, "CONSUMERS_MAX", 1)
     with pytest.raises(ResponseError, match="longer than 256 bytes"):
         await client.xgroup_create("s", "g" * 257, mkstream=True)
     await client.xgroup_create("s", "g" * 256, mkstream=True)

@@ -64,6 +64,7 @@ class Resp(RespClient):
     def __init__(self, node):
         self.server = self
         self.hub = node.hub
+        self.resp_door = node.resp_door
         super().__init__(self)
 
 

@@ -41,6 +41,7 @@ class Lines(RespClient):
     def __init__(self, node: Node) -> None:
         self.server = self
         self.hub = node.hub
+        self.resp_door = node.resp_door
         super().__init__(self)  # type: ignore[arg-type]
 
 

@@ -1,16 +1,9 @@
 """CLIENT: who is connected, under which name."""
 
-from typing import TYPE_CHECKING
-
-from penstock.doors.resp.calls import ALL, NEXT, OK, Call, Spec, container
+from penstock.doors.resp.calls import ALL, NEXT, OK, Call, RespClient, Spec, container
+from penstock.doors.resp.faults import NOT_AN_INTEGER, SYNTAX
 from penstock.doors.resp.greeting import BAD_NAME, is_name
 from penstock.obs.reasons import DisconnectReason
-
-if TYPE_CHECKING:
-    from penstock.doors.resp.connection import RespConnection
-
-
-SYNTAX_ERROR = "ERR syntax error"
 
 
 def _id(call: Call) -> None:
@@ -51,7 +44,7 @@ def _no_evict(call: Call) -> None:
     if call.args[2].upper() in {b"ON", b"OFF"}:
         call.reply(OK)
     else:
-        call.fail(SYNTAX_ERROR)
+        call.fail(SYNTAX)
 
 
 # ── the list ──────────────────────────────────────────────────────────────────────────────────
@@ -82,22 +75,19 @@ def _list(call: Call) -> None:
             call.fail("ERR Invalid client ID")
             return
         case _:
-            call.fail(SYNTAX_ERROR)
+            call.fail(SYNTAX)
             return
     call.value("".join(map(_line, found)))
 
 
-def _all(call: Call) -> "list[RespConnection]":
+def _all(call: Call) -> list[RespClient]:
     """All connections of this protocol, in the order in which they came."""
-    kind = type(call.connection)
-    clients = [
-        client for client in call.connection.hub.connections.clients if isinstance(client, kind)
-    ]
+    clients = [one for one in call.door.connections.clients if isinstance(one, RespClient)]
     return sorted(clients, key=lambda client: client.client_number)
 
 
-def _line(connection: "RespConnection") -> str:
-    now = connection.hub.monotonic()
+def _line(connection: RespClient) -> str:
+    now = connection.door.monotonic()
     subscriptions = connection.subscriptions
     values = {
         "id": connection.client_number,
@@ -105,7 +95,7 @@ def _line(connection: "RespConnection") -> str:
         "laddr": connection.local,
         "name": connection.client_name.decode("ascii"),
         "age": int(now - connection.accepted_at),
-        "idle": int(now - connection.spoke_at),
+        "idle": int(now - connection.last_packet_at),
         "flags": _flags(connection),
         "db": 0,
         "sub": len(subscriptions.channels),
@@ -122,10 +112,10 @@ def _line(connection: "RespConnection") -> str:
     return " ".join(f"{name}={value}" for name, value in values.items()) + "\n"
 
 
-def _flags(connection: "RespConnection") -> str:
+def _flags(connection: RespClient) -> str:
     """What Redis calls the state of a client, a letter for each."""
     flags = {
-        "O": connection in connection.registry.monitors,
+        "O": connection.outbox in connection.door.registry.monitors,
         "P": connection.subscriptions.count,
         "x": connection.transaction is not None,
         "b": connection.unblock is not None,
@@ -166,7 +156,7 @@ class _Filters:
     def __init__(self, call: Call) -> None:
         words = call.args[2:]
         if len(words) % 2:
-            raise ValueError(SYNTAX_ERROR)
+            raise ValueError(SYNTAX)
         self._own = call.connection
         self._skips_own = True
         self._wanted: list[tuple[bytes, bytes]] = []
@@ -187,9 +177,9 @@ class _Filters:
         elif name in {b"TYPE", b"USER", b"ADDR", b"LADDR"}:
             self._wanted.append((name, value))
         else:
-            raise ValueError(SYNTAX_ERROR)
+            raise ValueError(SYNTAX)
 
-    def accepts(self, connection: "RespConnection") -> bool:
+    def accepts(self, connection: RespClient) -> bool:
         """Whether a connection is meant."""
         if connection is self._own and self._skips_own:
             return False
@@ -210,7 +200,7 @@ def _reply(call: Call) -> None:
     """Say whether answers are wanted: CLIENT REPLY ON | OFF | SKIP."""
     connection, mode = call.connection, call.args[2].upper()
     if mode not in {b"ON", b"OFF", b"SKIP"}:
-        call.fail(SYNTAX_ERROR)
+        call.fail(SYNTAX)
     elif not call.may_block:
         call.fail("ERR CLIENT REPLY is not allowed in a transaction: EXEC answers for all of it")
     elif mode == b"ON":
@@ -232,7 +222,7 @@ def _unblock(call: Call) -> None:
         return
     number = call.args[2]
     if not number.removeprefix(b"-").isdigit():
-        call.fail("ERR value is not an integer or out of range")
+        call.fail(NOT_AN_INTEGER)
         return
     found = [one for one in _all(call) if one.client_number == int(number) and one.unblock]
     for one in found:

@@ -8,11 +8,11 @@ from penstock.doors.resp import (
     keys,
     publishing,
     queue,
-    streams,
     subscribing,
     transactions,
 )
 from penstock.doors.resp.calls import Commands
+from penstock.doors.resp.streams import entries, groups, info, pending, reading
 
 COMMANDS: Commands = {
     **greeting.COMMANDS,
@@ -22,7 +22,11 @@ COMMANDS: Commands = {
     **keys.COMMANDS,
     **publishing.COMMANDS,
     **queue.COMMANDS,
-    **streams.COMMANDS,
+    **entries.COMMANDS,
+    **reading.COMMANDS,
+    **groups.COMMANDS,
+    **pending.COMMANDS,
+    **info.COMMANDS,
     **subscribing.COMMANDS,
     **transactions.COMMANDS,
 }

@@ -22,30 +22,25 @@ own keep-alive finds the dead.
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
 
-from penstock.doors.resp.calls import NEXT, Call, MuteCall, Spec
+from penstock.config.schema import Limits
+from penstock.doors.resp.calls import (
+    IMMEDIATE,
+    NEXT,
+    Call,
+    MuteCall,
+    RespClient,
+    Spec,
+    command_fault,
+)
 from penstock.doors.resp.commands import COMMANDS
-from penstock.doors.resp.confirming import Reads
-from penstock.doors.resp.faults import command_fault, not_while_subscribed
-from penstock.doors.resp.outbox import RespOutbox
-from penstock.doors.resp.registry import Registry
-from penstock.doors.resp.replies import Replies
-from penstock.doors.resp.subscriptions import Subscriptions
+from penstock.doors.resp.faults import not_while_subscribed
+from penstock.doors.resp.parts import RespParts
 from penstock.limits import KIB
-from penstock.net.connection import Connection
-from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.events import Event, RespCommand
-from penstock.wire.resp.names import topic_of
 from penstock.wire.resp.server import RespServerMachine
 from penstock.wire.violation import Violation
-
-if TYPE_CHECKING:
-    from penstock.doors.resp.transactions import Transaction
-
 
 INLINE_BYTES_MAX = 64 * KIB
 """A line typed by hand; as in Redis."""
@@ -75,89 +70,20 @@ ALLOWED_WHILE_SUBSCRIBED = frozenset(
 )
 
 
-class RespConnection(Connection[Event]):
+class RespConnection(RespClient):
     """One client's connection."""
 
-    __slots__ = (
-        "_closing",
-        "_is_limited",
-        "_stranger_since",
-        "_unread",
-        "accepted_at",
-        "client_name",
-        "client_number",
-        "hub",
-        "is_authenticated",
-        "last_command",
-        "library",
-        "mutes",
-        "number",
-        "protocol",
-        "reads",
-        "registry",
-        "replies",
-        "subscriptions",
-        "transaction",
-        "unblock",
-    )
+    __slots__ = ("_unread",)
 
-    outbox: RespOutbox
-    _machine: RespServerMachine
     commands = COMMANDS
 
-    def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
-        machine = _machine(hub)
-        outbox = RespOutbox(hub.connections, transport, self.close)
-        super().__init__(hub.connections, transport, machine, outbox, accepted_at)
-        self.hub = hub
-        self.accepted_at = accepted_at
-        self.number = hub.connections.ids.next()
-        """Unique for ever; groups know it by this."""
-        self.registry = Registry.of(hub)
-        self.client_number = self.registry.next_number()
-        """What CLIENT ID tells."""
-        self.last_command = b""
-        """For CLIENT LIST: its name, ``client|list``."""
-        self.mutes = 0
-        """Whose answers it does not want: ``calls.NEXT``, ``ALL``; 0: it wants them."""
-        self.unblock: Callable[[bool], None] | None = None
-        """Ends its waiting for something to come, while it does; whether with an error."""
-        self.protocol: Literal[2, 3] = 2
-        self.client_name = b""
-        self.library = {b"LIB-NAME": b"", b"LIB-VER": b""}
-        """What the client's library says of itself."""
-        self.replies = Replies(outbox.send, self._answered)
-        self.subscriptions = Subscriptions(self)
-        self.reads = Reads(self)
+    def __init__(self, door: RespParts, transport: asyncio.Transport, accepted_at: float) -> None:
+        super().__init__(door, transport, _machine(door.limits), accepted_at)
         self._unread = 0, 0.0
         """Bytes that the client had yet to read when it was last looked at, and since when."""
-        self._closing: dict[Callable[[], None], None] = {}
-        self._stranger_since = accepted_at
-        """Since when it has had the time to say the password."""
-        self.is_authenticated = not hub.config.resp.password
-        machine.is_trusted = self.is_authenticated
-        self._is_limited = not self.is_authenticated
-        self.transaction: Transaction | None = None
-        """What was queued since it said MULTI; None if it did not."""
-        hub.counters.clients_connected += 1
+        door.counters.clients_connected += 1
         _keep_alive(transport)
-        self.check_deadline_at(accepted_at + hub.limits.connect_timeout_s)
-
-    @property
-    def name(self) -> bytes:
-        """The name it gave itself."""
-        return self.client_name
-
-    @property
-    def local(self) -> str:
-        """Where it reached us."""
-        host, port, *_ = self._transport.get_extra_info("sockname")
-        return f"{host}:{port}"
-
-    @property
-    def spoke_at(self) -> float:
-        """When its last command came."""
-        return self._last_packet_at
+        self.check_deadline_at(accepted_at + door.limits.connect_timeout_s)
 
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
@@ -191,7 +117,7 @@ class RespConnection(Connection[Event]):
         if self.transaction is not None:
             return False
         names_topic = any(spec.keys) or "write" in spec.flags or spec.subcommands is not None
-        return spec.is_read or (names_topic and self.hub.pipeline.is_unsettled)
+        return spec.is_read or (names_topic and self.door.pipeline.is_unsettled)
 
     def _split(self, events: list[Event], position: int) -> Event:
         """Make single commands of a run, in its place; the first of them."""
@@ -220,7 +146,7 @@ class RespConnection(Connection[Event]):
             self._mute_call(args, tails, now_ms) if self.mutes else Call(self, args, tails, now_ms)
         )
         self.replies.open(call)
-        self.registry.commands_total += len(tails)
+        self.door.registry.commands_total += len(tails)
         chosen = spec.chosen(args) if spec else None
         if chosen is None or not chosen.fits(len(args)):
             self._refuse(call, command_fault(args, spec))
@@ -229,30 +155,22 @@ class RespConnection(Connection[Event]):
         if self._is_limited or self.transaction is not None or self.reads.last is not None:
             self._begin_or_queue(call, chosen)
         else:
-            self.begin(call, chosen)
+            call.run(chosen)
 
     def _begin_or_queue(self, call: Call, spec: Spec) -> None:
         """Run a command, unless it is refused or waits for EXEC."""
         if refusal := self._refusal(call.args, spec):
             self._refuse(call, refusal)
-        elif self.transaction is not None and self.transaction.queues(call.args[0]):
+        elif self.transaction is not None and call.args[0].upper() not in IMMEDIATE:
             self.transaction.add(spec, call)
         else:
-            self.begin(call, spec)
+            call.run(spec)
 
     def _mute_call(self, args: list[bytes], tails: list[bytes], now_ms: int) -> Call:
         """A command that is not answered."""
         if self.mutes == NEXT:
             self.mutes = 0
         return MuteCall(self, args, tails, now_ms)
-
-    def begin(self, call: Call, spec: Spec) -> None:
-        """Run a command that may run."""
-        if self.registry.monitors:
-            self.registry.show(call)
-        if spec.keys[0]:
-            call.args = _with_topics(call.args, spec.keys)
-        spec.handler(call)
 
     def _refuse(self, call: Call, fault: str) -> None:
         """A command cannot be run, nor the transaction that it should be part of."""
@@ -279,45 +197,7 @@ class RespConnection(Connection[Event]):
         if self._held:
             self.resume_soon()
 
-    # ── who it is, and what it may do ─────────────────────────────────────────────────────────
-
-    def authenticate(self) -> None:
-        """The client knows the password."""
-        self.is_authenticated = True
-        self._machine.is_trusted = True
-        self.limit()
-        self.hub.loop.call_soon(self._look_again)
-
-    def _look_again(self) -> None:
-        """Commands behind AUTH were judged by the limits for strangers: judge them anew."""
-        if self.reason is None:
-            events = self._machine.receive(b"")
-            self.handle_later(events)
-
-    def forget_authentication(self) -> None:
-        """Be the stranger of the beginning again."""
-        self.end_transaction()
-        if self.is_authenticated:
-            self._stranger_since = self.hub.monotonic()
-        self.is_authenticated = not self.hub.config.resp.password
-        self._machine.is_trusted = self.is_authenticated
-        self.limit()
-
-    def end_transaction(self) -> None:
-        """Nothing is queued any more."""
-        if self.transaction is not None:
-            self.hub.connections.incomplete.forget(self.transaction)
-            self.transaction = None
-
-    def limit(self) -> None:
-        """Work out whether all commands are allowed; to be called when that may have changed."""
-        self._is_limited = not self.is_authenticated or self._is_listening_only
-
-    @property
-    def _is_listening_only(self) -> bool:
-        """Whether it is subscribed in strict RESP 2: whatever arrives might be a message."""
-        is_strict = not self.hub.config.resp.replay
-        return is_strict and self.protocol == 2 and self.subscriptions.count > 0
+    # ── what the client may do ───────────────────────────────────────────────────────────
 
     def _refusal(self, args: list[bytes], spec: Spec) -> str:
         """Why a command is not carried out; empty if it is."""
@@ -329,7 +209,7 @@ class RespConnection(Connection[Event]):
             return "" if "no_auth" in spec.flags else "NOAUTH Authentication required."
         if args[0].upper() in ALLOWED_WHILE_SUBSCRIBED:
             return ""
-        return not_while_subscribed(args, COMMANDS[args[0].upper()])
+        return not_while_subscribed(COMMANDS[args[0].upper()].full_name(args))
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -340,7 +220,7 @@ class RespConnection(Connection[Event]):
         """
         if self._has_spoken and self.is_authenticated:
             return float("inf"), DisconnectReason.IDLE_TIMEOUT
-        timeout_s = self.hub.limits.connect_timeout_s
+        timeout_s = self.door.limits.connect_timeout_s
         return self._stranger_since + timeout_s, DisconnectReason.CONNECT_TIMEOUT
 
     def overdue(self, now: float) -> float | None:
@@ -354,42 +234,15 @@ class RespConnection(Connection[Event]):
                 self.close(DisconnectReason.SLOW_READER, f"{waiting} bytes of answers unread")
         return super().overdue(now)
 
-    @contextmanager
-    def blocked(self, unblock: Callable[[bool], None]) -> Iterator[None]:
-        """A command waits for something to come; ``unblock`` ends that, with an error or not."""
-        self.unblock = unblock
-        try:
-            yield
-        finally:
-            self.unblock = None
-
     def forgive(self, stalled_s: float) -> None:
         """The broker stood still: neither silence nor unread answers count."""
         super().forgive(stalled_s)
         self._stranger_since += stalled_s
         self._unread = self._unread[0], self._unread[1] + stalled_s
 
-    def on_close(self, callback: Callable[[], None]) -> None:
-        """Call back when the connection ends, unless ``off_close`` comes first."""
-        self._closing[callback] = None
 
-    def off_close(self, callback: Callable[[], None]) -> None:
-        """Undo ``on_close``."""
-        self._closing.pop(callback, None)
-
-    def let_go(self) -> None:
-        """Unsubscribe; let whoever still works for this client know that it is gone."""
-        self.hub.counters.clients_connected -= 1
-        self.subscriptions.clear()
-        self.registry.monitors.pop(self, None)
-        self.end_transaction()
-        closing, self._closing = self._closing, {}
-        for callback in closing:
-            callback()
-
-
-def _machine(hub: Hub) -> RespServerMachine:
-    bytes_max = hub.limits.frame_bytes_max
+def _machine(limits: Limits) -> RespServerMachine:
+    bytes_max = limits.frame_bytes_max
     return RespServerMachine(
         bulk_bytes_max=bytes_max,
         inline_bytes_max=min(INLINE_BYTES_MAX, bytes_max),
@@ -402,20 +255,6 @@ def _keep_alive(transport: asyncio.Transport) -> None:
     if opened is not None:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
-
-
-def _with_topics(args: list[bytes], keys: tuple[int, int, int]) -> list[bytes]:
-    """The arguments of a command, topics in the place of the names of streams."""
-    first, last, step = keys
-    if first == last:
-        name = args[first]
-        topic = topic_of(name)
-        return args if topic is name else [*args[:first], topic, *args[first + 1 :]]
-    places = range(first, last + 1 if last >= 0 else len(args) + 1 + last, step)
-    topics = {place: topic_of(args[place]) for place in places}
-    if all(args[place] == topic for place, topic in topics.items()):
-        return args
-    return [topics.get(place, argument) for place, argument in enumerate(args)]
 
 
 def _singles(run: RespCommand) -> list[Event]:

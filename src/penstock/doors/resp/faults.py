@@ -1,76 +1,89 @@
-"""What a command did wrong, in the words of Redis: people search for them, libraries match them."""
-
-from typing import TYPE_CHECKING
+"""Errors in the words of Redis: people search for them, and libraries match them."""
 
 from penstock.doors.resp.unsupported import advice
+from penstock.errors import PenstockError
 from penstock.obs.reasons import DisconnectReason
-
-if TYPE_CHECKING:
-    from penstock.doors.resp.calls import Spec
-
+from penstock.wire.resp.names import name_of
 
 SHOWN_BYTES_MAX = 128
 """How much of a name, and of all arguments together, an error repeats; as in Redis."""
 
+SYNTAX = "ERR syntax error"
+NOT_AN_INTEGER = "ERR value is not an integer or out of range"
+UNBLOCKED = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
+NO_KEY = (
+    "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use"
+    " the MKSTREAM option to create an empty stream automatically."
+)
+
+
+class CommandError(PenstockError):
+    """The command is answered with an error: ``message``, its code first."""
+
 
 def publish_fault(refused: tuple[DisconnectReason, str]) -> str:
-    """Nobody may publish to the topic, or not without a signature; that has words of its own."""
     reason, text = refused
     is_unsigned = reason is DisconnectReason.SIGNATURE_REFUSED
     return f"ERR {text}" if is_unsigned else f"ERR {reason.value}: {text}"
 
 
-def command_fault(args: list[bytes], spec: "Spec | None") -> str:
-    """What is wrong with a command that cannot be run; ``spec`` is its first word's, if known."""
-    if spec is None:
-        name = args[0][:SHOWN_BYTES_MAX]
-        told = advice(name)
-        return f"ERR unknown command '{_text(name)}': {told}" if told else _unknown_command(args)
-    if spec.chosen(args) is None:
-        return _unknown_subcommand(args)
-    return argument_fault(_name(args, spec))
-
-
-def not_while_subscribed(args: list[bytes], spec: "Spec") -> str:
-    """The client listens, and may do little else."""
-    name = _text(_name(args, spec)).lower()
+def not_while_subscribed(name: bytes) -> str:
     return (
-        f"ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT /"
-        " RESET are allowed in this context"
+        f"ERR Can't execute '{_text(name).lower()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING"
+        " / QUIT / RESET are allowed in this context"
     )
 
 
-def _name(args: list[bytes], spec: "Spec") -> bytes:
-    """The full name, ``client|id``."""
-    return args[0] if spec.subcommands is None else b"|".join(args[:2])
-
-
-def _unknown_command(args: list[bytes]) -> str:
+def unknown_command(args: list[bytes]) -> str:
+    name = args[0][:SHOWN_BYTES_MAX]
+    if instead := advice(name):
+        return f"ERR unknown command '{_text(name)}': {instead}"
     shown = ""
     for argument in args[1:]:
         if len(shown) >= SHOWN_BYTES_MAX:
             break
         shown += f"'{_text(argument[: SHOWN_BYTES_MAX - len(shown)])}' "
-    name = _text(args[0][:SHOWN_BYTES_MAX])
-    return f"ERR unknown command '{name}', with args beginning with: {shown}"
+    return f"ERR unknown command '{_text(name)}', with args beginning with: {shown}"
 
 
-def _unknown_subcommand(args: list[bytes]) -> str:
+def unknown_subcommand(args: list[bytes]) -> str:
     name, subcommand = _text(args[0]).upper(), _text(args[1][:SHOWN_BYTES_MAX])
     return f"ERR unknown subcommand '{subcommand}'. Try {name} HELP."
 
 
 def argument_fault(name: bytes) -> str:
-    """The command is known, but takes another number of arguments."""
     return f"ERR wrong number of arguments for '{_text(name).lower()}' command"
 
 
 def extra_argument(args: list[bytes]) -> str:
-    """A subcommand has more arguments than it takes; some say it in these words."""
+    """A subcommand with too many arguments, for those that word it like this."""
     subcommand, name = _text(args[1][:SHOWN_BYTES_MAX]), _text(args[0]).upper()
-    words = f"unknown subcommand or wrong number of arguments for '{subcommand}'"
-    return f"ERR {words}. Try {name} HELP."
+    what = f"unknown subcommand or wrong number of arguments for '{subcommand}'"
+    return f"ERR {what}. Try {name} HELP."
 
 
-def _text(data: bytes) -> str:
-    return data.decode(errors="replace")
+def no_group(topic: bytes, group: bytes, where: str = "") -> CommandError:
+    """The topic does not exist, or has no such group."""
+    return CommandError(
+        f"NOGROUP No such key '{_text(name_of(topic))}' or consumer group '{_text(group)}'{where}"
+    )
+
+
+def no_group_of_key(topic: bytes, group: bytes) -> CommandError:
+    """The topic exists, but has no such group."""
+    return CommandError(
+        f"NOGROUP No such consumer group '{_text(group)}' for key name '{_text(name_of(topic))}'"
+    )
+
+
+def not_stored(reason: str) -> str:
+    """A command was refused. Without a quorum its outcome is unknown."""
+    if reason == DisconnectReason.NO_QUORUM.value:
+        return f"ERR {reason}: too few nodes of the cluster are up, it may be stored or not"
+    if reason == DisconnectReason.LEADERSHIP_LOST.value:
+        return f"ERR {reason}: another node leads now, nothing was stored: retry"
+    return f"ERR {reason}: the disk refused, nothing was stored"
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")

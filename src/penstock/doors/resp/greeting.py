@@ -62,7 +62,7 @@ def _reset(call: Call) -> None:
     """Make the connection what it was when it began."""
     connection = call.connection
     connection.subscriptions.clear()
-    connection.registry.monitors.pop(connection, None)
+    connection.door.registry.monitors.pop(connection.outbox, None)
     connection.mutes = 0
     connection.protocol = 2
     connection.client_name = b""
@@ -78,7 +78,7 @@ def _auth(call: Call) -> None:
     """Say the password: AUTH [user] password."""
     if len(call.args) > 3:
         call.fail("ERR syntax error")
-    elif len(call.args) == 2 and not call.connection.hub.config.resp.password:
+    elif len(call.args) == 2 and not call.door.settings.password:
         call.fail(_AUTH_UNUSED)
     elif _is_admitted(call, *[b"default", *call.args[1:]][-2:]):
         call.reply(OK)
@@ -88,12 +88,12 @@ def _auth(call: Call) -> None:
 
 def _is_admitted(call: Call, user: bytes, password: bytes) -> bool:
     """Whether these are the right words; if so, the client is trusted from now on."""
-    connection, hub = call.connection, call.connection.hub
-    wanted = hub.config.resp.password.encode()
+    connection, door = call.connection, call.door
+    wanted = door.settings.password.encode()
     if user == b"default" and (not wanted or hmac.compare_digest(password, wanted)):
         connection.authenticate()
         return True
-    hub.connections.complaints.info("authentication_failed", protocol="resp", peer=connection.peer)
+    door.connections.complaints.info("authentication_failed", protocol="resp", peer=connection.peer)
     return False
 
 

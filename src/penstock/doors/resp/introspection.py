@@ -13,8 +13,7 @@ from typing import Any
 from penstock import __version__
 from penstock.doors.resp.calls import OK, Call, Commands, Spec
 from penstock.doors.resp.greeting import REDIS_VERSION
-from penstock.doors.resp.registry import Registry
-from penstock.node.hub import Hub
+from penstock.doors.resp.parts import RespParts
 from penstock.wire.resp import encode, glob
 
 STATM = Path("/proc/self/statm")
@@ -133,7 +132,7 @@ def _info(call: Call) -> None:
     asked = {name.decode(errors="replace").lower() for name in call.args[1:]}
     everything = not asked or not asked.isdisjoint({"default", "all", "everything"})
     parts = [
-        _section(name, figures(call.connection.hub))
+        _section(name, figures(call.door))
         for name, figures in SECTIONS.items()
         if everything or name.lower() in asked
     ]
@@ -149,34 +148,34 @@ def _section(name: str, figures: dict[str, Any]) -> str:
     return "".join(f"{line}\r\n" for line in lines)
 
 
-def _server(hub: Hub) -> dict[str, Any]:
+def _server(door: RespParts) -> dict[str, Any]:
     return {
         "redis_version": REDIS_VERSION,
         "penstock_version": __version__,
         "redis_mode": "standalone",
         "arch_bits": 64,
         "process_id": os.getpid(),
-        "server_time_usec": hub.wall_ms() * 1000,
+        "server_time_usec": door.wall_ms() * 1000,
     }
 
 
-def _clients(hub: Hub) -> dict[str, Any]:
+def _clients(door: RespParts) -> dict[str, Any]:
     return {
-        "connected_clients": hub.counters.clients_connected,
-        "maxclients": hub.limits.clients_max,
+        "connected_clients": door.counters.clients_connected,
+        "maxclients": door.limits.clients_max,
         "blocked_clients": sum(
-            getattr(one, "unblock", None) is not None for one in hub.connections.clients
+            getattr(one, "unblock", None) is not None for one in door.connections.clients
         ),
-        "monitor_clients": len(Registry.of(hub).monitors),
+        "monitor_clients": len(door.registry.monitors),
         "pubsub_clients": sum(
             bool(one.subscriptions.count)
-            for one in hub.connections.clients
+            for one in door.connections.clients
             if hasattr(one, "subscriptions")
         ),
     }
 
 
-def _memory(_hub: Hub) -> dict[str, Any]:
+def _memory(_door: RespParts) -> dict[str, Any]:
     used = _resident_bytes()
     return {"used_memory": used, "used_memory_human": f"{used / 2**20:.2f}M", "maxmemory": 0}
 
@@ -190,42 +189,42 @@ def _resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _persistence(hub: Hub) -> dict[str, Any]:
-    size = hub.store.size()
+def _persistence(door: RespParts) -> dict[str, Any]:
+    size = door.store.size()
     return {
         "loading": 0,
         "aof_enabled": 1,
-        "aof_last_write_status": "err" if hub.pipeline.failure else "ok",
-        "penstock_durability": hub.config.durability,
+        "aof_last_write_status": "err" if door.pipeline.failure else "ok",
+        "penstock_durability": door.durability,
         "penstock_journal_bytes": size.bytes_used,
         "penstock_journal_messages": size.messages,
     }
 
 
-def _stats(hub: Hub) -> dict[str, Any]:
-    counters = hub.counters
+def _stats(door: RespParts) -> dict[str, Any]:
+    counters = door.counters
     return {
         "total_connections_received": sum(counters.connections_total.values()),
-        "total_commands_processed": Registry.of(hub).commands_total,
+        "total_commands_processed": door.registry.commands_total,
         "total_net_input_bytes": counters.bytes_in_total,
         "total_net_output_bytes": counters.bytes_out_total,
-        "pubsub_channels": hub.broker.routes.subscription_count,
-        "pubsub_patterns": hub.broker.routes.pattern_count,
+        "pubsub_channels": door.broker.routes.subscription_count,
+        "pubsub_patterns": door.broker.routes.pattern_count,
         "penstock_messages_in": sum(counters.messages_in_total),
         "penstock_messages_out": sum(counters.messages_out_total),
         "penstock_messages_dropped": sum(counters.drops.values()),
     }
 
 
-def _replication(_hub: Hub) -> dict[str, Any]:
+def _replication(_door: RespParts) -> dict[str, Any]:
     return {"role": "master", "connected_slaves": 0}
 
 
-def _keyspace(_hub: Hub) -> dict[str, Any]:
+def _keyspace(_door: RespParts) -> dict[str, Any]:
     return {}  # topics are not counted: there may be millions, and /topics lists them
 
 
-SECTIONS: dict[str, Callable[[Hub], dict[str, Any]]] = {
+SECTIONS: dict[str, Callable[[RespParts], dict[str, Any]]] = {
     "Server": _server,
     "Clients": _clients,
     "Memory": _memory,
@@ -241,7 +240,7 @@ _FLAGS = ("loading", "stale")
 def _monitor(call: Call) -> None:
     """Show every command that is run from now on, without passwords."""
     call.reply(OK)
-    call.connection.registry.monitors[call.connection] = None
+    call.connection.door.registry.monitors[call.connection.outbox] = None
 
 
 COMMANDS = {

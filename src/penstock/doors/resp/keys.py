@@ -12,59 +12,58 @@ from collections.abc import Iterable
 from functools import partial
 
 from penstock.core.commands import TopicConfigured
+from penstock.doors.resp.awaiting import off_loop, outcome_of
 from penstock.doors.resp.calls import OK, Call, Commands, Spec
-from penstock.doors.resp.stream_faults import StreamFault
-from penstock.doors.resp.stream_lines import Lines
-from penstock.doors.resp.stream_options import integer
-from penstock.doors.resp.stream_reading import exists
-from penstock.doors.resp.stream_steps import off_loop, outcome_of, stepwise
-from penstock.node.hub import Hub
+from penstock.doors.resp.faults import CommandError
+from penstock.doors.resp.parts import RespParts
+from penstock.doors.resp.streams.options import integer
+from penstock.doors.resp.tasks import stepwise
 from penstock.obs.log import printable
 from penstock.wire.resp import encode
 
 GONE = "UNBLOCKED the stream key no longer exists"
 
 
-def _check_removal(hub: Hub, topic: bytes) -> None:
-    """Raise StreamFault if clients may not remove messages of a topic."""
+def _check_removal(door: RespParts, topic: bytes) -> None:
+    """Raise CommandError if clients may not remove messages of a topic."""
     if topic.startswith(b"$"):
-        raise StreamFault(f"ERR topic_reserved: topic {printable(topic)}")
-    refusal = hub.gate.admit_removal(topic)
+        raise CommandError(f"ERR topic_reserved: topic {printable(topic)}")
+    refusal = door.gate.admit_removal(topic)
     if refusal is not None:
-        raise StreamFault(f"ERR {refusal.text}")
+        raise CommandError(f"ERR {refusal.text}")
 
 
-def _is_there(hub: Hub, topic: bytes) -> bool:
-    return exists(hub, topic) or hub.broker.topics.get(topic) is not None
+def _is_there(door: RespParts, topic: bytes) -> bool:
+    return door.reader.exists(topic) or door.broker.topics.get(topic) is not None
 
 
 async def _delete(call: Call) -> bytes:
     """Delete topics, their messages, groups and settings: DEL key …."""
-    hub = call.connection.hub
-    topics = [topic for topic in dict.fromkeys(call.args[1:]) if _is_there(hub, topic)]
+    door = call.door
+    topics = [topic for topic in dict.fromkeys(call.args[1:]) if _is_there(door, topic)]
     for topic in topics:
-        _check_removal(hub, topic)
-    await _delete_all(hub, topics)
+        _check_removal(door, topic)
+    await _delete_all(door, topics)
     return encode.integer(len(topics))
 
 
-async def _delete_all(hub: Hub, topics: Iterable[bytes]) -> None:
+async def _delete_all(door: RespParts, topics: Iterable[bytes]) -> None:
     for topic in topics:
-        groups = list(hub.broker.groups.by_topic.get(topic, ()))
-        await outcome_of(partial(hub.dispatchers.delete_topic, topic))
+        groups = list(door.broker.groups.by_topic.get(topic, ()))
+        await outcome_of(partial(door.dispatchers.delete_topic, topic))
         for group in groups:
-            Lines.of(hub).fail(topic, group, StreamFault(GONE))
+            door.group_queues.fail(topic, group, CommandError(GONE))
 
 
 def _exists(call: Call) -> None:
     """How many of these topics there are: EXISTS key …."""
-    hub = call.connection.hub
-    call.value(sum(_is_there(hub, topic) for topic in call.args[1:]))
+    door = call.door
+    call.value(sum(_is_there(door, topic) for topic in call.args[1:]))
 
 
 def _type(call: Call) -> None:
     """Say what a key is: a stream, or none."""
-    is_there = _is_there(call.connection.hub, call.args[1])
+    is_there = _is_there(call.door, call.args[1])
     call.reply(encode.simple("stream" if is_there else "none"))
 
 
@@ -82,33 +81,33 @@ async def _pexpire(call: Call) -> bytes:
 
 
 async def _limit_age(call: Call, unit_ms: int) -> bytes:
-    hub, topic = call.connection.hub, call.args[1]
+    door, topic = call.door, call.args[1]
     age_ms = integer(call.args[2]) * unit_ms
     if not 0 < age_ms < 2**53:
         name = call.args[0].decode(errors="replace").lower()
-        raise StreamFault(f"ERR invalid expire time in '{name}' command")
+        raise CommandError(f"ERR invalid expire time in '{name}' command")
     if len(call.args) > 3:
-        raise StreamFault("ERR The options of EXPIRE are not supported: an age limit is just set")
-    return await _configure_age(hub, topic, age_ms)
+        raise CommandError("ERR The options of EXPIRE are not supported: an age limit is just set")
+    return await _configure_age(door, topic, age_ms)
 
 
 async def _persist(call: Call) -> bytes:
     """Lift the age limit of a topic."""
-    hub, topic = call.connection.hub, call.args[1]
-    return await _configure_age(hub, topic, 0) if _age_ms(hub, topic) else encode.integer(0)
+    door, topic = call.door, call.args[1]
+    return await _configure_age(door, topic, 0) if _age_ms(door, topic) else encode.integer(0)
 
 
-async def _configure_age(hub: Hub, topic: bytes, age_ms: int) -> bytes:
-    if not _is_there(hub, topic):
+async def _configure_age(door: RespParts, topic: bytes, age_ms: int) -> bytes:
+    if not _is_there(door, topic):
         return encode.integer(0)
-    _check_removal(hub, topic)
+    _check_removal(door, topic)
     command = TopicConfigured(topic, max_age_ms=age_ms)
-    await outcome_of(lambda outlet: hub.dispatchers.configure_topic(command, outlet))
+    await outcome_of(lambda outlet: door.dispatchers.configure_topic(command, outlet))
     return encode.integer(1)
 
 
-def _age_ms(hub: Hub, topic: bytes) -> int:
-    settings = hub.broker.topics.get(topic)
+def _age_ms(door: RespParts, topic: bytes) -> int:
+    settings = door.broker.topics.get(topic)
     return settings.max_age_ms if settings else 0
 
 
@@ -123,11 +122,11 @@ def _pttl(call: Call) -> None:
 
 
 def _tell_age(call: Call, unit_ms: int) -> None:
-    hub, topic = call.connection.hub, call.args[1]
-    if not _is_there(hub, topic):
+    door, topic = call.door, call.args[1]
+    if not _is_there(door, topic):
         call.value(-2)
         return
-    age_ms = _age_ms(hub, topic)
+    age_ms = _age_ms(door, topic)
     call.value(-(-age_ms // unit_ms) if age_ms else -1)
 
 
@@ -136,31 +135,31 @@ def _tell_age(call: Call, unit_ms: int) -> None:
 
 async def _flush(call: Call) -> bytes:
     """Delete all topics, if the configuration allows it: FLUSHALL [ASYNC | SYNC]."""
-    hub = call.connection.hub
-    if not hub.config.resp.allow_flush:
-        raise StreamFault(
+    door = call.door
+    if not door.settings.allow_flush:
+        raise CommandError(
             "ERR FLUSHALL and FLUSHDB delete the topics of all protocols, and are not allowed here;"
             " an administrator may set resp.allow_flush, or use DEL"
         )
     if len(call.args) > 2 or (call.args[1:] and call.args[1].upper() not in {b"ASYNC", b"SYNC"}):
-        raise StreamFault("ERR syntax error")
-    stored = await off_loop(hub, lambda: [info.name for info in hub.store.topics()])
-    known = dict.fromkeys([*stored, *hub.broker.groups.by_topic, *hub.broker.topics.by_name])
-    await _delete_all(hub, [topic for topic in known if _may_go(hub, topic)])
+        raise CommandError("ERR syntax error")
+    stored = await off_loop(door.readers, lambda: [info.name for info in door.store.topics()])
+    known = dict.fromkeys([*stored, *door.broker.groups.by_topic, *door.broker.topics.by_name])
+    await _delete_all(door, [topic for topic in known if _may_go(door, topic)])
     return OK
 
 
-def _may_go(hub: Hub, topic: bytes) -> bool:
+def _may_go(door: RespParts, topic: bytes) -> bool:
     try:
-        _check_removal(hub, topic)
-    except StreamFault:
+        _check_removal(door, topic)
+    except CommandError:
         return False
     return True
 
 
 def _time(call: Call) -> None:
     """The broker's clock: seconds, and microseconds beside them."""
-    seconds, rest_ms = divmod(call.connection.hub.wall_ms(), 1_000)
+    seconds, rest_ms = divmod(call.door.wall_ms(), 1_000)
     call.value([b"%d" % seconds, b"%d" % (rest_ms * 1_000)])
 
 

@@ -10,17 +10,17 @@ from penstock.access.envelopes import OpenedEnvelopes
 from penstock.core.live import Live
 from penstock.doors.resp.calls import Call, Spec
 from penstock.doors.resp.faults import publish_fault
-from penstock.node.hub import Hub
+from penstock.doors.resp.parts import RespParts
 from penstock.wire.resp import encode
 from penstock.wire.resp.names import topic_of
 
 
 def _publish(call: Call) -> None:
     """Send a message to all who listen: PUBLISH channel message."""
-    hub, topic, payloads = call.connection.hub, call.args[1], call.tails
-    if b"%" in topic or topic not in hub.broker.routes.cached:
+    door, topic, payloads = call.door, call.args[1], call.tails
+    if b"%" in topic or topic not in door.broker.routes.cached:
         topic = topic_of(topic)
-    route = hub.admission.admit(call.connection.principal, topic)
+    route = door.admission.admit(call.connection.principal, topic)
     if isinstance(route, Refusal):
         call.fail(publish_fault(route))
         return
@@ -28,29 +28,29 @@ def _publish(call: Call) -> None:
     if policy > CAPTURED:
         _publish_guarded(call, topic, policy)
         return
-    hub.counters.messages_in_total[0] += len(payloads)
+    door.counters.messages_in_total[0] += len(payloads)
     if route.targets:
-        hub.fanout.forward(route.targets, Live.of(topic, payloads))
+        door.fanout.forward(route.targets, Live.of(topic, payloads))
     if policy:
-        hub.pipeline.capture(topic, payloads, call.now_ms)
+        door.pipeline.capture(topic, payloads, call.now_ms)
     else:
-        hub.cluster.broadcast(topic, payloads)
-    call.reply(encode.integers(_receivers(hub, route), len(payloads)))
+        door.cluster.broadcast(topic, payloads)
+    call.reply(encode.integers(_receivers(door, route), len(payloads)))
 
 
-def _receivers(hub: Hub, route: TopicRoute) -> int:
+def _receivers(door: RespParts, route: TopicRoute) -> int:
     connected = [True for subscriber, _ in route.targets if subscriber.client is not None]
-    return len(connected) + hub.feed.followers(route.topic)
+    return len(connected) + door.feed.followers(route.topic)
 
 
 def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
     """Publish where signatures are demanded: in envelopes, as MQTT clients do, or not at all."""
-    hub = call.connection.hub
+    door = call.door
     if not policy & ENVELOPES:
-        call.fail(publish_fault(hub.admission.refuse_unsigned(topic, len(call.tails))))
+        call.fail(publish_fault(door.admission.refuse_unsigned(topic, len(call.tails))))
         return
-    found = hub.envelopes.open(call.connection.principal, topic, call.tails, call.now_ms)
-    receivers = _publish_opened(hub, found, call.now_ms) if found.payloads else 0
+    found = door.envelopes.open(call.connection.principal, topic, call.tails, call.now_ms)
+    receivers = _publish_opened(door, found, call.now_ms) if found.payloads else 0
     answer = encode.integers(receivers, found.taken)
     if found.refused is not None:
         reason, text = found.refused
@@ -61,14 +61,14 @@ def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
     call.reply(answer)
 
 
-def _publish_opened(hub: Hub, found: OpenedEnvelopes, now_ms: int) -> int:
+def _publish_opened(door: RespParts, found: OpenedEnvelopes, now_ms: int) -> int:
     """Publish what came out of envelopes; the number of receivers."""
     topic, payloads = found.topic, found.payloads
-    route = hub.admission.route(topic)
-    hub.counters.messages_in_total[0] += len(payloads)
-    hub.fanout.forward(route.targets, Live.of(topic, payloads))
-    hub.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
-    return _receivers(hub, route)
+    route = door.admission.route(topic)
+    door.counters.messages_in_total[0] += len(payloads)
+    door.fanout.forward(route.targets, Live.of(topic, payloads))
+    door.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
+    return _receivers(door, route)
 
 
 COMMANDS = {

@@ -16,26 +16,23 @@ job comes with its sequence and is done when the client says so; what it has not
 its connection ends goes to others.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+import asyncio
+from functools import partial
+from typing import NamedTuple
 
 from penstock.access.admission import Refusal
+from penstock.commit.completion import JournaledCallback
 from penstock.core.completion import Journaled
 from penstock.dispatch.dispatcher import Job
 from penstock.dispatch.queue_names import PREFIX, WORKERS
-from penstock.doors.resp.calls import OK, Call, Commands, Spec
+from penstock.doors.resp.calls import OK, Call, Commands, RespClient, Spec, fail_unstored
 from penstock.doors.resp.confirming import confirm
-from penstock.doors.resp.faults import publish_fault
-from penstock.doors.resp.stream_faults import UNBLOCKED, not_stored
+from penstock.doors.resp.faults import NOT_AN_INTEGER, UNBLOCKED, publish_fault
+from penstock.doors.resp.pulled_jobs import JobSource, PulledJobs
 from penstock.limits import GROUP_BYTES_MAX
 from penstock.model.topic import topic_fault
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from penstock.doors.resp.connection import RespConnection
-
 
 COUNT_MAX = 1_024
 """Jobs that one PULL may ask for."""
@@ -50,52 +47,30 @@ ON_ITS_WAY_MS = 30_000
 BLOCK_MS_MAX = 365 * 24 * 3600 * 1000
 """Longest time that a PULL may wait, short of for ever."""
 
-_NOT_AN_INTEGER = "ERR value is not an integer or out of range"
-
 
 # ── PUSH ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _push(call: Call) -> None:
     """Give a job to a queue: PUSH queue job. Answers with its number, once it is stored."""
-    hub, topic, jobs = call.connection.hub, PREFIX + call.args[1], call.tails
-    route = hub.admission.admit_unsigned(call.connection.principal, topic, len(jobs))
+    door, topic, jobs = call.door, PREFIX + call.args[1], call.tails
+    route = door.admission.admit_unsigned(call.connection.principal, topic, len(jobs))
     if isinstance(route, Refusal):
         call.fail(publish_fault(route))
         return
-    hub.counters.messages_in_total[1] += len(jobs)
-    hub.pipeline.publish(topic, jobs, call.now_ms, qos=1, retain=False)
-    hub.pipeline.tell_offsets(topic, len(jobs), _Pushed(call), call.now_ms)
+    door.counters.messages_in_total[1] += len(jobs)
+    door.pipeline.publish(topic, jobs, call.now_ms, qos=1, retain=False)
 
+    def stored(result: Journaled) -> None:
+        if not call.closed:
+            numbers = range(result.offset + 1, result.offset + 1 + len(jobs))
+            call.reply(b"".join(map(encode.integer, numbers)))
 
-class _Pushed:
-    """Waits for pushed jobs to be on disk."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-
-    def done(self, result: Journaled) -> None:
-        if not self._call.closed:
-            offset = result.offset
-            numbers = range(offset + 1, offset + 1 + len(self._call.tails))
-            self._call.reply(b"".join(map(encode.integer, numbers)))
-
-    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
-        """The disk refused them."""
-        if not self._call.closed:
-            self._call.fail(not_stored(reason.value))
+    waiter = JournaledCallback(stored, partial(fail_unstored, call))
+    door.pipeline.tell_offsets(topic, len(jobs), waiter, call.now_ms)
 
 
 # ── PULL ──────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Source(NamedTuple):
-    """What is pulled from."""
-
-    topic: bytes
-    group: bytes
 
 
 class _Options(NamedTuple):
@@ -113,23 +88,23 @@ def _pull(call: Call) -> None:
         return
     if not call.may_block:
         options = options._replace(block_ms=None)
-    hub = call.connection.hub
-    source = _Source(PREFIX + call.args[1], WORKERS)
+    door = call.door
+    source = JobSource(PREFIX + call.args[1], WORKERS)
     if options.group is not None:
-        source = _Source(call.args[1], options.group)
-    fault = topic_fault(source.topic, hub.limits.topic_bytes_max, hub.limits.topic_levels_max)
-    refusal = hub.gate.admit_group(*source)
+        source = JobSource(call.args[1], options.group)
+    fault = topic_fault(source.topic, door.limits.topic_bytes_max, door.limits.topic_levels_max)
+    refusal = door.gate.admit_group(*source)
     if refusal is not None:
         call.fail(f"NOPERM {refusal.text}")
         return
     if fault and options.group is not None:
         call.fail(f"ERR {DisconnectReason.TOPIC_INVALID.value}: {fault}")
         return
-    group = hub.broker.groups.get(*source)
+    group = door.broker.groups.get(*source)
     if options.with_ack and group is not None and len(group.pending) >= PENDING_MAX:
         call.fail(f"ERR {len(group.pending)} jobs of this queue wait for an ACK, give some first")
         return
-    if not hub.dispatchers.may_have(*source):
+    if not door.dispatchers.may_have(*source):
         call.fail("ERR There are too many groups, delete some that nobody needs")
         return
     _Puller(call, source, options).start()
@@ -176,13 +151,13 @@ class _Puller:
 
     takes_turns = True
 
-    def __init__(self, call: Call, source: _Source, options: _Options) -> None:
+    def __init__(self, call: Call, source: JobSource, options: _Options) -> None:
         self._call = call
         self._source = source
         self._options = options
-        self._hub = call.connection.hub
-        self._pulls = pulls_of(call.connection)
-        self.consumer = self._pulls.next_name()
+        self._door = call.door
+        self._pulled = _pulled_by(call.connection)
+        self.consumer = self._pulled.next_name()
         self._timer: asyncio.TimerHandle | None = None
         self._is_answered = False
 
@@ -193,8 +168,8 @@ class _Puller:
             self._call.connection.unblock = self._unblock
         if self._options.block_ms:
             delay_s = self._options.block_ms / 1000
-            self._timer = self._hub.loop.call_later(delay_s, self._give_up)
-        self._hub.dispatchers.join(*self._source, self)
+            self._timer = self._door.loop.call_later(delay_s, self._give_up)
+        self._door.dispatchers.join(*self._source, self)
 
     def room(self) -> int:
         """As many as were asked for, once."""
@@ -213,16 +188,16 @@ class _Puller:
     def work(self, jobs: list[Job]) -> None:
         """Answer with jobs."""
         messages = [job.message for job in jobs]
-        self._hub.counters.messages_out_total[1] += len(messages)
+        self._door.counters.messages_out_total[1] += len(messages)
         if self._options.with_ack:
-            self._pulls.keep(self._source, self.consumer, jobs)
+            self._pulled.keep(self._source, self.consumer, jobs)
             self._finish([[message.sequence, message.payload] for message in messages])
         else:
             self._finish([message.payload for message in messages])
         self._rest()
 
     def _rest(self) -> None:
-        self._hub.dispatchers.rest(*self._source, self.consumer)
+        self._door.dispatchers.rest(*self._source, self.consumer)
 
     def idle(self) -> None:
         """There is nothing: say so, unless the client would rather wait."""
@@ -244,7 +219,7 @@ class _Puller:
 
     def _give_up(self) -> None:
         """Its time is over; but what is on its way to it is still taken."""
-        if self._is_answered or self._hub.dispatchers.is_serving(*self._source, self.consumer):
+        if self._is_answered or self._door.dispatchers.is_serving(*self._source, self.consumer):
             return
         self._is_answered = True
         self._unhook()
@@ -261,7 +236,7 @@ class _Puller:
         """It is to wait no longer."""
         if not is_error:
             self._give_up()
-        elif not self._hub.dispatchers.is_serving(*self._source, self.consumer):
+        elif not self._door.dispatchers.is_serving(*self._source, self.consumer):
             self._is_answered = True
             self._unhook()
             self._rest()
@@ -272,7 +247,7 @@ class _Puller:
         if not self._is_answered:
             self._is_answered = True
             self._unhook()
-            self._hub.dispatchers.leave(*self._source, self.consumer)
+            self._door.dispatchers.leave(*self._source, self.consumer)
 
     def _finish(self, answer: "encode.Value") -> None:
         self._is_answered = True
@@ -291,22 +266,18 @@ class _Puller:
 
 
 class _Acked:
-    """Answers a run of ACKs once the disk has them all."""
+    """Answers a run of ACKs once all of them are on disk."""
 
     __slots__ = ("_answer", "_call", "_reason", "_waits")
 
-    def __init__(self, call: Call, answer: bytes) -> None:
+    def __init__(self, call: Call, answer: bytes, waits: int) -> None:
         self._call = call
         self._answer = answer
         self._reason: DisconnectReason | None = None
-        self._waits = 1
+        self._waits = waits
 
-    def wait(self) -> None:
-        """There is one thing more to wait for."""
-        self._waits += 1
-
-    def done(self, reason: DisconnectReason | None = None) -> None:
-        """One of them is done with, or the disk refused it."""
+    def ended(self, reason: DisconnectReason | None = None) -> None:
+        """One of them is on disk, or was refused."""
         self._waits -= 1
         self._reason = self._reason or reason
         if self._waits or self._call.closed:
@@ -317,115 +288,24 @@ class _Acked:
             self._call.fail(f"ERR {self._reason.value}: not stored, acknowledge again later")
 
 
-class _Job(NamedTuple):
-    """A job with a client: where it is from, its lease, and the PULL that brought it there.
-
-    The lease, not the offset, says which job is done: offsets begin anew if the topic is deleted.
-    """
-
-    sequence: int
-    source: _Source
-    lease: int
-    consumer: bytes
-
-
-class _Settling:
-    """Jobs of one queue that the client is done with, on their way to the disk."""
-
-    __slots__ = ("_acked", "_jobs", "_pulls")
-
-    def __init__(self, pulls: "_Pulls", jobs: list[_Job], acked: _Acked) -> None:
-        self._pulls = pulls
-        self._jobs = jobs
-        self._acked = acked
-        acked.wait()
-
-    def done(self, _value: object) -> None:
-        """It is stored."""
-        self._pulls.settled(self._jobs)
-        self._acked.done()
-
-    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
-        """The disk refused: they are with the client still."""
-        self._pulls.hold(self._jobs)
-        self._acked.done(reason)
-
-
-class _Pulls:
-    """Jobs that one connection has pulled and must acknowledge."""
-
-    def __init__(self, connection: "RespConnection") -> None:
-        self._connection = connection
-        self._hub = connection.hub
-        self._count = 0
-        self._jobs: dict[int, list[_Job]] = {}
-        """By sequence: one message may be with the client on account of several groups."""
-        self._left: dict[tuple[_Source, bytes], int] = {}
-        """How many are left of each PULL, by its name. On disk; their ACK may be on its way."""
-        connection.on_close(self._return_all)
-
-    def next_name(self) -> bytes:
-        """A name for a PULL that none had before."""
-        self._count += 1
-        return b"pull#%d#%d" % (self._count, self._connection.number)
-
-    def keep(self, source: _Source, consumer: bytes, jobs: list[Job]) -> None:
-        """Jobs are with the client."""
-        self._left[source, consumer] = len(jobs)
-        self.hold([_Job(job.message.sequence, source, job.lease, consumer) for job in jobs])
-
-    def hold(self, jobs: list[_Job]) -> None:
-        """These may be acknowledged."""
-        for job in jobs:
-            self._jobs.setdefault(job.sequence, []).append(job)
-
-    def settle(self, sequences: list[int], acked: _Acked) -> None:
-        """The client is done with jobs; a number we know nothing of does no harm."""
-        jobs_of: dict[_Source, list[_Job]] = {}
-        for sequence in sequences:
-            for job in self._jobs.pop(sequence, ()):
-                jobs_of.setdefault(job.source, []).append(job)
-        for source, jobs in jobs_of.items():
-            settling = _Settling(self, jobs, acked)
-            self._hub.dispatchers.settle_leases(*source, [job.lease for job in jobs], settling)
-
-    def settled(self, jobs: list[_Job]) -> None:
-        """The disk has it: a PULL that is done with all of its jobs is nobody any more."""
-        for job in jobs:
-            pull = (job.source, job.consumer)
-            if pull in self._left:  # else the connection has ended
-                self._left[pull] -= 1
-                if not self._left[pull]:
-                    del self._left[pull]
-                    self._leave(*pull)
-
-    def _return_all(self) -> None:
-        del self._hub.dispatchers.holders[self._connection]
-        for pull in self._left:
-            self._leave(*pull)
-        self._left = {}
-
-    def _leave(self, source: _Source, consumer: bytes) -> None:
-        self._hub.dispatchers.leave(*source, consumer)
-
-
-def pulls_of(connection: "RespConnection") -> _Pulls:
-    """What this connection has pulled; made on first use."""
-    holders = connection.hub.dispatchers.holders
-    if connection not in holders:
-        holders[connection] = _Pulls(connection)
-    pulls: _Pulls = holders[connection]
-    return pulls
+def _pulled_by(client: RespClient) -> PulledJobs:
+    """What this client has pulled; made on first use."""
+    if client.pulled is None:
+        client.pulled = PulledJobs(client.door.dispatchers, client.number)
+        client.on_close(client.pulled.return_all)
+    return client.pulled
 
 
 def _ack(call: Call) -> None:
     """Be done with a job that was pulled WITHACK: ACK sequence."""
     sequences = [_integer(tail, 0, (1 << 64) - 1) for tail in call.tails]
-    answers = [OK if s is not None else encode.error(_NOT_AN_INTEGER) for s in sequences]
-    acked = _Acked(call, b"".join(answers))
-    known = [sequence for sequence in sequences if sequence is not None]
-    pulls_of(call.connection).settle(known, acked)
-    acked.done()
+    answers = [OK if s is not None else encode.error(NOT_AN_INTEGER) for s in sequences]
+    pulled = _pulled_by(call.connection)
+    jobs_of = pulled.take(sequence for sequence in sequences if sequence is not None)
+    acked = _Acked(call, b"".join(answers), len(jobs_of) + 1)
+    for source, jobs in jobs_of.items():
+        pulled.settle(source, jobs, acked.ended)
+    acked.ended()
 
 
 COMMANDS: Commands = {

@@ -9,15 +9,8 @@ slowly loses the oldest ones, counted, and holds up nobody.
 """
 
 from itertools import count
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from penstock.node.hub import Hub
-
-if TYPE_CHECKING:
-    from penstock.doors.resp.calls import Call
-    from penstock.doors.resp.connection import RespConnection
-
+from penstock.doors.resp.outbox import RespOutbox
 
 SHOWN_BYTES_MAX = 256
 SHOWN_ARGUMENTS_MAX = 32
@@ -46,31 +39,23 @@ class Registry:
         self._numbers = count(1)
         self.commands_total = 0
         """Commands that were run, or refused."""
-        self.monitors: dict[RespConnection, None] = {}
-
-    @staticmethod
-    def of(hub: Hub) -> "Registry":
-        """That of a broker."""
-        found = _of_hubs.get(hub)
-        if found is None:
-            found = _of_hubs[hub] = Registry()
-        return found
+        self.monitors: dict[RespOutbox, None] = {}
 
     def next_number(self) -> int:
         """A number that no connection had since the broker started."""
         return next(self._numbers)
 
-    def show(self, call: "Call") -> None:
+    def show(self, peer: str, args: list[bytes], tails: list[bytes], now_ms: int) -> None:
         """Show monitors a command, or a run of them, that is about to be run."""
-        seconds, rest_ms = divmod(call.now_ms, 1_000)
-        head = f"+{seconds}.{rest_ms:03}000 [0 {call.connection.peer}] ".encode()
-        shown = [head + _line([*call.args[:-1], tail]) for tail in call.tails[:SHOWN_RUN_MAX]]
-        more = len(call.tails) - len(shown)
+        seconds, rest_ms = divmod(now_ms, 1_000)
+        head = f"+{seconds}.{rest_ms:03}000 [0 {peer}] ".encode()
+        shown = [head + _line([*args[:-1], tail]) for tail in tails[:SHOWN_RUN_MAX]]
+        more = len(tails) - len(shown)
         if more:
             shown.append(head + _quoted(b"and %d more like it" % more))
         frames = b"".join([line + b"\r\n" for line in shown])
         for monitor in self.monitors:
-            monitor.outbox.send_live(len(shown), frames)
+            monitor.send_live(len(shown), frames)
 
 
 def _line(args: list[bytes]) -> bytes:
@@ -89,6 +74,3 @@ def _line(args: list[bytes]) -> bytes:
 def _quoted(word: bytes) -> bytes:
     shown = "".join([_SHOWN[byte] for byte in word[:SHOWN_BYTES_MAX]])
     return f'"{shown}{"..." if len(word) > SHOWN_BYTES_MAX else ""}"'.encode()
-
-
-_of_hubs: WeakKeyDictionary[Hub, Registry] = WeakKeyDictionary()

@@ -18,17 +18,15 @@ live subscriber would see the oldest messages dropped.
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol
 
+from penstock.doors.resp.outbox import RespOutbox
+from penstock.doors.resp.parts import RespParts
 from penstock.errors import StorageError
 from penstock.limits import KIB
 from penstock.model.message import Message
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
-
-if TYPE_CHECKING:
-    from penstock.doors.resp.connection import RespConnection
-
 
 READ_MESSAGES_MAX = 1_024
 READ_BYTES_MAX = 512 * KIB
@@ -41,12 +39,29 @@ REMAINDER_MESSAGES_MAX = 32
 """So few fresh messages are read at once, on the loop: another round would find others."""
 
 
+class SubscribedClient(Protocol):
+    """A connection as subscriptions and replays see it."""
+
+    @property
+    def door(self) -> RespParts: ...
+
+    @property
+    def outbox(self) -> RespOutbox: ...
+
+    @property
+    def protocol(self) -> Literal[2, 3]: ...
+
+    def send(self, data: bytes) -> None: ...
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
+
+
 class Replays:
     """The replays of one connection, one after the other."""
 
     __slots__ = ("_connection", "topics")
 
-    def __init__(self, connection: "RespConnection") -> None:
+    def __init__(self, connection: SubscribedClient) -> None:
         self._connection = connection
         self.topics: dict[bytes, Replay] = {}
         """Topics that are not live yet; the first is being replayed."""
@@ -55,7 +70,7 @@ class Replays:
         """Replay a topic when those before it are done, but not in this turn."""
         replay = self.topics[topic] = Replay(self._connection, topic, self._done)
         if len(self.topics) == 1:
-            self._connection.hub.loop.call_soon(replay.go_on)
+            self._connection.door.loop.call_soon(replay.go_on)
 
     def stop(self, topic: bytes) -> None:
         """Forget a topic, whether it was replayed or not."""
@@ -75,7 +90,7 @@ class Replays:
 
     def _go_on_later(self) -> None:
         if self.topics:
-            self._connection.hub.loop.call_soon(self.resume)
+            self._connection.door.loop.call_soon(self.resume)
 
 
 class Replay:
@@ -92,7 +107,7 @@ class Replay:
     )
 
     def __init__(
-        self, connection: "RespConnection", topic: bytes, done: Callable[[bytes], None]
+        self, connection: SubscribedClient, topic: bytes, done: Callable[[bytes], None]
     ) -> None:
         self._connection = connection
         self._topic = topic
@@ -116,7 +131,7 @@ class Replay:
                 self._go_live()
 
     def _remaining(self) -> int:
-        info = self._connection.hub.store.topic(self._topic)
+        info = self._connection.door.store.topic(self._topic)
         return info.next_offset - self._offset if info else 0
 
     def _read(self) -> None:
@@ -124,11 +139,11 @@ class Replay:
             self._take(self._read_lot())
             return
         self._is_reading = True
-        self._connection.hub.readers.run(self._read_lot, self._found, self._unreadable)
+        self._connection.door.readers.run(self._read_lot, self._found, self._unreadable)
 
     def _read_lot(self) -> tuple[int, list[Message]]:
         """In whatever thread: read on; return where to go on, and what was found."""
-        found = self._connection.hub.store.read_topic(
+        found = self._connection.door.store.read_topic(
             self._topic, self._offset, READ_MESSAGES_MAX, READ_BYTES_MAX
         )
         return max(found.next_offset, found.first_offset), list(found.messages())
@@ -148,7 +163,7 @@ class Replay:
 
     def _send_settled(self) -> bool:
         """Send some that are settled; False if none of those that were read is."""
-        settled = self._connection.hub.pipeline.settled_sequence
+        settled = self._connection.door.pipeline.settled_sequence
         payloads: list[bytes] = []
         unsent = self._unsent
         while unsent and len(payloads) < SENT_TOGETHER_MAX and unsent[0].sequence < settled:
@@ -159,14 +174,14 @@ class Replay:
     def _send(self, payloads: list[bytes]) -> None:
         connection = self._connection
         if payloads:
-            connection.hub.counters.messages_out_total[0] += len(payloads)
+            connection.door.counters.messages_out_total[0] += len(payloads)
             connection.send(encode.messages(self._topic, payloads, connection.protocol))
 
     def _go_live(self) -> None:
         """The seam; see the module. Too much in the line is waited for, and read from the disk."""
-        connection, pipeline = self._connection, self._connection.hub.pipeline
+        connection, pipeline = self._connection, self._connection.door.pipeline
         payloads = pipeline.unsettled(self._topic)
-        if sum(map(len, payloads)) > connection.hub.limits.outbound_bytes_max // 2:
+        if sum(map(len, payloads)) > connection.door.limits.outbound_bytes_max // 2:
             self._is_reading = True
             pipeline.when_committed(self._committed)
             return

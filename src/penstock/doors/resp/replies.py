@@ -9,41 +9,41 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Place(Protocol):
-    """A call in the line; ``answer`` is None until it is known."""
+class Answerable(Protocol):
+    """A call; ``answer`` is None until it is known."""
 
     answer: bytes | None
 
 
-class Replies:
-    """The line of one connection; ``answered`` is called when nobody waits any more."""
+class ReplyQueue:
+    """The calls of one connection; ``answered`` is called when all of them are answered."""
 
-    __slots__ = ("_answered", "_line", "_send")
+    __slots__ = ("_answered", "_calls", "_send")
 
     def __init__(self, send: Callable[[bytes], None], answered: Callable[[], None]) -> None:
         self._send = send
         self._answered = answered
-        self._line: deque[Place] = deque()
+        self._calls: deque[Answerable] = deque()
 
     @property
     def is_waiting(self) -> bool:
         """Whether some call is not answered yet."""
-        return bool(self._line)
+        return bool(self._calls)
 
-    def open(self, place: Place) -> None:
+    def open(self, call: Answerable) -> None:
         """A call begins."""
-        self._line.append(place)
+        self._calls.append(call)
 
-    def fill(self, place: Place, answer: bytes) -> None:
+    def fill(self, call: Answerable, answer: bytes) -> None:
         """A call is answered; send what can be sent."""
-        assert place.answer is None, "answered twice"
-        place.answer = answer
-        line = self._line
-        if place is not line[0]:
+        assert call.answer is None, "answered twice"
+        call.answer = answer
+        calls = self._calls
+        if call is not calls[0]:
             return
-        while line and (ready := line[0].answer) is not None:
-            line.popleft()
+        while calls and (ready := calls[0].answer) is not None:
+            calls.popleft()
             if ready:
                 self._send(ready)
-        if not line:
+        if not calls:
             self._answered()

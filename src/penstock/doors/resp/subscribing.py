@@ -93,7 +93,7 @@ class _Slices:
         self._count(len(names))
         self._position += SLICE
         if self._position < len(self._names):
-            call.connection.hub.loop.call_soon(self.go_on)
+            call.door.loop.call_soon(self.go_on)
             return
         if not self._names:
             self._confirm(None)
@@ -101,7 +101,7 @@ class _Slices:
         call.reply(b"".join(self._confirmed))
 
     def _count(self, count: int) -> None:
-        counters = self._call.connection.hub.counters
+        counters = self._call.door.counters
         if self._kind.endswith(b"unsubscribe"):
             counters.unsubscribed_total += count
         else:
@@ -125,13 +125,13 @@ def _channels(call: Call) -> None:
     if len(call.args) > 3:
         call.fail(extra_argument(call.args))
         return
-    hub = call.connection.hub
+    door = call.door
     if fault := call.connection.subscriptions.size_fault(call.args[2:]):
         call.fail(f"ERR {fault}")
         return
     matches = glob.compile(call.args[2]) if len(call.args) > 2 else None
     names: dict[bytes, None] = {}
-    for routes in (hub.broker.routes, hub.feed.routes):
+    for routes in (door.broker.routes, door.feed.routes):
         for topic in routes.filters():
             name = name_of(topic)
             is_asked = not has_wildcard(topic) and (matches is None or matches(name))
@@ -150,15 +150,15 @@ def _numsub(call: Call) -> None:
 
 def _count(call: Call, topic: bytes) -> int:
     """Subscribers of a topic by its name, of all protocols, that are connected."""
-    hub = call.connection.hub
-    sessions = hub.broker.routes.audience(topic)
+    door = call.door
+    sessions = door.broker.routes.audience(topic)
     connected = [True for subscriber in sessions if subscriber.client is not None]
-    return len(connected) + len(hub.feed.routes.audience(topic))
+    return len(connected) + len(door.feed.routes.audience(topic))
 
 
 def _numpat(call: Call) -> None:
     """How many patterns somebody listens to."""
-    call.value(call.connection.hub.broker.routes.pattern_count)
+    call.value(call.door.broker.routes.pattern_count)
 
 
 _PUBSUB_FLAGS = ("pubsub", "loading", "stale")

@@ -13,21 +13,16 @@ filters nor patterns that begin with a wildcard see topics that begin with ``$``
 from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from penstock.access.admission import CAPTURED
 from penstock.core.delivery import Delivery
 from penstock.core.live import Live, LiveSubscriber
-from penstock.doors.resp.replay import Replays
+from penstock.doors.resp.replay import Replays, SubscribedClient
 from penstock.model.topic import filter_fault, has_wildcard
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode, glob
 from penstock.wire.resp.names import name_of, topic_of
-
-if TYPE_CHECKING:
-    from penstock.doors.resp.connection import RespConnection
-
 
 PATTERN_COST_MAX = 65_536
 """What all patterns of all clients may cost together (``glob.cost``): each topic that is new to the
@@ -39,7 +34,7 @@ class _Listener(LiveSubscriber):
 
     __slots__ = ("_connection",)
 
-    def __init__(self, connection: "RespConnection") -> None:
+    def __init__(self, connection: SubscribedClient) -> None:
         super().__init__(self)
         self._connection = connection
 
@@ -69,7 +64,7 @@ class _PatternListener(_Listener):
 
     __slots__ = ("_pattern",)
 
-    def __init__(self, connection: "RespConnection", pattern: bytes) -> None:
+    def __init__(self, connection: SubscribedClient, pattern: bytes) -> None:
         super().__init__(connection)
         self._pattern = pattern
 
@@ -107,7 +102,7 @@ class _ChannelsListener(_Listener):
 
     __slots__ = ("replays",)
 
-    def __init__(self, connection: "RespConnection") -> None:
+    def __init__(self, connection: SubscribedClient) -> None:
         super().__init__(connection)
         self.replays = Replays(connection)
 
@@ -130,9 +125,9 @@ class Subscriptions:
 
     __slots__ = ("_connection", "_own", "_routes", "_shard", "channels", "patterns", "shards")
 
-    def __init__(self, connection: "RespConnection") -> None:
+    def __init__(self, connection: SubscribedClient) -> None:
         self._connection = connection
-        self._routes = connection.hub.broker.routes
+        self._routes = connection.door.broker.routes
         self._own: _ChannelsListener | None = None
         self.channels: dict[bytes, _Listener] = {}
         """By name, a topic or a wildcard filter, in the order of subscribing."""
@@ -150,7 +145,7 @@ class Subscriptions:
 
     def channel_fault(self, names: list[bytes]) -> str:
         """Say why these channels cannot be subscribed to; empty if they can."""
-        limits = self._connection.hub.limits
+        limits = self._connection.door.limits
         for name in names:
             topic = _filter_of(name)
             fault = filter_fault(topic, limits.topic_bytes_max, limits.topic_levels_max)
@@ -169,13 +164,13 @@ class Subscriptions:
 
     def size_fault(self, patterns: list[bytes]) -> str:
         """Say whether one of these patterns is too long; no topic is as long as that."""
-        bytes_max = self._connection.hub.limits.topic_bytes_max
+        bytes_max = self._connection.door.limits.topic_bytes_max
         if any(len(pattern) > bytes_max for pattern in patterns):
             return f"invalid pattern: longer than {bytes_max} bytes"
         return ""
 
     def _count_fault(self, names: Iterable[bytes], known: Iterable[bytes]) -> str:
-        count_max = self._connection.hub.limits.subscriptions_max
+        count_max = self._connection.door.limits.subscriptions_max
         count = self.count + len(set(names).difference(known))
         return "" if count <= count_max else f"too many subscriptions: at most {count_max}"
 
@@ -200,8 +195,8 @@ class Subscriptions:
 
     def _is_replayed(self, topic: bytes) -> bool:
         """Whether the journal is read first: if it is to be, and if it gets all there is."""
-        hub = self._connection.hub
-        return hub.config.resp.replay and bool(hub.admission.policy(topic) & CAPTURED)
+        door = self._connection.door
+        return door.settings.replay and bool(door.admission.policy(topic) & CAPTURED)
 
     def unsubscribe(self, name: bytes) -> None:
         """Remove a channel, if it is there."""
@@ -232,7 +227,7 @@ class Subscriptions:
 
     def shard_fault(self, names: list[bytes]) -> str:
         """Say why these shard channels cannot be subscribed to; empty if they can."""
-        limits = self._connection.hub.limits
+        limits = self._connection.door.limits
         for name in names:
             fault = filter_fault(topic_of(name), limits.topic_bytes_max, limits.topic_levels_max)
             if fault:

@@ -12,70 +12,10 @@ XREAD and PULL answer what there is.
 WATCH is refused: it makes EXEC depend on keys that did not change, and there are none.
 """
 
-from typing import TYPE_CHECKING
-
-from penstock.doors.resp.calls import OK, Call, Commands, Spec
+from penstock.doors.resp.calls import OK, Call, Commands, RespClient, Spec, Transaction
 from penstock.doors.resp.confirming import confirm
-from penstock.limits import MIB
 from penstock.net.turns import TURN_S
-from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
-
-if TYPE_CHECKING:
-    from penstock.doors.resp.connection import RespConnection
-
-
-AT_ONCE = frozenset({b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"QUIT", b"RESET"})
-"""What is not queued."""
-
-QUEUED_MAX = 10_000
-QUEUED_BYTES_MAX = 32 * MIB
-"""What one transaction may hold before EXEC: commands, and bytes of their arguments."""
-
-QUEUED = encode.simple("QUEUED")
-
-
-class Transaction:
-    """What a connection has queued since MULTI.
-
-    It is held in memory until EXEC, as an incomplete packet is until its last byte, and counts as
-    one against what all connections may hold together.
-    """
-
-    __slots__ = ("_bytes", "_connection", "is_broken", "queue")
-
-    def __init__(self, connection: "RespConnection") -> None:
-        self._connection = connection
-        self.queue: list[tuple[Spec, list[bytes]]] = []
-        self.is_broken = False
-        """Whether something was wrong with a command: EXEC will run none."""
-        self._bytes = 0
-
-    @staticmethod
-    def queues(name: bytes) -> bool:
-        """Whether a command waits for EXEC."""
-        return name.upper() not in AT_ONCE
-
-    def add(self, spec: Spec, call: Call) -> None:
-        """Queue a command, or a run of them, and say so."""
-        head = call.args[:-1]
-        self._bytes += sum(map(len, head)) * len(call.tails) + sum(map(len, call.tails))
-        count = len(self.queue) + len(call.tails)
-        if count > QUEUED_MAX or self._bytes > QUEUED_BYTES_MAX:
-            self.is_broken = True
-            self.queue.clear()
-            self._bytes = 0
-            bound = f"{QUEUED_MAX} commands, {QUEUED_BYTES_MAX} bytes"
-            call.fail(f"ERR The transaction is too large: it may have {bound}")
-            return
-        if not self.is_broken:
-            self.queue += [(spec, [*head, tail]) for tail in call.tails]
-        call.reply(QUEUED * len(call.tails))
-        self._connection.hub.connections.incomplete.note(self, self._bytes)
-
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """All connections together hold too much, and this one was silent for longest."""
-        self._connection.close(reason, detail)
 
 
 class _QueuedCall(Call):
@@ -85,7 +25,7 @@ class _QueuedCall(Call):
     may_block = False
 
     def __init__(
-        self, connection: "RespConnection", args: list[bytes], execution: "_Execution", number: int
+        self, connection: RespClient, args: list[bytes], execution: "_Execution", number: int
     ) -> None:
         super().__init__(connection, args, args[-1:], execution.now_ms)
         self._execution = execution
@@ -117,18 +57,18 @@ class _Execution:
             return
         self._is_running = True
         connection = self._call.connection
-        ends_at = connection.hub.monotonic() + TURN_S
+        ends_at = connection.door.monotonic() + TURN_S
         while self._position < len(self._queue):
             spec, args = self._queue[self._position]
             if not spec.is_pipelined and (self._waits or self._confirms()):
                 break
-            if connection.hub.monotonic() > ends_at:
-                connection.hub.loop.call_soon(self.go_on)
+            if connection.door.monotonic() > ends_at:
+                connection.door.loop.call_soon(self.go_on)
                 break
             self._waits += 1
             queued = _QueuedCall(connection, args, self, self._position)
             self._position += 1
-            connection.begin(queued, spec)
+            queued.run(spec)
             if self._waits and not spec.is_pipelined:
                 break
         self._is_running = False
@@ -137,14 +77,14 @@ class _Execution:
 
     def _confirms(self) -> bool:
         """Whether what was acknowledged must reach the disk before the next command looks at it."""
-        if self._confirmed == self._position or not self._call.connection.hub.pipeline.is_unsettled:
+        if self._confirmed == self._position or not self._call.door.pipeline.is_unsettled:
             return False
         self._confirmed = self._position
         confirm(self._call, self._go_on_soon)
         return True
 
     def _go_on_soon(self, _refusal: str) -> None:
-        self._call.connection.hub.loop.call_soon(self.go_on)
+        self._call.door.loop.call_soon(self.go_on)
 
     def answered(self, number: int, data: bytes) -> None:
         """One of the commands is answered."""

@@ -17,20 +17,20 @@ from penstock.core.commands import Claimed, GroupMoved, Settled
 from penstock.core.groups import Group
 from penstock.core.groups import Pending as PendingEntry
 from penstock.dispatch.unacked import ranges_of
+from penstock.doors.resp.awaiting import encoded_off_loop, submitted
 from penstock.doors.resp.calls import Call, Spec
-from penstock.doors.resp.stream_faults import no_group
-from penstock.doors.resp.stream_groups import check_consumer, check_group, check_pending
-from penstock.doors.resp.stream_ids import entry_id, id_of
-from penstock.doors.resp.stream_options import (
-    Claim,
-    Pending,
+from penstock.doors.resp.faults import no_group
+from penstock.doors.resp.parts import RespParts
+from penstock.doors.resp.streams.groups import check_consumer, check_group, check_pending
+from penstock.doors.resp.streams.ids import entry_id, id_of
+from penstock.doors.resp.streams.options import (
+    ClaimOptions,
+    PendingOptions,
     autoclaim_options,
     claim_options,
     pending_options,
 )
-from penstock.doors.resp.stream_reading import entries_at, ids_at, offset_of, too_large
-from penstock.doors.resp.stream_steps import encoded_off_loop, stepwise, submitted
-from penstock.node.hub import Hub
+from penstock.doors.resp.tasks import stepwise
 from penstock.wire.resp import encode
 
 NAMELESS = b""
@@ -42,10 +42,10 @@ ATTEMPTS = 10
 
 def _group(call: Call) -> Group:
     topic, name = call.args[1:3]
-    group = call.connection.hub.broker.groups.get(topic, name)
+    group = call.door.broker.groups.get(topic, name)
     if group is None:
         raise no_group(topic, name)
-    check_group(call.connection.hub, topic, name)
+    check_group(call.door, topic, name)
     return group
 
 
@@ -65,16 +65,16 @@ async def _pending(call: Call) -> bytes:
     group, options = _group(call), pending_options(call.args)
     if options is None:
         return encode.value(await _summary(call, group), call.connection.protocol)
-    hub, now_ms = call.connection.hub, call.now_ms
-    start = await offset_of(hub, group.topic, options.start)
-    end = await offset_of(hub, group.topic, options.end)
+    door, now_ms = call.door, call.now_ms
+    start = await door.reader.offset_of(group.topic, options.start)
+    end = await door.reader.offset_of(group.topic, options.end)
     listed = dict(islice(_listed(group, options, start, end, now_ms), options.count_max))
-    names = await ids_at(hub, group.topic, listed)
+    names = await door.reader.ids_at(group.topic, listed)
     rows: list[encode.Value] = [
         [names[offset], found.consumer or NAMELESS, _idle_ms(found, now_ms), found.deliveries]
         for offset, found in listed.items()
     ]
-    return await encoded_off_loop(hub, rows, call.connection.protocol)
+    return await encoded_off_loop(door.readers, rows, call.connection.protocol)
 
 
 async def _summary(call: Call, group: Group) -> encode.Value:
@@ -88,12 +88,12 @@ async def _summary(call: Call, group: Group) -> encode.Value:
     counts: list[encode.Value] = [
         [name, b"%d" % count] for name, count in sorted(held.items()) if count
     ]
-    names = await ids_at(call.connection.hub, group.topic, (first, last))
+    names = await call.door.reader.ids_at(group.topic, (first, last))
     return [len(pending), names[first], names[last], counts]
 
 
 def _listed(
-    group: Group, options: Pending, start: int, end: int, now_ms: int
+    group: Group, options: PendingOptions, start: int, end: int, now_ms: int
 ) -> Iterator[tuple[int, PendingEntry]]:
     """Pending entries that the long form asks for, ascending."""
     offsets: Iterable[int] = delivered(group)
@@ -117,20 +117,20 @@ def _idle_ms(pending: PendingEntry, now_ms: int) -> int:
 
 async def _claim(call: Call) -> bytes:
     group, options = _group(call), claim_options(call.args, call.now_ms)
-    hub = call.connection.hub
+    door = call.door
     check_consumer(group, call.args[3])
     if options.forces:
         check_pending(group)
     wanted = {entry.offset: entry_id(*entry) for entry in options.ids}
-    found = await entries_at(hub, group.topic, wanted)
+    found = await door.reader.entries_at(group.topic, wanted)
     if not found.is_whole:
-        raise too_large(hub)
+        raise door.reader.too_large()
     entries = dict(found.entries)
-    await _settle_gone(hub, group, [offset for offset in wanted if offset not in entries])
+    await _settle_gone(door, group, [offset for offset in wanted if offset not in entries])
     if options.last is not None:
-        following = await offset_of(hub, group.topic, options.last)
+        following = await door.reader.offset_of(group.topic, options.last)
         if following > group.next:
-            await submitted(hub, GroupMoved(group.topic, group.name, following))
+            await submitted(door.pipeline, GroupMoved(group.topic, group.name, following))
     present = [
         offset
         for offset, name in wanted.items()
@@ -140,14 +140,16 @@ async def _claim(call: Call) -> bytes:
     return await _claimed_reply(call, group, claimed, entries, ids_only=options.ids_only)
 
 
-async def _settle_gone(hub: Hub, group: Group, offsets: list[int]) -> None:
+async def _settle_gone(door: RespParts, group: Group, offsets: list[int]) -> None:
     """Entries that do not exist any more cannot be pending, either."""
     gone = sorted({offset for offset in offsets if offset in group.pending})
     if gone:
-        await submitted(hub, Settled(group.topic, group.name, ranges_of(gone)))
+        await submitted(door.pipeline, Settled(group.topic, group.name, ranges_of(gone)))
 
 
-async def _claim_present(call: Call, group: Group, options: Claim, offsets: list[int]) -> list[int]:
+async def _claim_present(
+    call: Call, group: Group, options: ClaimOptions, offsets: list[int]
+) -> list[int]:
     """Take over entries that exist; return those that were."""
     if not offsets:
         return []
@@ -163,7 +165,7 @@ async def _claim_present(call: Call, group: Group, options: Claim, offsets: list
         counts=not options.ids_only,
         forces=options.forces,
     )
-    claimed = await submitted(call.connection.hub, command)
+    claimed = await submitted(call.door.pipeline, command)
     if claimed is None:
         raise no_group(group.topic, group.name)
     assert isinstance(claimed, list)
@@ -175,7 +177,7 @@ async def _claimed_reply(
 ) -> bytes:
     if not ids_only:
         return encode.array([entries[offset] for offset in claimed])
-    names = await ids_at(call.connection.hub, group.topic, claimed)
+    names = await call.door.reader.ids_at(group.topic, claimed)
     protocol = call.connection.protocol
     return encode.array([encode.bulk(names[offset], protocol) for offset in claimed])
 
@@ -185,14 +187,14 @@ async def _claimed_reply(
 
 async def _autoclaim(call: Call) -> bytes:
     options, group = autoclaim_options(call.args), _group(call)
-    hub, now_ms, protocol = call.connection.hub, call.now_ms, call.connection.protocol
+    door, now_ms, protocol = call.door, call.now_ms, call.connection.protocol
     check_consumer(group, call.args[3])
-    start = await offset_of(hub, group.topic, options.start)
+    start = await door.reader.offset_of(group.topic, options.start)
     offsets = sorted(o for o in delivered(group) if o >= start and o not in group.delayed)
     window = offsets[: options.count_max * ATTEMPTS]
     idle = [o for o in window if _idle_ms(group.pending[o], now_ms) >= options.min_idle_ms]
     wanted = idle[: options.count_max]
-    found = await entries_at(hub, group.topic, wanted)
+    found = await door.reader.entries_at(group.topic, wanted)
     entries = dict(found.entries)
     # Where the scan stopped: at the bound on the reply, with enough, or at the end of the window.
     if not found.is_whole:
@@ -201,16 +203,16 @@ async def _autoclaim(call: Call) -> bytes:
     last = wanted[-1] if is_cut else next(reversed(window), start)
     following = next((offset for offset in offsets if offset > last), None)
     gone = [offset for offset in wanted if offset not in entries]
-    await _settle_gone(hub, group, gone)
-    claim = Claim([], options.min_idle_ms, now_ms, None, False, options.ids_only, None)
+    await _settle_gone(door, group, gone)
+    claim = ClaimOptions([], options.min_idle_ms, now_ms, None, False, options.ids_only, None)
     claimed = await _claim_present(call, group, claim, list(entries))
     reply = await _claimed_reply(call, group, claimed, entries, ids_only=options.ids_only)
-    cursor = await _cursor(hub, group, last, following)
+    cursor = await _cursor(door, group, last, following)
     lost: encode.Value = [entry_id(0, offset) for offset in gone]
     return encode.array([encode.bulk(cursor, protocol), reply, encode.value(lost, protocol)])
 
 
-async def _cursor(hub: Hub, group: Group, last: int, following: int | None) -> bytes:
+async def _cursor(door: RespParts, group: Group, last: int, following: int | None) -> bytes:
     """The id from which to go on, at ``following``; 0-0 at the end.
 
     That entry may be gone, and its time with it. The time of one that was seen before serves as
@@ -218,7 +220,7 @@ async def _cursor(hub: Hub, group: Group, last: int, following: int | None) -> b
     """
     if following is None:
         return b"0-0"
-    found = await ids_at(hub, group.topic, (last, following))
+    found = await door.reader.ids_at(group.topic, (last, following))
     time_ms = max(int(name.partition(b"-")[0]) for name in found.values())
     return entry_id(time_ms, following)
 

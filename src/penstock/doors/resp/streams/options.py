@@ -1,7 +1,7 @@
 """The options of stream commands: arguments in, a value out, or the error that Redis would give.
 
 Each command has a function that reads its arguments and a tuple that says what it found. All of
-them raise ``StreamFault``. The order of checks is that of Redis, since with two mistakes in one
+them raise ``CommandError``. The order of checks is that of Redis, since with two mistakes in one
 command it decides which of them a client is told.
 """
 
@@ -9,17 +9,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from penstock.doors.resp import stream_ids as ids
-from penstock.doors.resp.faults import argument_fault
-from penstock.doors.resp.stream_faults import SYNTAX, StreamFault
-from penstock.doors.resp.stream_ids import EntryId, Place
+from penstock.doors.resp.faults import NOT_AN_INTEGER, SYNTAX, CommandError, argument_fault
+from penstock.doors.resp.streams import ids
+from penstock.doors.resp.streams.ids import EntryId, Position
 from penstock.wire.resp.names import topic_of
 
 RETRIES_MAX = 2**31
 """Deliveries that a client may say there were. They are counted on from there, and must not outgrow
 what protocols have bits for."""
 
-NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
 INTEGER_BOUND = 2**63
 
@@ -36,28 +34,28 @@ TRIM_LIMIT = 10_000
 def integer(text: bytes, fault: str = NOT_AN_INTEGER) -> int:
     """A number as Redis takes it: 64 bits with sign, in its shortest spelling."""
     if not INTEGER.fullmatch(text) or not -INTEGER_BOUND <= (number := int(text)) < INTEGER_BOUND:
-        raise StreamFault(fault)
+        raise CommandError(fault)
     return number
 
 
 # ── XADD, XTRIM ───────────────────────────────────────────────────────────────────────────────
 
 
-class Trim(NamedTuple):
-    """Which entries go: all but the newest ``length``, or all before ``place``."""
+class TrimOptions(NamedTuple):
+    """Which entries go: all but the newest ``length``, or all before ``first_kept``."""
 
     length: int | None
-    place: Place | None
+    first_kept: Position | None
     is_approximate: bool
     limit: int | None
     """At most so many at once; only if approximate. None: all of them."""
 
 
-class Add(NamedTuple):
+class AddOptions(NamedTuple):
     """An XADD: whether it may make the stream, what is trimmed, where the fields begin."""
 
     may_make_stream: bool
-    trim: Trim | None
+    trim: TrimOptions | None
     fields: int
 
 
@@ -79,13 +77,13 @@ class _TrimArguments:
         if name == b"LIMIT" and len(self._args) > position + 1:
             self._limit = integer(self._args[position + 1])
             if self._limit < 0:
-                raise StreamFault("ERR The LIMIT argument must be >= 0.")
+                raise CommandError("ERR The LIMIT argument must be >= 0.")
             return position + 2
         return position
 
     def _take_strategy(self, name: bytes, position: int) -> int:
         if self._strategy:
-            raise StreamFault(
+            raise CommandError(
                 f"{SYNTAX}, MAXLEN and MINID options at the same time are not compatible"
             )
         if self._args[position] in (b"=", b"~") and len(self._args) > position + 1:
@@ -93,32 +91,32 @@ class _TrimArguments:
             position += 1
         self._strategy, self._threshold = name, self._args[position]
         if name == b"MAXLEN" and integer(self._threshold) < 0:
-            raise StreamFault("ERR The MAXLEN argument must be >= 0.")
+            raise CommandError("ERR The MAXLEN argument must be >= 0.")
         if name == b"MINID":
             ids.start(self._threshold)
         return position + 1
 
-    def found(self) -> Trim | None:
+    def found(self) -> TrimOptions | None:
         """What was read; None if there was nothing."""
         if self._limit is not None and not self._strategy:
-            raise StreamFault(
+            raise CommandError(
                 f"{SYNTAX}, LIMIT cannot be used without specifying a trimming strategy"
             )
         if self._limit is not None and not self._is_approximate:
-            raise StreamFault(f"{SYNTAX}, LIMIT cannot be used without the special ~ option")
+            raise CommandError(f"{SYNTAX}, LIMIT cannot be used without the special ~ option")
         if not self._strategy:
             return None
         is_length = self._strategy == b"MAXLEN"
         limit = (TRIM_LIMIT if self._limit is None else self._limit) or None
-        return Trim(
+        return TrimOptions(
             length=int(self._threshold) if is_length else None,
-            place=None if is_length else ids.start(self._threshold),
+            first_kept=None if is_length else ids.start(self._threshold),
             is_approximate=self._is_approximate,
             limit=limit if self._is_approximate else None,
         )
 
 
-def add_options(args: Sequence[bytes]) -> Add:
+def add_options(args: Sequence[bytes]) -> AddOptions:
     """XADD key [NOMKSTREAM] [MAXLEN | MINID [= | ~] threshold [LIMIT n]] * field value …."""
     trimming = _TrimArguments(args)
     may_make_stream = True
@@ -134,46 +132,46 @@ def add_options(args: Sequence[bytes]) -> Add:
     trim = trimming.found()
     fields = len(args) - position - 1
     if fields < 2 or fields % 2:
-        raise StreamFault(argument_fault(b"xadd"))
-    return Add(may_make_stream, trim, position + 1)
+        raise CommandError(argument_fault(b"xadd"))
+    return AddOptions(may_make_stream, trim, position + 1)
 
 
-def _id_fault(text: bytes) -> StreamFault:
+def _id_fault(text: bytes) -> CommandError:
     """An id was given: a wrong one, or one that is not for the client to choose."""
     ids.entry_ids([text.removesuffix(b"-*")])
-    return StreamFault(
+    return CommandError(
         "ERR The broker assigns the IDs of entries, XADD takes no other ID than *: the second part"
         " is the number of the entry in its topic. Put a time of your own into a field"
     )
 
 
-def trim_options(args: Sequence[bytes]) -> Trim:
+def trim_options(args: Sequence[bytes]) -> TrimOptions:
     """XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT n]."""
     trimming = _TrimArguments(args)
     position = 2
     while position < len(args):
         following = trimming.take(position)
         if following == position:
-            raise StreamFault(SYNTAX)
+            raise CommandError(SYNTAX)
         position = following
     trim = trimming.found()
     if trim is None:
-        raise StreamFault(f"{SYNTAX}, XTRIM must be called with a trimming strategy")
+        raise CommandError(f"{SYNTAX}, XTRIM must be called with a trimming strategy")
     return trim
 
 
 # ── XRANGE, XREAD, XREADGROUP ─────────────────────────────────────────────────────────────────
 
 
-class Range(NamedTuple):
+class RangeOptions(NamedTuple):
     """A stretch of entries, and at most how many; None: all."""
 
-    start: Place
-    end: Place
+    start: Position
+    end: Position
     count_max: int | None
 
 
-def range_options(args: Sequence[bytes], *, is_reverse: bool) -> Range:
+def range_options(args: Sequence[bytes], *, is_reverse: bool) -> RangeOptions:
     """XRANGE key start end [COUNT n], XREVRANGE key end start [COUNT n]."""
     first, last = (args[3], args[2]) if is_reverse else (args[2], args[3])
     bounds = ids.start(first), ids.range_end(last)
@@ -181,23 +179,23 @@ def range_options(args: Sequence[bytes], *, is_reverse: bool) -> Range:
     options = args[4:]
     while options:
         if options[0].upper() != b"COUNT" or len(options) < 2:
-            raise StreamFault(SYNTAX)
+            raise CommandError(SYNTAX)
         count = max(integer(options[1]), 0)
         options = options[2:]
-    return Range(*bounds, count)
+    return RangeOptions(*bounds, count)
 
 
-class Source(NamedTuple):
+class ReadSource(NamedTuple):
     """One stream of XREAD or XREADGROUP. ``after`` is None for what is new: ``$``, ``>``."""
 
     topic: bytes
-    after: Place | None
+    after: Position | None
 
 
-class Read(NamedTuple):
+class ReadOptions(NamedTuple):
     """An XREAD, or with a group an XREADGROUP."""
 
-    sources: list[Source]
+    sources: list[ReadSource]
     count_max: int | None
     block_ms: int | None
     """How long to wait for something to read; 0: for ever, None: not at all."""
@@ -227,7 +225,7 @@ class _ReadArguments:
                 self._args[position + 1], "ERR timeout is not an integer or out of range"
             )
             if self.block_ms < 0:
-                raise StreamFault("ERR timeout is negative")
+                raise CommandError("ERR timeout is negative")
             return position + 2
         if name == b"COUNT" and more >= 1:
             count = integer(self._args[position + 1])
@@ -241,17 +239,17 @@ class _ReadArguments:
             self._only_groups("NOACK")
             self.is_settled = True
             return position + 1
-        raise StreamFault(SYNTAX)
+        raise CommandError(SYNTAX)
 
     def _only_groups(self, option: str) -> None:
         if not self._is_group_read:
-            raise StreamFault(
+            raise CommandError(
                 f"ERR The {option} option is only supported by XREADGROUP."
                 " You called XREAD instead."
             )
 
 
-def read_options(args: Sequence[bytes], *, may_block: bool = True) -> Read:
+def read_options(args: Sequence[bytes], *, may_block: bool = True) -> ReadOptions:
     """XREAD [COUNT n] [BLOCK ms] STREAMS key … id …; XREADGROUP has GROUP and NOACK as well."""
     options = _ReadArguments(args)
     position = 1
@@ -259,20 +257,20 @@ def read_options(args: Sequence[bytes], *, may_block: bool = True) -> Read:
         position = options.take(position)
     names = args[position + 1 :]
     if not names:
-        raise StreamFault(SYNTAX)
+        raise CommandError(SYNTAX)
     if len(names) % 2:
-        raise StreamFault(
+        raise CommandError(
             "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be"
             " specified."
         )
     is_group_read = args[0].upper() == b"XREADGROUP"
     if is_group_read and options.group is None:
-        raise StreamFault("ERR Missing GROUP option for XREADGROUP")
+        raise CommandError("ERR Missing GROUP option for XREADGROUP")
     half = len(names) // 2
-    place = _group_place if is_group_read else _read_place
+    parse = _group_position if is_group_read else _read_position
     pairs = zip(names, names[half:], strict=False)
-    sources = [Source(topic_of(name), place(text)) for name, text in pairs]
-    return Read(
+    sources = [ReadSource(topic_of(name), parse(text)) for name, text in pairs]
+    return ReadOptions(
         sources[:half],
         options.count,
         options.block_ms if may_block else None,
@@ -282,22 +280,22 @@ def read_options(args: Sequence[bytes], *, may_block: bool = True) -> Read:
     )
 
 
-def _read_place(text: bytes) -> Place | None:
+def _read_position(text: bytes) -> Position | None:
     if text == b"$":
         return None
     if text == b">":
-        raise StreamFault(
+        raise CommandError(
             "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group>"
             " <consumer> option."
         )
     return ids.after(text)
 
 
-def _group_place(text: bytes) -> Place | None:
+def _group_position(text: bytes) -> Position | None:
     if text == b">":
         return None
     if text == b"$":
-        raise StreamFault(
+        raise CommandError(
             "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history"
             " of this consumer by specifying a proper ID, or use the > ID to get new messages. The"
             " $ ID would just return an empty result set."
@@ -322,27 +320,27 @@ def makes_stream(args: Sequence[bytes], subcommand: str) -> bool:
             options = options[1:]
         elif name == b"ENTRIESREAD" and len(options) > 1:
             if integer(options[1]) < -1:
-                raise StreamFault("ERR value for ENTRIESREAD must be positive or -1")
+                raise CommandError("ERR value for ENTRIESREAD must be positive or -1")
             options = options[2:]
         else:
-            raise StreamFault(
+            raise CommandError(
                 f"ERR unknown subcommand or wrong number of arguments for '{subcommand}'."
                 " Try XGROUP HELP."
             )
     return makes
 
 
-class Pending(NamedTuple):
+class PendingOptions(NamedTuple):
     """The long form of XPENDING."""
 
-    start: Place
-    end: Place
+    start: Position
+    end: Position
     count_max: int
     min_idle_ms: int
     consumer: bytes | None
 
 
-def pending_options(args: Sequence[bytes]) -> Pending | None:
+def pending_options(args: Sequence[bytes]) -> PendingOptions | None:
     """XPENDING key group [[IDLE ms] start end count [consumer]]; None for the short form."""
     if len(args) == 3:
         return None
@@ -351,14 +349,14 @@ def pending_options(args: Sequence[bytes]) -> Pending | None:
         min_idle_ms = integer(args[4])
         position = 5
     if not position + 3 <= len(args) <= position + 4:
-        raise StreamFault(SYNTAX)
+        raise CommandError(SYNTAX)
     count = max(integer(args[position + 2]), 0)
     bounds = ids.start(args[position]), ids.range_end(args[position + 1])
     consumer = args[position + 3] if len(args) > position + 3 else None
-    return Pending(*bounds, count, min_idle_ms, consumer)
+    return PendingOptions(*bounds, count, min_idle_ms, consumer)
 
 
-class Claim(NamedTuple):
+class ClaimOptions(NamedTuple):
     """An XCLAIM."""
 
     ids: list[EntryId]
@@ -367,7 +365,7 @@ class Claim(NamedTuple):
     deliveries: int | None
     forces: bool
     ids_only: bool
-    last: Place | None
+    last: Position | None
     """The group is to go on there, behind an entry, if it has not come so far yet."""
 
 
@@ -381,7 +379,7 @@ class _ClaimArguments:
         self.deliveries: int | None = None
         self.forces = False
         self.ids_only = False
-        self.last: Place | None = None
+        self.last: Position | None = None
 
     def take(self, position: int) -> int:
         """Read one option; return where the next is."""
@@ -395,7 +393,7 @@ class _ClaimArguments:
             return position + 2
         else:
             shown = self._args[position].decode(errors="replace")
-            raise StreamFault(f"ERR Unrecognized XCLAIM option '{shown}'")
+            raise CommandError(f"ERR Unrecognized XCLAIM option '{shown}'")
         return position + 1
 
     def idle(self, text: bytes) -> None:
@@ -428,7 +426,7 @@ _CLAIM_VALUES: dict[bytes, Callable[[_ClaimArguments, bytes], None]] = {
 }
 
 
-def claim_options(args: Sequence[bytes], now_ms: int) -> Claim:
+def claim_options(args: Sequence[bytes], now_ms: int) -> ClaimOptions:
     """XCLAIM key group consumer min-idle-time id … [options]."""
     min_idle_ms = integer(args[4], "ERR Invalid min-idle-time argument for XCLAIM")
     position = 5
@@ -438,7 +436,7 @@ def claim_options(args: Sequence[bytes], now_ms: int) -> Claim:
     options = _ClaimArguments(args, now_ms)
     while position < len(args):
         position = options.take(position)
-    return Claim(
+    return ClaimOptions(
         claimed,
         max(min_idle_ms, 0),
         options.taken_ms,
@@ -449,16 +447,16 @@ def claim_options(args: Sequence[bytes], now_ms: int) -> Claim:
     )
 
 
-class Autoclaim(NamedTuple):
+class AutoclaimOptions(NamedTuple):
     """An XAUTOCLAIM."""
 
     min_idle_ms: int
-    start: Place
+    start: Position
     count_max: int
     ids_only: bool
 
 
-def autoclaim_options(args: Sequence[bytes]) -> Autoclaim:
+def autoclaim_options(args: Sequence[bytes]) -> AutoclaimOptions:
     """XAUTOCLAIM key group consumer min-idle-time start [COUNT n] [JUSTID]."""
     min_idle_ms = integer(args[4], "ERR Invalid min-idle-time argument for XAUTOCLAIM")
     start = ids.start(args[5])
@@ -469,9 +467,9 @@ def autoclaim_options(args: Sequence[bytes]) -> Autoclaim:
         if name == b"COUNT" and len(options) > 1:
             count = integer(options[1], "ERR COUNT must be > 0")
             if count <= 0:
-                raise StreamFault("ERR COUNT must be > 0")
+                raise CommandError("ERR COUNT must be > 0")
             if count > AUTOCLAIM_COUNT_MAX:
-                raise StreamFault(
+                raise CommandError(
                     "ERR Insufficient memory, failed allocating transient memory, COUNT too high."
                 )
             options = options[2:]
@@ -479,5 +477,5 @@ def autoclaim_options(args: Sequence[bytes]) -> Autoclaim:
             ids_only = True
             options = options[1:]
         else:
-            raise StreamFault(SYNTAX)
-    return Autoclaim(max(min_idle_ms, 0), start, count, ids_only)
+            raise CommandError(SYNTAX)
+    return AutoclaimOptions(max(min_idle_ms, 0), start, count, ids_only)

@@ -4,7 +4,7 @@ Redis orders ids by both parts, and so do we. As long as the times of a topic as
 order of offsets, and every id stands for one place among them. Where a clock was set back the
 offsets go on ascending and the times do not; an id that an entry really has is then found by its
 offset (``store.search.offset_of_entry`` has the rules). Finding a place means reading: those who
-want to know it ask ``Place.resolve`` off the loop.
+want to know it ask ``Position.resolve`` off the loop.
 
 Redis begins with 0-0, which is no entry's. Our first entry has the offset 0, and is to be found
 behind 0-0 all the same: whoever reads from 0-0 on reads everything.
@@ -13,7 +13,7 @@ behind 0-0 all the same: whoever reads from 0-0 on reads everything.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from penstock.doors.resp.stream_faults import StreamFault
+from penstock.doors.resp.faults import CommandError
 from penstock.store.search import offset_of_entry
 from penstock.store.store import Store
 
@@ -33,7 +33,7 @@ class EntryId(NamedTuple):
     offset: int
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where a range begins or ends: an offset, or if there is a time, what an id stands for."""
 
     number: int
@@ -53,8 +53,8 @@ class Place(NamedTuple):
         return offset_of_entry(store, topic, self.time_ms, self.number, is_behind=self.is_behind)
 
 
-BEGINNING = Place(0)
-END = Place(NUMBER_MAX)
+BEGINNING = Position(0)
+END = Position(NUMBER_MAX)
 
 
 def entry_id(time_ms: int, offset: int) -> bytes:
@@ -73,42 +73,42 @@ def entry_ids(texts: Iterable[bytes]) -> list[EntryId]:
     return [EntryId(time_ms, offset or 0) for time_ms, offset in map(_numbers, texts)]
 
 
-def start(text: bytes) -> Place:
+def start(text: bytes) -> Position:
     """Where a range begins: ``-``, an id, ``(`` and the id before it."""
     if text in (b"-", b"+"):
         return BEGINNING if text == b"-" else END
     if text.startswith(b"("):
         return after(text[1:])
     time_ms, offset = _numbers(text)
-    return Place(offset, time_ms) if offset else _at(time_ms)
+    return Position(offset, time_ms) if offset else _at(time_ms)
 
 
-def range_end(text: bytes) -> Place:
+def range_end(text: bytes) -> Position:
     """Where a range ends: the place behind its last entry."""
     if text in (b"-", b"+"):
         return BEGINNING if text == b"-" else END
     is_exclusive = text.startswith(b"(")
     time_ms, offset = _numbers(text[is_exclusive:])
     if offset is None:
-        return Place(0, time_ms + 1)
-    return Place(offset, time_ms, is_behind=not is_exclusive)
+        return Position(0, time_ms + 1)
+    return Position(offset, time_ms, is_behind=not is_exclusive)
 
 
-def after(text: bytes) -> Place:
+def after(text: bytes) -> Position:
     """The place behind an entry that was read already; everything is behind 0 and 0-0."""
     time_ms, offset = _numbers(text)
     if offset is None or not (time_ms or offset):
         return _at(time_ms)
-    return Place(offset, time_ms, is_behind=True)
+    return Position(offset, time_ms, is_behind=True)
 
 
-def _at(time_ms: int) -> Place:
+def _at(time_ms: int) -> Position:
     """The place of a time; that of 0 is before everything, also what is there no more."""
-    return Place(0, time_ms) if time_ms else BEGINNING
+    return Position(0, time_ms) if time_ms else BEGINNING
 
 
 def _numbers(text: bytes) -> tuple[int, int | None]:
-    """Time and offset of an id; no offset if it has the time alone. Raises StreamFault."""
+    """Time and offset of an id; no offset if it has the time alone. Raises CommandError."""
     time_text, dash, offset_text = text.partition(b"-")
     time_ms = _number(time_text)
     return time_ms, _number(offset_text) if dash else None
@@ -116,5 +116,5 @@ def _numbers(text: bytes) -> tuple[int, int | None]:
 
 def _number(digits: bytes) -> int:
     if not digits.isdigit() or len(digits) > 20 or (number := int(digits)) > NUMBER_MAX:
-        raise StreamFault(INVALID)
+        raise CommandError(INVALID)
     return number

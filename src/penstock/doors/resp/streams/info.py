@@ -8,20 +8,13 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from penstock.core.groups import Group
+from penstock.doors.resp.awaiting import encoded_off_loop
 from penstock.doors.resp.calls import Call, Spec
-from penstock.doors.resp.stream_faults import StreamFault, no_group_of_key
-from penstock.doors.resp.stream_options import integer
-from penstock.doors.resp.stream_pending import delivered
-from penstock.doors.resp.stream_reading import (
-    entries_back_from,
-    entries_from,
-    exists,
-    ids_at,
-    too_large,
-    topic_info,
-)
-from penstock.doors.resp.stream_steps import encoded_off_loop, stepwise
-from penstock.node.hub import Hub
+from penstock.doors.resp.faults import CommandError, no_group_of_key
+from penstock.doors.resp.parts import RespParts
+from penstock.doors.resp.streams.options import integer
+from penstock.doors.resp.streams.pending import delivered
+from penstock.doors.resp.tasks import stepwise
 from penstock.store.store import TopicInfo
 from penstock.wire.resp import encode
 from penstock.wire.resp.encode import Protocol, Value
@@ -47,9 +40,9 @@ HELP = (
 )
 
 
-def _check_exists(hub: Hub, topic: bytes) -> None:
-    if not exists(hub, topic):
-        raise StreamFault("ERR no such key")
+def _check_exists(door: RespParts, topic: bytes) -> None:
+    if not door.reader.exists(topic):
+        raise CommandError("ERR no such key")
 
 
 def _mapping(pairs: Pairs, protocol: Protocol) -> bytes:
@@ -62,18 +55,18 @@ def _mapping(pairs: Pairs, protocol: Protocol) -> bytes:
 
 
 async def _stream(call: Call) -> bytes:
-    hub, topic, protocol = call.connection.hub, call.args[2], call.connection.protocol
+    door, topic, protocol = call.door, call.args[2], call.connection.protocol
     count_max = _full_count(call.args)
-    _check_exists(hub, topic)
-    groups = hub.broker.groups.by_topic.get(topic, {})
-    pairs = await _overview(hub, topic, protocol)
+    _check_exists(door, topic)
+    groups = door.broker.groups.by_topic.get(topic, {})
+    pairs = await _overview(door, topic, protocol)
     if count_max is None:
         pairs.append(("groups", encode.integer(len(groups))))
-        pairs += await _ends(hub, topic, protocol)
+        pairs += await _ends(door, topic, protocol)
         return _mapping(pairs, protocol)
-    pairs.append(("entries", encode.array(await _entries(hub, topic, count_max))))
-    described = [await _full_group(hub, group, count_max) for _, group in sorted(groups.items())]
-    pairs.append(("groups", await encoded_off_loop(hub, described, protocol)))
+    pairs.append(("entries", encode.array(await _entries(door, topic, count_max))))
+    described = [await _full_group(door, group, count_max) for _, group in sorted(groups.items())]
+    pairs.append(("groups", await encoded_off_loop(door.readers, described, protocol)))
     return _mapping(pairs, protocol)
 
 
@@ -87,17 +80,17 @@ def _full_count(args: list[bytes]) -> int | None:
     if len(options) == 3 and options[:2] == [b"FULL", b"COUNT"]:
         count = integer(options[2])
         return count if count >= 0 else FULL_COUNT
-    raise StreamFault(
+    raise CommandError(
         "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP."
     )
 
 
-async def _overview(hub: Hub, topic: bytes, protocol: Protocol) -> Pairs:
-    info = topic_info(hub, topic)
+async def _overview(door: RespParts, topic: bytes, protocol: Protocol) -> Pairs:
+    info = door.reader.info(topic)
     first = NO_ID
     last = NO_ID
     if info is not None and info.count:
-        names = await ids_at(hub, topic, (info.first_offset, info.next_offset - 1))
+        names = await door.reader.ids_at(topic, (info.first_offset, info.next_offset - 1))
         first = names[info.first_offset]
         last = names[info.next_offset - 1]
     values: dict[str, Value] = {
@@ -112,38 +105,38 @@ async def _overview(hub: Hub, topic: bytes, protocol: Protocol) -> Pairs:
     return [(name, encode.value(value, protocol)) for name, value in values.items()]
 
 
-async def _ends(hub: Hub, topic: bytes, protocol: Protocol) -> Pairs:
+async def _ends(door: RespParts, topic: bytes, protocol: Protocol) -> Pairs:
     """The first and the last entry that are there."""
-    info = topic_info(hub, topic)
+    info = door.reader.info(topic)
     if info is None:
         return [("first-entry", encode.null(protocol)), ("last-entry", encode.null(protocol))]
     bounds = info.first_offset, info.next_offset
-    first = await entries_from(hub, topic, *bounds, count=1)
-    last = await entries_back_from(hub, info, *bounds, count=1)
+    first = await door.reader.entries_from(topic, *bounds, count=1)
+    last = await door.reader.entries_back_from(info, *bounds, count=1)
     return [
         (name, found.entries[0][1] if found.entries else encode.null(protocol))
         for name, found in (("first-entry", first), ("last-entry", last))
     ]
 
 
-async def _entries(hub: Hub, topic: bytes, count_max: int) -> list[bytes]:
-    info = topic_info(hub, topic)
+async def _entries(door: RespParts, topic: bytes, count_max: int) -> list[bytes]:
+    info = door.reader.info(topic)
     if info is None:
         return []
     bounds = info.first_offset, info.next_offset
-    found = await entries_from(hub, topic, *bounds, count=count_max or None)
+    found = await door.reader.entries_from(topic, *bounds, count=count_max or None)
     if not found.is_whole:
-        raise too_large(hub)
+        raise door.reader.too_large()
     return [data for _, data in found.entries]
 
 
-async def _full_group(hub: Hub, group: Group, count_max: int) -> Value:
+async def _full_group(door: RespParts, group: Group, count_max: int) -> Value:
     """A group with its consumers, and for both some of what is pending."""
     delivered_ones = list(delivered(group))
     listed = _first_of(delivered_ones, count_max)
     held = {name: _first_of(c.pending, count_max) for name, c in sorted(group.consumers.items())}
     wanted = {*listed, *(offset for offsets in held.values() for offset in offsets)}
-    names = await ids_at(hub, group.topic, wanted)
+    names = await door.reader.ids_at(group.topic, wanted)
     pending: list[Value] = [
         [names[offset], found.consumer or b"", found.taken_ms, found.deliveries]
         for offset in listed
@@ -165,7 +158,7 @@ async def _full_group(hub: Hub, group: Group, count_max: int) -> Value:
     ]
     return {
         "name": group.name,
-        **await _progress(hub, group),
+        **await _progress(door, group),
         "pel-count": len(delivered_ones),
         "pending": pending,
         "consumers": consumers,
@@ -176,11 +169,11 @@ def _first_of(offsets: Iterable[int], count_max: int) -> list[int]:
     return sorted(offsets)[: count_max or None]
 
 
-async def _progress(hub: Hub, group: Group) -> dict[Value, Value]:
+async def _progress(door: RespParts, group: Group) -> dict[Value, Value]:
     """How far a group has come."""
     last = group.next - 1
-    names = await ids_at(hub, group.topic, [last] if last >= 0 else [])
-    info = topic_info(hub, group.topic)
+    names = await door.reader.ids_at(group.topic, [last] if last >= 0 else [])
+    info = door.reader.info(group.topic)
     return {
         "last-delivered-id": names.get(last, NO_ID),
         "entries-read": group.next + group.ahead,
@@ -200,24 +193,24 @@ def _lag(info: TopicInfo | None, group: Group) -> int | None:
 
 
 async def _groups(call: Call) -> bytes:
-    hub, topic, protocol = call.connection.hub, call.args[2], call.connection.protocol
-    _check_exists(hub, topic)
+    door, topic, protocol = call.door, call.args[2], call.connection.protocol
+    _check_exists(door, topic)
     described: list[Value] = [
         {
             "name": name,
             "consumers": len(group.consumers),
             "pending": sum(1 for _ in delivered(group)),
-            **await _progress(hub, group),
+            **await _progress(door, group),
         }
-        for name, group in sorted(hub.broker.groups.by_topic.get(topic, {}).items())
+        for name, group in sorted(door.broker.groups.by_topic.get(topic, {}).items())
     ]
-    return await encoded_off_loop(hub, described, protocol)
+    return await encoded_off_loop(door.readers, described, protocol)
 
 
 async def _consumers(call: Call) -> bytes:
-    hub, (topic, name) = call.connection.hub, call.args[2:4]
-    _check_exists(hub, topic)
-    group = hub.broker.groups.get(topic, name)
+    door, (topic, name) = call.door, call.args[2:4]
+    _check_exists(door, topic)
+    group = door.broker.groups.get(topic, name)
     if group is None:
         raise no_group_of_key(topic, name)
     described: list[Value] = [
@@ -228,7 +221,7 @@ async def _consumers(call: Call) -> bytes:
         }
         for consumer_name, consumer in sorted(group.consumers.items())
     ]
-    return await encoded_off_loop(hub, described, call.connection.protocol)
+    return await encoded_off_loop(door.readers, described, call.connection.protocol)
 
 
 def _help(call: Call) -> None:

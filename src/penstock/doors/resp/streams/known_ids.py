@@ -5,43 +5,31 @@ broker's state has offsets and not times, the journal has both. Nearly every XAC
 that XREADGROUP has just handed out, and nearly every XREAD the last one that it got before; these
 are remembered here. Any other id is looked up.
 
-A topic that is deleted and made again has another number, so that nothing is mistaken for an entry
-of its predecessor.
+A topic that is deleted and created again has another incarnation, so that nothing is mistaken for
+an entry of its predecessor.
 """
 
 from collections.abc import Iterable
 from itertools import islice
-from weakref import WeakKeyDictionary, proxy
 
-from penstock.doors.resp.stream_ids import id_of
-from penstock.node.hub import Hub
+from penstock.doors.resp.streams.ids import id_of
+from penstock.store.store import Store
 
-KNOWN_MAX = 32_768
-"""Ids that are remembered, of all groups together: some 4 MB."""
+KNOWN_MAX = 32_768  # ids that are remembered, of all groups together: some 4 MB
 
-FORGOTTEN_AT_ONCE = 1_024
-"""Ids that are forgotten together, those that were given first."""
+FORGOTTEN_AT_ONCE = 1_024  # ids that are forgotten together, the oldest
 
 
 class KnownIds:
     """The ids that one broker's clients were given."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-        self._known: dict[tuple[int, bytes], None] = {}
-        """Numbers of topics, and ids of their entries; those that were given first come first."""
-
-    @staticmethod
-    def of(hub: Hub) -> "KnownIds":
-        """Those of a broker."""
-        found = _of_hubs.get(hub)
-        if found is None:
-            found = _of_hubs[hub] = KnownIds(proxy(hub))
-        return found
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[int, bytes], None] = {}  # (incarnation, id), the oldest first
 
     def note(self, topic: bytes, entries: Iterable[bytes]) -> None:
         """A client was given these entries of a topic."""
-        info, known = self._hub.store.topic(topic), self._known
+        info, known = self._store.topic(topic), self._known
         if info is None:
             return
         for entry in entries:
@@ -52,8 +40,5 @@ class KnownIds:
 
     def covers(self, topic: bytes, texts: Iterable[bytes]) -> bool:
         """Whether all of these ids were given out lately."""
-        info, known = self._hub.store.topic(topic), self._known
+        info, known = self._store.topic(topic), self._known
         return info is not None and all((info.id, text) in known for text in texts)
-
-
-_of_hubs: WeakKeyDictionary[Hub, KnownIds] = WeakKeyDictionary()

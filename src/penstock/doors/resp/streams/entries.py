@@ -1,0 +1,215 @@
+"""XADD, XDEL, XTRIM: entries come and go.
+
+**XADD** is answered when its message is on disk. A run of XADDs is one publish, and its ids are
+worked out from the offset of the first. Since the broker assigns offsets, and only after the
+commit, an id cannot be chosen by the client.
+
+**Trimming** by number of entries or by id is exact, as is XDEL; both are journaled, so that every
+node of a cluster does the same (``commit/erasing``). With ``~`` it waits until a hundred entries
+can go at once, as Redis does: removing costs commits of its own.
+"""
+
+from functools import partial
+
+from penstock.access.admission import Refusal
+from penstock.commit.completion import JournaledCallback
+from penstock.core.commands import Erased, Trimmed
+from penstock.core.completion import Journaled
+from penstock.dispatch.unacked import ranges_of
+from penstock.doors.resp.awaiting import counted, off_loop
+from penstock.doors.resp.calls import Call, Commands, Spec, fail_unstored
+from penstock.doors.resp.confirming import confirmed
+from penstock.doors.resp.faults import CommandError, publish_fault
+from penstock.doors.resp.parts import RespParts
+from penstock.doors.resp.streams.fields import contents
+from penstock.doors.resp.streams.ids import entry_id, entry_ids
+from penstock.doors.resp.streams.options import TrimOptions, add_options, trim_options
+from penstock.doors.resp.tasks import answer, stepwise
+from penstock.obs.log import get_logger
+from penstock.obs.reasons import DisconnectReason
+from penstock.store.store import Store, TopicInfo
+from penstock.wire.resp import encode
+
+NODE_COUNT = 100  # entries that an approximate trim removes at a time; the size of a node in Redis
+
+READ_COUNT_MAX = 1_024
+READ_BYTES_MAX = 512 << 10
+"""What is read at a time to find an offset among deleted ones."""
+
+_log = get_logger("streams")
+
+
+# ── XADD ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _add(call: Call) -> None:
+    door, topic = call.door, call.args[1]
+    try:
+        options = add_options(call.args)
+        _admit(call, topic)
+    except CommandError as fault:
+        call.fail(fault.message)
+        return
+    adding = door.adding
+    if not options.may_make_stream and topic not in adding and not door.reader.exists(topic):
+        call.reply(encode.null(call.connection.protocol) * len(call.tails))
+        return
+    payloads, extras, is_fields = contents(call.args[options.fields :], call.tails)
+    door.counters.messages_in_total[1] += len(payloads)
+    door.pipeline.publish(
+        topic, payloads, call.now_ms, qos=1, retain=False, extras=extras, is_fields=is_fields
+    )
+    adding[topic] += 1
+    added = JournaledCallback(partial(_added, call, options.trim), partial(_refused, call))
+    door.pipeline.tell_offsets(topic, len(payloads), added, call.now_ms)
+
+
+def _admit(call: Call, topic: bytes) -> None:
+    route = call.door.admission.admit_unsigned(call.connection.principal, topic, len(call.tails))
+    if isinstance(route, Refusal):
+        raise CommandError(publish_fault(route))
+
+
+def _added(call: Call, trim: TrimOptions | None, result: Journaled) -> None:
+    """Answer with the ids, after trimming if that was asked for."""
+    _arrived(call)
+    if call.closed:
+        return
+    ids = _ids(result.time_ms, result.offset, len(call.tails))
+    if trim is None:
+        call.reply(ids)
+    else:
+        answer(call, _trimmed(call, trim, ids))
+
+
+def _refused(call: Call, reason: DisconnectReason, detail: str) -> None:
+    _arrived(call)
+    fail_unstored(call, reason, detail)
+
+
+def _arrived(call: Call) -> None:
+    """A run of XADDs is not under way any more."""
+    adding, topic = call.door.adding, call.args[1]
+    adding[topic] -= 1
+    if not adding[topic]:
+        del adding[topic]
+
+
+def _ids(time_ms: int, first_offset: int, count: int) -> bytes:
+    """Answers with the ids of entries in a row, one for each."""
+    end = first_offset + count
+    head = len(b"%d-" % time_ms)
+    answers = []
+    while first_offset < end:
+        digits = len(b"%d" % first_offset)
+        stop = min(end, 10**digits)
+        form = b"$%d\r\n%d-%%d\r\n" % (head + digits, time_ms)
+        answers += [form % offset for offset in range(first_offset, stop)]
+        first_offset = stop
+    return b"".join(answers)
+
+
+async def _trimmed(call: Call, trim: TrimOptions, ids: bytes) -> bytes:
+    """Trim behind XADD. The entry is stored, and the client must know, even if this fails.
+
+    An exact limit counts this entry, which must be on disk for that.
+    """
+    try:
+        if not trim.is_approximate:
+            await confirmed(call)
+        await _trim(call.door, call.args[1], trim)
+    except CommandError as fault:
+        _log.warning("trim_failed", error=fault.message)
+    return ids
+
+
+# ── XDEL, XTRIM ───────────────────────────────────────────────────────────────────────────────
+
+
+def _admit_removal(door: RespParts, topic: bytes) -> None:
+    """Raise CommandError if clients of this protocol may not remove messages of a topic."""
+    refusal = door.gate.admit_removal(topic)
+    if refusal is not None:
+        raise CommandError(f"NOPERM {refusal.text}")
+
+
+async def _delete(call: Call) -> bytes:
+    door, topic = call.door, call.args[1]
+    _admit_removal(door, topic)
+    info = door.reader.info(topic)
+    if info is None:
+        return encode.integer(0)
+    asked = entry_ids(call.args[2:])
+    there = await door.reader.ids_at(topic, [entry.offset for entry in asked])
+    # The whole id must fit: what is deleted does not come back.
+    offsets = {entry.offset for entry in asked if there[entry.offset] == entry_id(*entry)}
+    if not offsets:
+        return encode.integer(0)
+    erased = Erased(topic, info.id, ranges_of(sorted(offsets)))
+    return encode.integer(await counted(door.pipeline, erased))
+
+
+async def _trim_stream(call: Call) -> bytes:
+    options = trim_options(call.args)
+    return encode.integer(await _trim(call.door, call.args[1], options))
+
+
+async def _trim(door: RespParts, topic: bytes, options: TrimOptions) -> int:
+    """Remove the oldest entries of a topic; how many there were."""
+    _admit_removal(door, topic)
+    info = door.reader.info(topic)
+    if info is None:
+        return 0
+    if options.first_kept is not None:
+        offset = await door.reader.offset_of(topic, options.first_kept)
+        offset = min(offset, info.next_offset)
+        excess = _allowed(offset - info.first_offset, options, info.count)
+        first_kept = info.first_offset + excess
+    else:
+        assert options.length is not None
+        excess = _allowed(info.count - options.length, options, info.count)
+        first_kept = await _offset_behind(door, info, excess)
+    if excess <= 0:
+        return 0
+    return await counted(door.pipeline, Trimmed(topic, info.id, first_kept))
+
+
+def _allowed(excess: int, options: TrimOptions, count: int) -> int:
+    """How many of the entries that are too many may go now; ``count``: how many there are."""
+    if not options.is_approximate or count <= excess <= (options.limit or excess):
+        return excess
+    return min(excess, options.limit or excess) // NODE_COUNT * NODE_COUNT
+
+
+async def _offset_behind(door: RespParts, info: TopicInfo, count: int) -> int:
+    """The offset behind the first ``count`` entries that are there."""
+    if not info.deleted:
+        return info.first_offset + count
+    return await off_loop(door.readers, lambda: _walk(door.store, info, count))
+
+
+def _walk(store: Store, info: TopicInfo, count: int) -> int:
+    offset = info.first_offset
+    while count > 0:
+        found = store.read_topic(info.name, offset, min(count, READ_COUNT_MAX), READ_BYTES_MAX)
+        if not found.count:
+            break
+        count -= found.count
+        offset = found.next_offset
+    return offset
+
+
+def _set_last(call: Call) -> None:
+    """Refused: the offset in the id of the next entry is counted by the broker."""
+    call.fail(
+        "ERR XSETID is not supported: the broker counts the entries of a stream, and their number"
+        " is part of every ID"
+    )
+
+
+COMMANDS: Commands = {
+    b"XSETID": Spec(_set_last, -3, flags=("write", "denyoom", "fast"), keys=(1, 1, 1)),
+    b"XADD": Spec(_add, -5, is_pipelined=True, flags=("write", "denyoom", "fast"), keys=(1, 1, 1)),
+    b"XDEL": Spec(stepwise(_delete), -3, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"XTRIM": Spec(stepwise(_trim_stream), -4, flags=("write",), keys=(1, 1, 1)),
+}

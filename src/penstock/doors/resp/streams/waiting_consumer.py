@@ -1,0 +1,72 @@
+"""A consumer that asked for new entries of a group, in one stream or in several."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from penstock.doors.resp.faults import UNBLOCKED, CommandError
+
+ROUND_COUNT_MAX = 10_000  # entries that one round hands out; a client that wants more asks again
+
+
+class NewEntries(NamedTuple):
+    """What a consumer got, and from which stream."""
+
+    topic: bytes
+    entries: list[bytes]
+
+
+class WaitingConsumer:
+    """One XREADGROUP for new entries; ``found`` is its result."""
+
+    def __init__(
+        self, consumer: bytes, count_max: int | None, *, settle: bool, waits: bool
+    ) -> None:
+        self.consumer = consumer
+        self.count_max = ROUND_COUNT_MAX if count_max is None else count_max
+        self.settle = settle  # NOACK
+        self.waits = waits  # whether it stays when there is nothing for it
+        self.serve_again: Sequence[Callable[[], None]] = ()
+        """Starts a round, in each of the queues it stands in."""
+        self.found: asyncio.Future[NewEntries | None]
+        self.found = asyncio.get_running_loop().create_future()
+        self._is_served = False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a round may serve it: no other does, and it got nothing yet."""
+        return not self._is_served and not self.found.done()
+
+    def reserve(self) -> None:
+        """A round is about to give it something: no other may, then."""
+        self._is_served = True
+
+    def release(self) -> None:
+        """The round is over; if it brought nothing, another may serve it."""
+        self._is_served = False
+        if not self.waits:
+            self.answer(None)
+        elif self.is_free:
+            for serve in self.serve_again:
+                serve()
+
+    def answer(self, found: NewEntries | None) -> None:
+        if not self.found.done():
+            self.found.set_result(found)
+
+    def fail(self, error: Exception) -> None:
+        if not self.found.done():
+            self.found.set_exception(error)
+
+    def unblock(self, is_error: bool) -> None:
+        """CLIENT UNBLOCK; a round that serves it is still awaited."""
+        if is_error and self.is_free:
+            self.fail(CommandError(UNBLOCKED))
+        else:
+            self.expire()
+
+    def expire(self) -> None:
+        """Its time is over; a round that serves it is still awaited."""
+        self.waits = False
+        if not self._is_served:
+            self.answer(None)
