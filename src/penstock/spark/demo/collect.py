@@ -44,14 +44,14 @@ def batches_of(lines: Iterable[str], began_ms: int) -> dict[str, list[BatchTimin
     found: dict[str, list[BatchTiming]] = {}
     for line in lines:
         try:
-            said = msgspec.json.decode(line)
+            document = msgspec.json.decode(line)
         except msgspec.DecodeError:
             continue
-        if said["rows"]:
-            took_s = said["duration_ms"] / 1000
-            at_s = seconds_of(said["time"], began_ms) + took_s
-            found.setdefault(name_of(said["query"]), []).append(
-                BatchTiming(at_s, took_s, said["rows"])
+        if document["rows"]:
+            took_s = document["duration_ms"] / 1000
+            at_s = seconds_of(document["time"], began_ms) + took_s
+            found.setdefault(name_of(document["query"]), []).append(
+                BatchTiming(at_s, took_s, document["rows"])
             )
     return {query: found[query] for query in sorted(found)}
 
@@ -70,11 +70,11 @@ def rollups_of(payloads: Iterable[bytes], began_ms: int, field: str) -> list[Win
     windows = []
     for payload in payloads:
         try:
-            said = msgspec.json.decode(payload)
-            if said["field"] == field:
-                start_s = seconds_of(said["start"], began_ms)
-                figures = (said["min"], said["mean"], said["max"])
-                windows.append(Window(start_s, said["count"], *figures))
+            document = msgspec.json.decode(payload)
+            if document["field"] == field:
+                start_s = seconds_of(document["start"], began_ms)
+                figures = (document["min"], document["mean"], document["max"])
+                windows.append(Window(start_s, document["count"], *figures))
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
             continue
     return sorted(windows, key=lambda window: window.start_s)
@@ -85,12 +85,12 @@ def alerts_of(payloads: Iterable[bytes], began_ms: int, seconds: float) -> list[
     alerts = []
     for payload in payloads:
         try:
-            said = msgspec.json.decode(payload)
-            kind, device = said["kind"], said["device"]
-            at_s = seconds_of(said["last_seen" if kind == "silent" else "at"], began_ms)
+            document = msgspec.json.decode(payload)
+            kind, device = document["kind"], document["device"]
+            at_s = seconds_of(document["last_seen" if kind == "silent" else "at"], began_ms)
             text = ""
             if kind == "gap":
-                text = f"{said['first_missing']} to {said['last_missing']} are missing"
+                text = f"{document['first_missing']} to {document['last_missing']} are missing"
             if kind != "silent" or at_s < seconds - CURTAIN_S:
                 alerts.append(Alert(device, kind, at_s, text))
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
@@ -103,8 +103,8 @@ def keys_of(windows: Mapping[str, Iterable[bytes]]) -> Counter[tuple[str, str, s
     keys: Counter[tuple[str, str, str]] = Counter()
     for topic, payloads in windows.items():
         for payload in payloads:
-            said = msgspec.json.decode(payload)
-            keys[topic, said["field"], said["start"]] += 1
+            document = msgspec.json.decode(payload)
+            keys[topic, document["field"], document["start"]] += 1
     return keys
 
 
@@ -134,7 +134,7 @@ def checks_of(
     same = sum(line.is_same for line in lines)
     forged = sum(line.archived for line in lines if line.fault == "impostor")
     twice = windows.total() - len(windows)
-    told = {(alert.device, alert.kind) for alert in alerts}
+    reported = {(alert.device, alert.kind) for alert in alerts}
     due = {(x.device, _EXPECTED_ALERTS[x.fault]) for x in lines if x.fault in _EXPECTED_ALERTS}
     return [
         *_audited(report),
@@ -152,7 +152,7 @@ def checks_of(
             f"{twice:,}",
             twice == 0 and bool(windows),
         ),
-        _check("silences and gaps that were reported", len(due), len(due & told)),
+        _check("silences and gaps that were reported", len(due), len(due & reported)),
     ]
 
 

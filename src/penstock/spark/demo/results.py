@@ -99,8 +99,8 @@ class DemoResults(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def troubled(self) -> list[str]:
-        stretches = silences(self.alerts, self.seconds)
-        names = [silence.device for silence in stretches] + [gap.device for gap in self.gaps]
+        silent = [silence.device for silence in silences(self.alerts, self.seconds)]
+        names = silent + [gap.device for gap in self.gaps]
         return list(dict.fromkeys(names))
 
     @property

@@ -250,11 +250,11 @@ def _spans(payloads: Iterable[bytes]) -> list[OffsetRange]:
     spans = []
     for payload in payloads:
         try:
-            told = msgspec.json.decode(payload, type=_LossMessage)
+            loss = msgspec.json.decode(payload, type=_LossMessage)
         except msgspec.MsgspecError:
             continue
-        if told.end is not None:
-            spans.append(OffsetRange(told.topic, told.incarnation, told.begin, told.end))
+        if loss.end is not None:
+            spans.append(OffsetRange(loss.topic, loss.incarnation, loss.begin, loss.end))
     return spans
 
 

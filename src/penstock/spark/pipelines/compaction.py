@@ -99,9 +99,9 @@ def rewrite(spark: SparkSession, work: CompactionPlan) -> tuple[CompactedFile, .
     tasks = max(1, min(1000, -(-work.size // work.target_bytes)))
     columns = PARTITIONINGS[manifest.partitioning]
     frame = rows_of(writing_session(spark), [part.path for part in work.parts])
-    frame = frame.selectExpr("*", f"{KEY_SQL} as {KEY}", DATE, f"offset div {per_file} as stretch")
-    frame = frame.repartition(tasks, *columns, "stretch")
-    frame = frame.sortWithinPartitions(*columns, "topic", "incarnation", "offset").drop("stretch")
+    frame = frame.selectExpr("*", f"{KEY_SQL} as {KEY}", DATE, f"offset div {per_file} as chunk")
+    frame = frame.repartition(tasks, *columns, "chunk")
+    frame = frame.sortWithinPartitions(*columns, "topic", "incarnation", "offset").drop("chunk")
     if KEY not in columns:
         frame = frame.drop(KEY)
     target = root / COMPACTED / uuid4().hex

@@ -88,7 +88,9 @@ def report(messages: DataFrame, before: Mapping[str, Shape] | None = None) -> Qu
         topic: drift(before[topic], shape) if topic in before else ["the topic is new"]
         for topic, shape in topics.items()
     }
-    return QualityReport(topics, {name: told for name, told in changes.items() if told}, left_out)
+    return QualityReport(
+        topics, {name: found for name, found in changes.items() if found}, left_out
+    )
 
 
 def load_shapes(file: str) -> dict[str, Shape]:

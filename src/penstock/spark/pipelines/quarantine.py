@@ -3,7 +3,7 @@
 Each message is copied byte for byte, once; its headers are ``topic``, ``offset``, ``reason`` and
 ``bytes``, the original size: of a very long message only the beginning is copied, because the sink
 takes 1 MiB at most and a refused message would stop the job. The original stays in the journal. So
-whoever repairs payloads knows what to look for, and readers know what to skip.
+people who repair payloads know what to look for, and readers know what to skip.
 
 With a report of ``quality``, messages that do not fit the shape of their topic are copied too: an
 expected field is missing, or has another type.
@@ -30,8 +30,8 @@ Judge = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 def faulty(messages: DataFrame, expected: Mapping[str, Shape] | None = None) -> DataFrame:
     """Return the unreadable messages with a ``reason``; the progress has their number."""
-    told = messages.observe("read", f.count(f.lit(1)).alias("messages"))
-    found = told.select("topic", "offset", "timestamp", "payload")
+    counted = messages.observe("read", f.count(f.lit(1)).alias("messages"))
+    found = counted.select("topic", "offset", "timestamp", "payload")
     judged = found.mapInArrow(_judge(dict(expected or {})), FAULTY)
     return judged.observe("quarantine", f.count(f.lit(1)).alias("messages"))
 

@@ -78,8 +78,8 @@ class PresenceProcessor(StatefulProcessor):
         if device is None:
             return  # heartbeats
         known, wake_ms = self._known()
-        presence, told = seen(known, readings, self._limits)
-        yield from _rows(device, [*told, *self._look(presence, wake_ms, timerValues)])
+        presence, found = seen(known, readings, self._limits)
+        yield from _rows(device, [*found, *self._look(presence, wake_ms, timerValues)])
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -111,18 +111,18 @@ class PresenceProcessor(StatefulProcessor):
         if presence is None:
             return []
         now_ms = timer_values.getCurrentWatermarkInMs()
-        after, told = elapsed(presence, now_ms, self._limits)
+        after, found = elapsed(presence, now_ms, self._limits)
         due = 0 if after is None else due_ms(after, self._limits)
         is_set = now_ms < wake_ms <= due
         if wake_ms > now_ms and not is_set:
             self._handle.deleteTimer(wake_ms)
         if after is None:
             self._state.clear()
-            return told
+            return found
         if not is_set:
             self._handle.registerTimer(due)
         self._state.update((*after, wake_ms if is_set else due))
-        return told
+        return found
 
 
 def _in_order(rows: Iterable[Row]) -> Iterator[tuple[int, int]]:
@@ -136,8 +136,8 @@ def _in_order(rows: Iterable[Row]) -> Iterator[tuple[int, int]]:
     return ((times[index], numbers[index]) for index in order)
 
 
-def _rows(device: str, told: Iterable[Event]) -> Iterator[Row]:
-    for event in told:
+def _rows(device: str, found: Iterable[Event]) -> Iterator[Row]:
+    for event in found:
         yield Row(device=device, **event._asdict())
 
 
