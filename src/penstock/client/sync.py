@@ -7,9 +7,11 @@ suspending: its coroutine then runs to the end in one step, without event loop a
 type checkers and ``help`` alike.
 """
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from types import GenericAlias
+from typing import Concatenate, Generic, ParamSpec, TypeVar, get_args
 
 C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
@@ -75,6 +77,9 @@ def blocking_iterator(
             yield item
 
     iterate.__doc__ = _without_await(method.__doc__)
+    signature = inspect.signature(method)
+    result = GenericAlias(Iterator, get_args(signature.return_annotation))
+    iterate.__dict__["__signature__"] = signature.replace(return_annotation=result)
     return iterate
 
 
