@@ -190,7 +190,7 @@ def test_a_full_window_refuses_until_it_has_moved_on(own_broker, topic):
 
     with Binary(broker) as client:
         client.send(sign_many(1_000) + frames.ping())
-        while type(client.next()).__name__ != "Pong":
+        while type(client.next()).__name__ != "BinaryPong":
             pass
         before = Counts.of(broker)
         assert client.ask(sign_many(1)) == WINDOW_FULL
