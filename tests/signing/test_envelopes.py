@@ -5,7 +5,7 @@ import random
 import pytest
 import redis
 
-from penstock.doors.mqtt.connection import MqttConnection
+from penstock.doors.mqtt.publishing import MqttPublishing
 from penstock.errors import StorageFull
 from penstock.model.message import Signature
 from penstock.net.connection import SIGNED_AT_ONCE
@@ -311,13 +311,13 @@ def test_envelopes_of_one_client_are_opened_some_at_a_time(own_broker, topic, qo
     signer = register(broker)
     count = 3 * SIGNED_AT_ONCE + 1
     opened_at_once = []
-    inner = MqttConnection._open
+    inner = MqttPublishing._open
 
     def counting(self, topic, payloads, now_ms):
         opened_at_once.append(len(payloads))
         return inner(self, topic, payloads, now_ms)
 
-    monkeypatch.setattr(MqttConnection, "_open", counting)
+    monkeypatch.setattr(MqttPublishing, "_open", counting)
     packets = [
         publish(
             PREFIX + topic,

@@ -1,6 +1,6 @@
 """A filter counts once, whether it is granted, in the session, or both."""
 
-from penstock.doors.mqtt.pending_filters import PendingFilters
+from penstock.doors.mqtt.subscribing import PendingFilters
 
 
 def test_a_granted_filter_counts_until_the_session_has_it():

@@ -9,7 +9,12 @@ from tests.benches.dispatch_bench import TOPIC, Bench, Told, numbered
 from penstock.core.delivery import DELIVER_DUP, DELIVER_QOS
 from penstock.dispatch.dispatchers import Start
 from penstock.doors.mqtt import shared_subscriptions as module
-from penstock.doors.mqtt.shared_subscriptions import Share, Sharing, is_shared, parse_share
+from penstock.doors.mqtt.shared_subscriptions import (
+    Share,
+    SharedSubscriptions,
+    is_shared,
+    parse_share,
+)
 from penstock.errors import StorageFull
 from penstock.obs.reasons import DisconnectReason
 
@@ -60,7 +65,7 @@ class Client(Recipient):
     def __init__(self, bench: Bench, number: int = 1) -> None:
         super().__init__()
         self.bench = bench
-        self.sharing = Sharing(bench.hub, self, number)
+        self.sharing = SharedSubscriptions(bench.hub, self, number)
 
     async def share(self, name: bytes = NAME, qos: int = 1) -> None:
         share = parse_share(name)
@@ -153,7 +158,7 @@ async def test_a_client_that_does_not_read_is_given_nothing_until_it_does(bench)
     await bench.rest()
     assert client.payloads == []
     client.reads = True
-    client.sharing.ask()
+    client.sharing.ask_for_more()
     await bench.rest()
     assert client.payloads == numbered(2)
 

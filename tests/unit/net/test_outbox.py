@@ -209,13 +209,13 @@ def test_messages_for_a_slow_reader_are_put_off_without_their_payloads(bench):
     bench.outbox.deliver([(b"t", b"%d" % number, 1, number, number) for number in range(100, 300)])
     bench.loop.run()
     assert bench.outbox._out_bytes < 30
-    assert len(bench.outbox._put_off) > 190
+    assert len(bench.outbox._deferred) > 190
     assert not bench.given_up
     bench.outbox.resume()
     bench.loop.run()
     bench.answer_reads()
     assert bench.written == b"".join(frame(number, number) for number in range(100, 300))
-    assert not bench.outbox._put_off
+    assert not bench.outbox._deferred
     assert bench.counters.messages_out_total[1] == 200
 
 
@@ -304,7 +304,7 @@ def test_what_was_read_for_a_reader_that_fell_behind_is_put_back_in_its_place(be
     assert [sequences for sequences, *_ in bench.reads] == [[10, 12]]
     bench.answer_reads()
     assert bench.written == frame(10, 1) + encode.acks(PUBREL, [2]) + frame(12, 3)
-    assert not bench.outbox._put_off
+    assert not bench.outbox._deferred
 
 
 def test_the_transport_pauses_us_no_later_than_we_put_messages_off(bench):
@@ -322,7 +322,7 @@ def test_a_message_that_is_more_than_the_budget_has_left_is_put_off(bench):
     bench.outbox.deliver([(b"t", b"7", 1, 7, 7), (b"t", b"x" * 100, 1, 8, 8)])
     bench.loop.run()
     assert bench.written == frame(7, 7)
-    assert len(bench.outbox._put_off) == 1
+    assert len(bench.outbox._deferred) == 1
     assert not bench.reads, "there is no room for what would be read"
     bench.door.connections.budget.note(other, 0)
     bench.loop.run()

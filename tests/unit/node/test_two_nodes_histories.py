@@ -123,7 +123,7 @@ class History:
         self.clients.append(self.node.mqtt(name, clean_session=clean, will=will))
 
     def _client(self) -> MqttClient | None:
-        there = [c for c in self.clients if not c.is_closed and c.connection._session is not None]
+        there = [c for c in self.clients if not c.is_closed and c.connection.session is not None]
         return self._one_of(there)
 
     def vanish(self) -> None:
@@ -152,7 +152,7 @@ class History:
     def acknowledge(self) -> None:
         """Any packet id, in a way that fits what it stands for."""
         client = self._client()
-        session = client.connection._session if client else None
+        session = client.connection.session if client else None
         if client is None or session is None:
             return
         unfinished = [(packet_id, state) for packet_id, _, state, _ in session.unfinished()]

@@ -1,12 +1,13 @@
-"""What waits to be written to one MQTT client: deliveries that do not fit are put off.
+"""What waits to be written to one MQTT client; deliveries that do not fit are deferred.
 
-Messages that must arrive cannot outgrow the bound of the outbox: those that do not fit are put off
-(``doors/mqtt/deferred``: numbers, no payload) and read from the journal when there is room again,
-in turn with other clients (``doors/mqtt/fetch_queue``). Only acknowledgements remain, and a client
-that sends without ever reading those is closed.
+Messages that must arrive cannot outgrow the bound of the outbox: those that do not fit are deferred
+without their payload and read from the journal when there is room again, in turn with other clients
+(``fetch_queue``). Only acknowledgements remain, and a client that sends without ever reading those
+is closed.
 """
 
 import asyncio
+from array import array
 from collections.abc import Callable
 
 from penstock.core.delivery import (
@@ -19,7 +20,6 @@ from penstock.core.delivery import (
 from penstock.core.live import Live
 from penstock.core.retained import RetainedMessage
 from penstock.core.session import PUBREL
-from penstock.doors.mqtt.deferred import PutOff
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.errors import StorageError
 from penstock.limits import KIB
@@ -29,27 +29,64 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.encode import PACKET_IDS
 
-FETCH_MESSAGES_MAX = 64
-"""Messages read from the journal at a time for one connection."""
+FETCH_MESSAGES_MAX = 64  # messages read from the journal at a time for one connection
 
-LEAST_BYTES = KIB
-"""Room in the budget of all connections below which nothing is read for one."""
+LEAST_BYTES = KIB  # room in the shared budget below which nothing is read for a connection
+
+_COMPACT_AT = 1_024  # entries at the front that are sent before the columns are moved up
+
+
+class DeferredDeliveries:
+    """Deliveries in order, as ``(flags, packet id, sequence)`` each.
+
+    A client that does not read may have 32,767 of them, and there may be ten thousand such
+    clients. So a delivery takes eleven bytes here. Its payload is read from the journal later.
+    """
+
+    __slots__ = ("_done", "_flags", "_packet_ids", "_sequences")
+
+    def __init__(self) -> None:
+        self._flags = bytearray()
+        self._packet_ids = array("H")
+        self._sequences = array("Q")
+        self._done = 0
+
+    def __len__(self) -> int:
+        return len(self._flags) - self._done
+
+    def add(self, flags: int, packet_id: int, sequence: int) -> None:
+        self._flags.append(flags)
+        self._packet_ids.append(packet_id)
+        self._sequences.append(sequence)
+
+    def first(self, count: int) -> list[tuple[int, int, int]]:
+        """The next ones; they stay until ``done``."""
+        part = slice(self._done, self._done + count)
+        flags, packet_ids = self._flags[part], self._packet_ids[part]
+        return list(zip(flags, packet_ids, self._sequences[part], strict=True))
+
+    def done(self, count: int) -> None:
+        self._done += count
+        if self._done >= _COMPACT_AT or self._done == len(self._flags):
+            del self._flags[: self._done]
+            del self._packet_ids[: self._done], self._sequences[: self._done]
+            self._done = 0
 
 
 class MqttOutbox(Outbox):
     """The outgoing half of an MQTT connection.
 
-    ``lose`` is told of messages the journal has no more, ``give_up`` why the connection must end,
-    ``on_idle`` that all that was put off has been sent.
+    ``lose`` is called with the packet ids of messages that the journal no longer has, ``give_up``
+    when the connection must end, ``on_idle`` when all deferred messages have been sent.
     """
 
     __slots__ = (
+        "_deferred",
         "_door",
         "_is_fetching",
-        "_is_in_line",
+        "_is_queued",
         "_lose",
         "_on_idle",
-        "_put_off",
         "least_bytes",
     )
 
@@ -65,20 +102,18 @@ class MqttOutbox(Outbox):
         self._door = door
         self._lose = lose
         self._on_idle = on_idle
-        self._put_off: PutOff | None = None
-        self._is_in_line = False
-        """Whether it waits for its turn to read from the journal."""
+        self._deferred: DeferredDeliveries | None = None
+        self._is_queued = False  # in the fetch queue
         self._is_fetching = False
-        self.least_bytes = LEAST_BYTES
-        """Room that the next message needs, as far as that is known."""
+        self.least_bytes = LEAST_BYTES  # room that the next message needs, as far as known
 
     def forward(self, live: Live) -> None:
         """Queue live messages; the oldest give way when the reader is too slow."""
         self.send_live(live.count, live.mqtt or live.as_mqtt())
 
     def deliver(self, deliveries: list[Delivery]) -> None:
-        """Queue messages in order; what cannot go now is put off, without its payload."""
-        if self._put_off:  # others stand before them [MQTT-4.6.0-6]
+        """Queue messages in order; defer what cannot go now."""
+        if self._deferred:  # others are before them [MQTT-4.6.0-6]
             self._defer(deliveries)
             return
         shape, head = None, b""
@@ -118,74 +153,70 @@ class MqttOutbox(Outbox):
             self.send_live(1, head + payload)
 
     def resume(self) -> None:
-        """The client has caught up."""
         super().resume()
         self._go_on()
 
     def close(self) -> None:
-        """Write the last of what must arrive; nothing more is taken."""
         super().close()
-        self._put_off = None
+        self._deferred = None
 
     def is_idle(self) -> bool:
-        """Whether nothing was put off, either."""
-        return super().is_idle() and not self._put_off
+        return super().is_idle() and not self._deferred
 
-    # ── deliveries put off ────────────────────────────────────────────────────────────────────
+    # ── deferred deliveries ───────────────────────────────────────────────────────────────────
 
     def _defer(self, deliveries: list[Delivery]) -> None:
-        """Put deliveries off; QoS 0 ones go among the live frames, where they may be dropped."""
-        if self._put_off is None:
-            self._put_off = PutOff()
+        """Defer deliveries; QoS 0 ones go among the live frames, where they may be dropped."""
+        if self._deferred is None:
+            self._deferred = DeferredDeliveries()
         for topic, payload, flags, packet_id, sequence in deliveries:
             if payload is not None and not flags & DELIVER_QOS:
                 head = _head(topic, len(payload), flags)
                 self._message(head, payload, flags, packet_id)
             else:
-                self._put_off.add(flags, packet_id, sequence)
+                self._deferred.add(flags, packet_id, sequence)
         self.refresh()
         self._fetch()
 
     def is_ready_to_fetch(self) -> bool:
-        """Whether messages were put off, and the client reads."""
-        return bool(self._put_off) and not self._is_paused and not self._is_closed
+        return bool(self._deferred) and not self._is_paused and not self._is_closed
 
     def _fetch(self) -> None:
-        """Have the next messages that were put off read, unless that is under way already."""
-        if not self._is_fetching and not self._is_in_line and self.is_ready_to_fetch():
-            self._is_in_line = True
+        """Join the fetch queue for the next deferred messages, once."""
+        if not self._is_fetching and not self._is_queued and self.is_ready_to_fetch():
+            self._is_queued = True
             self._door.fetch_queue.join(self)
 
     def fetch(self, room: int) -> bool:
-        """Read as much as there is room for; False if that is nothing after all."""
-        self._is_in_line = False
+        """Read as much as there is room for; False if that is nothing."""
+        self._is_queued = False
         if not self.is_ready_to_fetch() or self.is_full():
             return False
         if room < self.least_bytes:
             if not self._squeeze() and not self._transport.is_closing():
-                self._connections.loop.call_soon(self._fetch)  # it holds nothing by now
+                self._connections.loop.call_soon(self._fetch)  # it holds nothing any more
             return False
-        assert self._put_off is not None
-        lot = self._put_off.first(FETCH_MESSAGES_MAX)
-        sequences = [sequence for flags, _, sequence in lot if not flags & DELIVER_PUBREL]
+        assert self._deferred is not None
+        batch = self._deferred.first(FETCH_MESSAGES_MAX)
+        sequences = [sequence for flags, _, sequence in batch if not flags & DELIVER_PUBREL]
         self._is_fetching = True
         if sequences:
             bytes_max = min(room, self._room)
             self._door.readers.read(
-                sequences, lambda found: self._fetched(lot, found), self._unreadable, bytes_max
+                sequences, lambda found: self._fetched(batch, found), self._unreadable, bytes_max
             )
         else:
-            self._fetched(lot, {})
+            self._fetched(batch, {})
         return True
 
-    def _fetched(self, lot: list[tuple[int, int, int]], found: dict[int, Message | None]) -> None:
-        """Send what was read, as far as there is room: the rest is read again in its time."""
+    def _fetched(self, batch: list[tuple[int, int, int]], found: dict[int, Message | None]) -> None:
+        """Send what was read, as far as there is room; the rest is read again later."""
         self._is_fetching = False
         self._door.fetch_queue.done()
-        if self._is_closed or self._put_off is None:
+        if self._is_closed or self._deferred is None:
             return
         sent, lost = 0, []
-        for flags, packet_id, sequence in lot:
+        for flags, packet_id, sequence in batch:
             if self._is_paused or self.is_full():
                 break
             if flags & DELIVER_PUBREL:
@@ -199,7 +230,7 @@ class MqttOutbox(Outbox):
                 elif not self._send_found(message, flags, packet_id):
                     break
             sent += 1
-        self._put_off.done(sent)
+        self._deferred.done(sent)
         self.refresh()
         if lost:
             self._lose(lost)
@@ -207,13 +238,13 @@ class MqttOutbox(Outbox):
 
     def _go_on(self) -> None:
         self._fetch()
-        if not self._put_off and not self._is_paused:
+        if not self._deferred and not self._is_paused:
             self._on_idle()
 
     def _found(
         self, message: Message | None, flags: int, sequence: int
     ) -> Message | RetainedMessage | None:
-        """A message that was read; a retained one outlives its place in the journal."""
+        """The message that was read; a retained one outlives its entry in the journal."""
         if message is None and flags & DELIVER_RETAIN:
             return self._door.broker.retained.find(sequence)
         return message
@@ -231,7 +262,7 @@ class MqttOutbox(Outbox):
         return True
 
     def _unreadable(self, error: StorageError) -> None:
-        """Never skip what is unacked: the session keeps it, and the operator must look."""
+        """Never skip unacknowledged messages: the session keeps them, the operator must look."""
         self._is_fetching = False
         self._door.fetch_queue.done()
         self._give_up(DisconnectReason.STORAGE_FAILED, error.message)

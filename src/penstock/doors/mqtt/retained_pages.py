@@ -1,12 +1,10 @@
-"""Drives the pages of retained messages that a subscriber is sent (``core/retained_offers``).
+"""Sends retained messages to a subscriber in pages (``core/retained_offers``).
 
-A page is made when the client has room for it: its window is not full, nothing that must arrive
-waits in its outbox, and the page before it has been dealt with. What is told when that may have
-changed: a page was applied, an acknowledgement came, the socket drained. Each calls ``go_on``,
-which may be called at any time.
+A page is made when the client has room for it: its window is not full, its outbox is idle, and the
+page before it was applied. Whenever that may have changed, ``go_on`` is called.
 
-Looking for messages is done in slices shared by all subscribers (``SharedTurns``), so ten thousand
-that subscribe to everything at once do not hold up anybody else.
+The search runs in slices shared by all subscribers (``Turns.share``), so ten thousand clients that
+subscribe to everything at once do not block others.
 """
 
 from collections.abc import Iterator
@@ -18,8 +16,7 @@ from penstock.doors.mqtt.parts import MqttParts
 from penstock.net.outbox import Outbox
 from penstock.obs.reasons import DisconnectReason
 
-VISITS = 512
-"""Places looked at before others have their turn: less than 1 ms."""
+VISITS = 512  # topics visited per slice: less than 1 ms
 
 
 class PageReader(SessionClient, Protocol):
@@ -41,13 +38,11 @@ class RetainedPages:
         self._connection = connection
         self._session = session
         self._search: RetainedSearch | None = None
-        self._is_making = False
-        """Whether a page has a turn to come."""
-        self._submitted: tuple[int, int] | None = None
-        """Number and position of the offer of which a page is in the line."""
+        self._is_making = False  # whether a search is scheduled
+        self._submitted: tuple[int, int] | None = None  # the offer whose page is in the pipeline
 
     def go_on(self, *, is_page_done: bool) -> None:
-        """Make the next page if there is one and room for it; the last one may be done with."""
+        """Make the next page if there is one and room for it; may be called at any time."""
         if is_page_done:
             self._submitted = None
         if not self._is_making and self._offer() is not None:
@@ -55,13 +50,12 @@ class RetainedPages:
             self._door.connections.turns.share(self._make())
 
     def _offer(self) -> RetainedOffer | None:
-        """What to make a page of now, if anything."""
         session, connection = self._session, self._connection
         if not session.offers or session.client is not connection or connection.reason is not None:
             return None
         offer = session.offers[0]
         if (offer.number, offer.after) == self._submitted:
-            return None  # its page is in the line
+            return None
         has_room = self._door.broker.retained_delivery.has_room(session)
         return offer if has_room and connection.outbox.is_idle() else None
 

@@ -1,26 +1,24 @@
 """Shared subscriptions of MQTT: ``$share/<group>/<filter>``, each message to one member.
 
 A client that subscribes so becomes a **member** of the group of every topic that the filter
-matches. The group is a group like any other (``core/group``), so its members may as well come by
-other doors, and a message that one of them did not finish goes to another. A member is a worker of
-the group's dispatcher (``dispatch/dispatcher``): what it was given is its own until it acknowledges
-it (PUBACK) or leaves. Nothing of this passes through the session: no queue, no retained messages,
-no live routes.
+matches. It is a group like any other (``core/group``): its members may use other protocols, and a
+message that one of them did not finish goes to another. A member is a worker of the group's
+dispatcher (``dispatch/dispatcher``): a message is leased to it until it acknowledges it (PUBACK) or
+leaves. Nothing of this passes through the session: no queue, no retained messages, no live routes.
 
-**Which topics.** One by its name, whether it exists or not. With wildcards: those that exist, found
-by one look through the journal's topics; then those that appear, seen when they are committed. A
-group that is made so begins *now*, as a subscription does; one that is there goes on where it is.
-The workers of a queue by name (``dispatch/queue_names``) begin with the jobs that have waited for
-them.
+**Which topics.** A filter without wildcards names one, whether it exists or not. With wildcards:
+the topics that exist, found by one scan of the journal's topics; then those that appear, seen when
+they are committed. A new group begins *now*, as a subscription does; an existing one goes on where
+it is. The workers of a queue (``dispatch/queue_names``) begin with the jobs that have waited.
 
 **Which QoS.** 1 at most, as a handshake that outlives its connection would bind a message to a
-client that may never come back. A message of QoS 0, or a subscription of QoS 0: sent, and done.
+client that may never reconnect. A message or subscription of QoS 0 is settled when it is sent.
 
 **Packet ids** are from the upper half, which the session leaves alone (``core/session``). A
-connection begins with none in flight: what the last one left has gone to others.
+connection begins with none in flight: what the last one left went to other members.
 
-**How much.** All memberships of a client share one window. Dispatchers ask for room one by one, and
-two may give at once what was free once; what is too much for the ids goes back.
+**How much.** All memberships of a client share one window. Dispatchers ask for room one by one, so
+two may fill the same room; messages for which no packet id is left go back.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -47,15 +45,11 @@ PREFIX = b"$share/"
 
 SHARED_QOS_MAX = 1
 
-WINDOW = 256
-"""Messages that one client has at most, beside what ``limits.inflight_max`` allows: the rest of the
-work is to be there for others."""
+WINDOW = 256  # messages in flight to one client, if ``limits.inflight_max`` allows as many
 
-MEMBERSHIPS_MAX = 10_000
-"""Topics that one client shares; each costs a dispatcher."""
+MEMBERSHIPS_MAX = 10_000  # topics that one client shares; each costs a dispatcher
 
-TAKEN_UP_AT_ONCE = 256
-"""Of those, so many are taken up before others have a turn."""
+JOINED_AT_ONCE = 256  # of those, joined in one turn of the loop
 
 FIRST_ID, LAST_ID = PACKET_ID_MAX + 1, 65_535
 
@@ -73,9 +67,9 @@ def is_shared(topic_filter: bytes) -> bool:
 
 
 def parse_share(topic_filter: bytes) -> Share | None:
-    """The parts of a shared subscription; None if it has not both, or no group can have the name.
+    """The group and the filter within; None if one is missing or not allowed.
 
-    Where wildcards may stand was checked with the filter as a whole.
+    The wildcards were checked with the filter as a whole.
     """
     group, _, inner = topic_filter[len(PREFIX) :].partition(b"/")
     if not group or has_wildcard(group) or len(group) > GROUP_BYTES_MAX or not inner:
@@ -83,109 +77,95 @@ def parse_share(topic_filter: bytes) -> Share | None:
     return Share(group, inner)
 
 
-class Recipient(Protocol):
+class GroupClient(Protocol):
     """The connection that messages go to."""
 
-    def deliver(self, deliveries: list[Delivery]) -> None:
-        """Send messages."""
-        ...
+    def deliver(self, deliveries: list[Delivery]) -> None: ...
 
     def may_take(self) -> bool:
-        """Whether it reads fast enough to be given more; ``Sharing.ask`` when that has changed."""
-        ...
+        """Whether it reads fast enough to be given more; ``ask_for_more`` if that changes."""
 
     def is_id_taken(self, packet_id: int) -> bool:
-        """Whether the session uses a packet id of ours: an earlier version gave it out."""
-        ...
+        """Whether the session uses a packet id of the upper half, given by an earlier version."""
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused, or failed."""
-        ...
+    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
 class _Member:
-    """A client in one group of one topic: a ``Worker`` of its dispatcher."""
+    """A client in one group of one topic, a ``Worker`` of its dispatcher."""
 
     takes_turns = False
     settles = False
     visibility_ms = 0
 
-    __slots__ = ("_sharing", "consumer", "group", "has_worked", "names", "topic")
+    __slots__ = ("_subscriptions", "consumer", "group", "has_worked", "names", "topic")
 
-    def __init__(self, sharing: "Sharing", topic: bytes, group: bytes) -> None:
-        self._sharing = sharing
+    def __init__(self, subscriptions: "SharedSubscriptions", topic: bytes, group: bytes) -> None:
+        self._subscriptions = subscriptions
         self.topic = topic
         self.group = group
-        self.consumer = sharing.consumer
-        self.names: set[bytes] = set()
-        """The subscriptions that made it a member."""
+        self.consumer = subscriptions.consumer
+        self.names: set[bytes] = set()  # the subscriptions that made it a member
         self.has_worked = False
 
     def room(self) -> int:
-        """How many more messages it can take now."""
-        return self._sharing.room(self)
+        return self._subscriptions.room(self)
 
     def work(self, jobs: list[Job]) -> None:
-        """Take messages."""
         self.has_worked = True
-        self._sharing.send(self, jobs)
+        self._subscriptions.send(self, jobs)
 
     def idle(self) -> None:
-        """There is nothing: wait."""
+        pass
 
     def limited(self, _retry_ms: int) -> None:
-        """There will be something, in time."""
+        pass
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused what it was to be given, or failed."""
-        self._sharing.close(reason, detail)
+        self._subscriptions.close(reason, detail)
 
 
-class _Subscription:
-    """One shared subscription; ``qos`` is that of the last time that it was asked for."""
+class _SharedFilter:
+    """One shared subscription."""
 
     __slots__ = ("follower", "qos", "share")
 
     def __init__(self, share: Share, qos: int) -> None:
         self.share = share
         self.qos = qos
-        self.follower: Callable[[Part], None] | None = None
-        """Who is told of commits, if there are wildcards."""
+        self.follower: Callable[[Part], None] | None = None  # of the feed, if it has wildcards
 
 
-class Sharing:
-    """All shared subscriptions of one connection, and what it has of them."""
+class SharedSubscriptions:
+    """All shared subscriptions of one connection, and its messages in flight."""
 
-    def __init__(self, door: MqttParts, recipient: Recipient, number: int) -> None:
+    def __init__(self, door: MqttParts, client: GroupClient, number: int) -> None:
         self._door = door
-        self._recipient = recipient
+        self._client = client
         self.consumer = b"mqtt#%d" % number
-        self._subscriptions: dict[bytes, _Subscription] = {}
-        self._members: dict[tuple[bytes, bytes], _Member] = {}
-        """By topic and group."""
-        self._hungry: dict[_Member, None] = {}
-        """Members who had no room when they were asked."""
-        self._in_flight: dict[int, tuple[_Member, int]] = {}
-        """Leases by packet id."""
+        self._subscriptions: dict[bytes, _SharedFilter] = {}
+        self._members: dict[tuple[bytes, bytes], _Member] = {}  # by topic and group
+        self._starved: dict[_Member, None] = {}  # had no room when their dispatchers asked
+        self._in_flight: dict[int, tuple[_Member, int]] = {}  # leases by packet id
         self._last_id = LAST_ID
         self._window = min(door.connections.limits.inflight_max, WINDOW)
 
-    # ── coming and going ──────────────────────────────────────────────────────────────────────
+    # ── joining and leaving ───────────────────────────────────────────────────────────────────
 
     def subscribe(self, name: bytes, share: Share, qos: int) -> None:
-        """Become a member wherever the filter matches; subscribed again, the last QoS counts."""
+        """Join the groups of all topics that the filter matches; the last QoS counts."""
         known = self._subscriptions.get(name)
         if known is not None:
             known.qos = qos
             return
-        self._subscriptions[name] = _Subscription(share, qos)
+        self._subscriptions[name] = _SharedFilter(share, qos)
         if has_wildcard(share.topic_filter):
             self._follow(name, share)
         else:
-            self._take_up(name, share.topic_filter, _now(share.topic_filter, share.group))
+            self._join_topic(name, share.topic_filter, _now(share.topic_filter, share.group))
 
     def _follow(self, name: bytes, share: Share) -> None:
-        """Learn of topics that appear, then of those that are there: none comes between."""
+        """Watch for new topics first, then list the existing ones: so none is missed."""
         follower = self._subscriptions[name].follower = partial(self._grown, name)
         self._door.feed.follow(share.topic_filter, follower)
         store = self._door.readers.store
@@ -196,20 +176,20 @@ class Sharing:
         )
 
     def _found(self, name: bytes, topics: Iterator[bytes]) -> None:
-        """These exist, unless the client has changed its mind meanwhile; some at a time."""
-        some = list(islice(topics, TAKEN_UP_AT_ONCE))
+        """Join existing topics, some at a time, while the client is subscribed."""
+        some = list(islice(topics, JOINED_AT_ONCE))
         if some and name in self._subscriptions:
             for topic in some:
                 group = self._subscriptions[name].share.group
-                self._take_up(name, topic, _now(topic, group))
+                self._join_topic(name, topic, _now(topic, group))
             self._door.connections.loop.call_soon(self._found, name, topics)
 
     def _grown(self, name: bytes, part: Part) -> None:
-        """A topic has grown that may be a new one: its group begins with what has come."""
-        self._take_up(name, part.topic, Start(StartAt.OFFSET, part.first_offset))
+        """A topic has grown that may be new: a new group begins with these messages."""
+        self._join_topic(name, part.topic, Start(StartAt.OFFSET, part.first_offset))
 
-    def _take_up(self, name: bytes, topic: bytes, start: Start) -> None:
-        """Become a member of one group, made if it is not there."""
+    def _join_topic(self, name: bytes, topic: bytes, start: Start) -> None:
+        """Become a member of one group, which is made if it does not exist."""
         group = self._subscriptions[name].share.group
         member = self._members.get((topic, group))
         if member is not None:
@@ -233,7 +213,7 @@ class Sharing:
             self._door.dispatchers.join(member.topic, member.group, member)
 
     def unsubscribe(self, name: bytes) -> None:
-        """Be no member any longer on account of this subscription."""
+        """Leave the groups that no other subscription of the client matches."""
         if name in self._subscriptions:
             self._unfollow(self._subscriptions.pop(name))
             for member in [member for member in self._members.values() if name in member.names]:
@@ -241,13 +221,13 @@ class Sharing:
                 if not member.names:
                     self._leave(member)
 
-    def _unfollow(self, subscription: _Subscription) -> None:
+    def _unfollow(self, subscription: _SharedFilter) -> None:
         if subscription.follower is not None:
             topic_filter = subscription.share.topic_filter
             self._door.feed.unfollow(topic_filter, subscription.follower)
 
     def leave_all(self) -> None:
-        """The connection ends: what was not acknowledged goes to others."""
+        """The connection ends: unacknowledged messages go to other members."""
         for subscription in self._subscriptions.values():
             self._unfollow(subscription)
         self._subscriptions = {}
@@ -257,7 +237,7 @@ class Sharing:
     def _leave(self, member: _Member) -> None:
         dispatchers, topic, group = self._door.dispatchers, member.topic, member.group
         del self._members[topic, group]
-        self._hungry.pop(member, None)
+        self._starved.pop(member, None)
         for packet_id in [i for i, (owner, _) in self._in_flight.items() if owner is member]:
             del self._in_flight[packet_id]
         if member.has_worked or dispatchers.is_serving(topic, group, self.consumer):
@@ -268,20 +248,20 @@ class Sharing:
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
     def room(self, member: _Member) -> int:
-        """How many more messages a member can take; if none, it is asked for later."""
-        room = self._window - len(self._in_flight) if self._recipient.may_take() else 0
+        """How many more messages a member can take; if none, ``ask_for_more`` will follow."""
+        room = self._window - len(self._in_flight) if self._client.may_take() else 0
         if room <= 0:
-            self._hungry[member] = None
+            self._starved[member] = None
         return room
 
-    def ask(self) -> None:
+    def ask_for_more(self) -> None:
         """There may be room again."""
-        hungry, self._hungry = self._hungry, {}
-        for member in hungry:
+        starved, self._starved = self._starved, {}
+        for member in starved:
             self._door.dispatchers.deal(member.topic, member.group)
 
     def send(self, member: _Member, jobs: list[Job]) -> None:
-        """Send messages: those of QoS 0 are done with that."""
+        """Send messages; those of QoS 0 are settled at once."""
         at_most = max(self._subscriptions[name].qos for name in member.names)
         deliveries: list[Delivery] = []
         done: list[int] = []
@@ -299,28 +279,27 @@ class Sharing:
             else:
                 done.append(job.lease)
             deliveries.append((message.topic, message.payload, flags, packet_id, message.sequence))
-        self._recipient.deliver(deliveries)
+        self._client.deliver(deliveries)
         self._door.dispatchers.settle_leases(member.topic, member.group, done)
         self._door.dispatchers.return_leases(member.topic, member.group, refused, counts=False)
 
     def _next_id(self) -> int:
-        """A packet id that is free; 0 if there is none."""
+        """A free packet id; 0 if there is none."""
         if len(self._in_flight) > LAST_ID - FIRST_ID:
             return 0
         packet_id = self._last_id
         for _ in range(FIRST_ID, LAST_ID + 1):
             packet_id = packet_id + 1 if packet_id < LAST_ID else FIRST_ID
-            if packet_id not in self._in_flight and not self._recipient.is_id_taken(packet_id):
+            if packet_id not in self._in_flight and not self._client.is_id_taken(packet_id):
                 self._last_id = packet_id
                 return packet_id
         return 0
 
     def holds(self, packet_id: int) -> bool:
-        """Whether a packet id is that of a message on its way."""
         return packet_id in self._in_flight
 
     def settle(self, packet_ids: Iterable[int]) -> None:
-        """The client has these messages, or nobody can have them any more: they are done."""
+        """The client has these messages, or the journal lost them: they are done."""
         leases_of: dict[_Member, list[int]] = {}
         for packet_id in packet_ids:
             held = self._in_flight.pop(packet_id, None)
@@ -328,26 +307,25 @@ class Sharing:
                 leases_of.setdefault(held[0], []).append(held[1])
         for member, leases in leases_of.items():
             self._door.dispatchers.settle_leases(member.topic, member.group, leases)
-        self.ask()
+        self.ask_for_more()
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused, or failed: the client should come again."""
-        self._recipient.close(reason, detail)
+        self._client.close(reason, detail)
 
 
 def _now(topic: bytes, group: bytes) -> Start:
-    """Where a group begins that a subscription makes of a topic that is there."""
+    """Where the group of an existing topic begins."""
     has_waited = is_queue(topic) and group == WORKERS
     return Start(StartAt.EARLIEST if has_waited else StartAt.LATEST)
 
 
 def _topics_matching(store: Store, topic_filter: bytes, count_max: int) -> list[bytes]:
-    """Topics that exist and match, in the order of their names, so many at most."""
+    """The first ``count_max`` existing topics that match, in the order of their names."""
     trie: SubscriptionTrie[bytes] = SubscriptionTrie()
     trie.subscribe(topic_filter, topic_filter, 0)
-    beginning = topic_filter.partition(b"+")[0].partition(b"#")[0].rstrip(b"/")
+    prefix = topic_filter.partition(b"+")[0].partition(b"#")[0].rstrip(b"/")
     found: list[bytes] = []
-    for info in store.topics(beginning):
+    for info in store.topics(prefix):
         if trie.match(info.name):
             found.append(info.name)
             if len(found) == count_max:

@@ -1,0 +1,191 @@
+"""What one MQTT client subscribes to: the session's subscriptions and shared ones.
+
+A SUBSCRIBE is a command; when it is applied the session has its filters, and the client gets its
+SUBACK. Only then does a connection join the groups of its shared subscriptions
+(``shared_subscriptions``).
+"""
+
+from collections import deque
+from collections.abc import Container, Iterable
+from typing import Protocol
+
+from penstock.core.commands import Subscribed, Unsubscribed
+from penstock.core.retained_delivery import SUBSCRIBE_FAILED
+from penstock.core.session import PUBACK, Session, SessionClient
+from penstock.doors.mqtt.parts import MqttParts
+from penstock.doors.mqtt.shared_subscriptions import (
+    SHARED_QOS_MAX,
+    GroupClient,
+    SharedSubscriptions,
+    is_shared,
+    parse_share,
+)
+from penstock.model.topic import filter_fault
+from penstock.obs.log import printable
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.mqtt import encode
+from penstock.wire.mqtt.events import MqttSubscribe, MqttUnsubscribe
+
+
+class SubscribingClient(SessionClient, GroupClient, Protocol):
+    """The connection of the client."""
+
+    client_id: bytes
+    session: Session | None
+    number: int
+
+    def send(self, data: bytes) -> None: ...
+
+
+class PendingFilters:
+    """Filters that a client was granted and that its session may not have yet.
+
+    The limit on subscriptions counts both. A filter joins the session when its command is applied,
+    and the SUBACK leaves a moment later; in between it is in both places and must count once.
+    Filters join in the order of their requests, so only the oldest pending ones need a look.
+    """
+
+    __slots__ = ("_pending",)
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[int, bytes]] = deque()
+
+    def add(self, packet_id: int, filters: Iterable[bytes]) -> None:
+        self._pending.extend((packet_id, topic_filter) for topic_filter in filters)
+
+    def answered(self, packet_id: int) -> None:
+        """The session has these, or has lost them again by an UNSUBSCRIBE."""
+        while self._pending and self._pending[0][0] == packet_id:
+            self._pending.popleft()
+
+    def beside(self, known: Container[bytes]) -> int:
+        """How many there are beside those that the session has."""
+        while self._pending and self._pending[0][1] in known:
+            self._pending.popleft()
+        return len(self._pending)
+
+
+class MqttSubscribing:
+    """Handles SUBSCRIBE and UNSUBSCRIBE of one connection."""
+
+    __slots__ = ("_client", "_door", "_pending_filters", "_pending_shares", "_shared")
+
+    def __init__(self, door: MqttParts, client: SubscribingClient) -> None:
+        self._door = door
+        self._client = client
+        self._pending_filters = PendingFilters()
+        self._shared: SharedSubscriptions | None = None
+        self._pending_shares: dict[int, list[tuple[bytes, int | None]]] = {}
+        """By packet id: shared filters with their QoS, None to unsubscribe."""
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────
+
+    def subscribe(self, event: MqttSubscribe) -> None:
+        client, session = self._client, self._client.session
+        assert session is not None
+        known = session.subscriptions or {}
+        before = len(known) + self._pending_filters.beside(known)
+        new: set[bytes] = set()
+        requests = []
+        for topic_filter, qos in event.requests:
+            if not self._is_valid(topic_filter):
+                return
+            if topic_filter not in known:
+                new.add(topic_filter)
+            granted = self._grant(topic_filter, qos, before + len(new))
+            if granted == SUBSCRIBE_FAILED:
+                new.discard(topic_filter)
+            requests.append((topic_filter, granted))
+        self._note_shares(event.packet_id, requests)
+        self._pending_filters.add(event.packet_id, new)
+        command = Subscribed(client.client_id, event.packet_id, requests, session.origin)
+        self._door.pipeline.submit(command, client, durable=session.durable)
+
+    def _is_valid(self, topic_filter: bytes) -> bool:
+        """Whether a filter is well-formed, of any size; if not, the connection was closed."""
+        fault = filter_fault(topic_filter, bytes_max=65_535, levels_max=65_536)
+        if fault:
+            detail = f"filter {printable(topic_filter)}: {fault}"
+            self._client.close(DisconnectReason.TOPIC_INVALID, detail)
+        return not fault
+
+    def _grant(self, topic_filter: bytes, qos: int, count: int) -> int:
+        """The QoS of the subscription that would be the ``count``-th, or SUBSCRIBE_FAILED."""
+        limits = self._door.connections.limits
+        if count > limits.subscriptions_max or filter_fault(
+            topic_filter, limits.topic_bytes_max, limits.topic_levels_max
+        ):
+            return SUBSCRIBE_FAILED
+        if not is_shared(topic_filter):
+            return qos
+        return min(qos, SHARED_QOS_MAX) if parse_share(topic_filter) else SUBSCRIBE_FAILED
+
+    def unsubscribe(self, event: MqttUnsubscribe) -> None:
+        client, session = self._client, self._client.session
+        assert session is not None
+        if not all(map(self._is_valid, event.filters)):
+            return
+        self._note_shares(event.packet_id, [(name, None) for name in event.filters])
+        origin = session.origin
+        command = Unsubscribed(client.client_id, event.packet_id, event.filters, origin)
+        self._door.pipeline.submit(command, client, durable=session.durable)
+
+    # ── answers ───────────────────────────────────────────────────────────────────────────────
+
+    def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
+        """Answer SUBACK [MQTT-3.8.4-1]."""
+        self._pending_filters.answered(packet_id)
+        self._client.send(encode.suback(packet_id, return_codes))
+        self._apply_shares(packet_id)
+
+    def unsubscribed(self, packet_id: int) -> None:
+        """Answer UNSUBACK [MQTT-3.10.4-4]."""
+        self._client.send(encode.unsuback(packet_id))
+        self._apply_shares(packet_id)
+
+    # ── shared subscriptions ──────────────────────────────────────────────────────────────────
+
+    def _note_shares(self, packet_id: int, requests: Iterable[tuple[bytes, int | None]]) -> None:
+        shares = [(n, qos) for n, qos in requests if is_shared(n) and qos != SUBSCRIBE_FAILED]
+        if shares:
+            self._pending_shares.setdefault(packet_id, []).extend(shares)
+
+    def _apply_shares(self, packet_id: int) -> None:
+        if self._pending_shares:
+            self.share(self._pending_shares.pop(packet_id, ()))
+
+    def share(self, requests: Iterable[tuple[bytes, int | None]]) -> None:
+        """Join or leave the groups of those among ``requests`` that are shared subscriptions."""
+        for name, qos in requests:
+            share = parse_share(name) if is_shared(name) else None
+            if share is None:
+                continue
+            if self._shared is None:
+                self._shared = SharedSubscriptions(self._door, self._client, self._client.number)
+            if qos is None:
+                self._shared.unsubscribe(name)
+            else:
+                self._shared.subscribe(name, share, qos)
+
+    def settle(self, kind: int, packet_ids: list[int]) -> list[int]:
+        """Take acknowledgements of shared messages; return the others, which are the session's."""
+        shared = self._shared
+        if shared is None:
+            return packet_ids
+        held = [packet_id for packet_id in packet_ids if shared.holds(packet_id)]
+        if held and kind != PUBACK:
+            detail = f"acknowledgement {kind} does not fit the QoS of packet {held[0]}"
+            self._client.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
+            return []
+        shared.settle(held)
+        return [packet_id for packet_id in packet_ids if packet_id not in held]
+
+    def ask_for_more(self) -> None:
+        """There may be room for shared messages again."""
+        if self._shared is not None:
+            self._shared.ask_for_more()
+
+    def leave_all(self) -> None:
+        """The connection ends: unacknowledged messages go to other members."""
+        if self._shared is not None:
+            self._shared.leave_all()
