@@ -22,13 +22,7 @@ import msgspec
 
 from penstock.cluster.frames import ChangeKind, Member
 from penstock.cluster.membership_rules import PROMOTE, MemberChange, conf_change_of
-from penstock.cluster.record import (
-    RaftRecord,
-    decode_record,
-    encode_record,
-    term_of,
-    terms_with,
-)
+from penstock.cluster.record import RaftRecord, decode_record, encode_record, term_of, terms_with
 from penstock.errors import PenstockError, Refused
 from penstock.raft.conf_entries import change_entry, decode_change
 from penstock.raft.types import NO_NODE, ConfChangeKind, EntryKind, NodeId, RaftEntry

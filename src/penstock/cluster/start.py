@@ -8,12 +8,7 @@ told which cluster it belongs to.
 from collections.abc import Callable, Sequence
 
 from penstock.cluster.frames import Member
-from penstock.cluster.record import (
-    RaftRecord,
-    decode_record,
-    first_record,
-    genesis_record,
-)
+from penstock.cluster.record import RaftRecord, decode_record, first_record, genesis_record
 from penstock.config.schema import Cluster
 from penstock.errors import Refused, StorageForeign
 from penstock.limits import MEMBERS_MAX, NODE_ID_MAX

@@ -65,10 +65,7 @@ def _state(node: LocalNode) -> NodeState:
 
 
 def _members(
-    node: LocalNode,
-    bootstrap: Bootstrap,
-    progress: Mapping[NodeId, PeerStatus],
-    last_index: int,
+    node: LocalNode, bootstrap: Bootstrap, progress: Mapping[NodeId, PeerStatus], last_index: int
 ) -> tuple[MemberStatus, ...]:
     members = sorted(node.record.members.values(), key=lambda member: member.id)
     return tuple(

@@ -325,8 +325,7 @@ def _abort_transfer(node: Participant) -> None:
 def _begin_transfer(node: Participant, to: NodeId, progress: PeerProgress) -> None:
     if to == node.id:
         node.trace(
-            "DEBUG",
-            f"{node.id:x} is already leader. Ignored transferring leadership to self",
+            "DEBUG", f"{node.id:x} is already leader. Ignored transferring leadership to self"
         )
         return
     node.trace("INFO", f"{node.id:x} [term {node.term}] starts to transfer leadership to {to:x}")
