@@ -30,7 +30,7 @@ class SystemClock:
 class SteadyClock:
     """The wall clock of our start, moved on by a clock that nobody sets. It never goes back.
 
-    For durations that outlast a life (a session's absence, a lease): a clock that jumps by days
+    For durations that outlast a process (a session's absence, a lease): a clock that jumps by days
     when the network comes up must not let every session expire at once, nor a lease never. In a
     cluster it follows the leader's, so that a lease ends when it should, whoever looks.
     """

@@ -39,7 +39,7 @@ class Checkpointer:
         self._round_index: int | None = None
         self._done_index = broker.index
         self._mark = 0
-        """The last mark on disk; before the first one of this life nothing is known of it."""
+        """The last mark on disk; unknown before the first one of this incarnation."""
         self._changed_index = self._committed_index = broker.index
         self._next_round_at = 0.0
 

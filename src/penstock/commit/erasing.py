@@ -77,6 +77,6 @@ def _erased(store: Store, command: Trimmed | Erased) -> int:
 
 
 def erase_leftover(store: Store, commands: Iterable[Trimmed | Erased]) -> None:
-    """On a start: do what the last life may have left undone. Nothing else writes yet."""
+    """On a start: finish what the last incarnation may have left undone. Nothing else writes."""
     for command in commands:
         _erased(store, command)

@@ -5,9 +5,9 @@ its last change, the latest at the end. What changed since a number is then read
 backwards, whatever the number of topics. Nothing is remembered while nobody asks, and only so many
 topics are: whoever comes with a number from before that is told to begin again.
 
-A number says in which life of the broker it was given, by the time of its start, and the journal's
-next entry then. One of another life is from before what is remembered, or from the future if the
-clock was set back, and is recognised by that: what changed between two lives nobody knows.
+A number has the start time of its incarnation of the broker, and the journal's next entry then.
+So a number of another incarnation is recognised: it is older than what is remembered, or from the
+future if the clock was set back. What changed between two incarnations is unknown.
 
 Who waits for a change is a **watcher**, and judges each topic by itself. There may be thousands of
 them, and thousands of topics in a commit, so they are told in **rounds** that give others their
@@ -26,8 +26,8 @@ from penstock.store.batch import Batch
 TOPICS_MAX = 65_536
 """Topics that are remembered; some 10 MB."""
 
-LIFE_BITS = 20
-"""Numbers per millisecond of a life: more than there are commits."""
+INCARNATION_BITS = 20
+"""Numbers per millisecond of an incarnation: more than there are commits."""
 
 _log = get_logger("changes")
 
@@ -51,7 +51,7 @@ class Changes:
     def __init__(
         self, started_ms: int, next_index: int, run: Callable[[Iterator[None]], object]
     ) -> None:
-        self.number = (started_ms << LIFE_BITS) + next_index
+        self.number = (started_ms << INCARNATION_BITS) + next_index
         """That of the last commit; never 0."""
         self._floor = self.number
         """What changed after this is known."""

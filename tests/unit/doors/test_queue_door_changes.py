@@ -14,7 +14,7 @@ from penstock.doors.queue.poll import WAIT_MS_MAX
 from penstock.doors.queue.topic_filters import TopicFilters
 from penstock.net import turns
 from penstock.reading import changes as changes_module
-from penstock.reading.changes import LIFE_BITS, Changes
+from penstock.reading.changes import INCARNATION_BITS, Changes
 from penstock.store.batch import Batch
 from penstock.wire.queue._generated import queue_pb2 as wire
 
@@ -377,7 +377,7 @@ async def test_a_later_life_knows_no_number_of_an_earlier_one_unless_nothing_was
         written(later, 2)
         assert later.since(begun) is None
     assert Changes(1_000, 8, deque).since(first.number) == []
-    assert begun >> LIFE_BITS == 1_000
+    assert begun >> INCARNATION_BITS == 1_000
 
 
 class _Watcher:
