@@ -58,7 +58,7 @@ def payloads_of(batch: Batch) -> list[bytes]:
 
 
 class RecordingLine:
-    """Notes what it is told. ``applied`` has payloads in the order of the log."""
+    """Records its calls. ``applied`` has payloads in the order of the log."""
 
     def __init__(self) -> None:
         self.applied: list[bytes] = []
@@ -186,11 +186,11 @@ class Node:
         return LmdbStore(self.path)
 
     def begin(self) -> None:
-        """Have the line told what is in the log."""
+        """Let the pipeline hear what is in the log."""
         self.replica.begin(self.line)
 
     def kill(self) -> None:
-        """End without saying anything to anybody."""
+        """End silently."""
         self.network.nodes.pop(self.id, None)
         self.replica.close()
         self.store.close()
@@ -235,7 +235,7 @@ class Bench:
         return node.start()
 
     async def cluster(self, count: int = 3, **settings: Any) -> list[Node]:
-        """So many nodes with a leader."""
+        """This many nodes with a leader."""
         nodes = [self.node(node_id, **settings) for node_id in range(1, count + 1)]
         nodes[0].replica.bootstrap([node.member for node in nodes], lambda _error: None)
         await self.leader()

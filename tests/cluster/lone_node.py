@@ -1,4 +1,4 @@
-"""A broker's log and cluster for tests of what is above them: a writer thread, and nobody to ask."""
+"""A broker's log and cluster for tests of the layers above: a writer thread, without peers."""
 
 import asyncio
 import contextlib
@@ -75,7 +75,7 @@ class LoneNode:
         return Member(_LONE_ID, "", self.leader_addr)
 
     def status(self):
-        """What is committed is applied, and nobody lags."""
+        """What is committed is applied, and no node lags."""
         last = self._store.next_index - 1
         own = MemberStatus(
             id=_LONE_ID, client_addr=self.leader_addr, match=last, lag=0, is_active=True
@@ -92,7 +92,7 @@ class LoneNode:
         )
 
     def read_barrier(self, then):
-        """Nobody else could have acknowledged anything."""
+        """No other node could have acknowledged anything."""
         then(None)
 
     def bootstrap(self, members, then):
@@ -100,15 +100,15 @@ class LoneNode:
         then(None)
 
     def add(self, member, then):
-        """Refuse: nobody could reach it."""
+        """Refuse: no node could reach it."""
         then(_alone(f"node {member.id} cannot join"))
 
     def remove(self, node_id, then):
-        """Refuse: there is nobody to remove."""
+        """Refuse: there is no node to remove."""
         then(_alone(f"node {node_id} cannot be removed"))
 
     def transfer(self, node_id, then):
-        """Refuse, unless it leads already: nobody else could."""
+        """Refuse, unless it leads already: no other node could."""
         then(None if node_id == _LONE_ID else _alone(f"node {node_id} cannot lead"))
 
 

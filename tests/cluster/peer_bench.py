@@ -35,7 +35,7 @@ class Recorder:
 
 
 class Node:
-    """A transport that listens, with its inbox. ``address`` is what others are told."""
+    """A transport that listens, with its inbox. ``address`` is advertised to others."""
 
     def __init__(
         self, node_id, *, incarnation=1, security=None, cluster_id=CLUSTER, settings=b"", **more

@@ -50,7 +50,7 @@ async def test_a_node_that_lost_its_disk_cannot_begin_the_cluster_again(bench: B
     nodes = await bench.cluster(3)
     lost = nodes[0]
     emptied(lost)
-    for _ in range(2):  # before it is told, and after
+    for _ in range(2):  # before it is notified, and after
         error = await bootstrapped(lost, nodes)
         assert isinstance(error, Refused)
         assert "lost its data" in error.message

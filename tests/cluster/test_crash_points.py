@@ -100,7 +100,7 @@ async def changed(node: Node, change: Callable[..., None], what: object) -> obje
 
 
 async def check(bench: Bench, path: Path, acknowledged: list[bytes]) -> None:
-    """Start on a copy: what was acknowledged is in its log; read, where nobody else has a say."""
+    """Start on a copy as a single broker: what was acknowledged is in its log."""
     node = Node(bench.network, 1, path).start()
     store = node.store
     entries = store.log_entries(store.first_index, store.last_index + 1, 1 << 30)

@@ -1,4 +1,4 @@
-"""Two nodes prove who they are; whoever knows less than the secret gets nowhere."""
+"""Two nodes authenticate each other; without the secret this fails."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""How much of the log is kept for nodes that come back: so many entries, and so many bytes."""
+"""How much of the log is kept for nodes that come back: by entries and by bytes."""
 
 from penstock.cluster.kept_log import SPARED_TIMES, KeptLog
 

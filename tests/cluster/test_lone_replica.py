@@ -1,4 +1,4 @@
-"""A broker that is alone agrees with itself, as fast as if nobody could ever ask."""
+"""A single broker commits by itself, as fast as without a cluster."""
 
 import pytest
 
@@ -124,7 +124,7 @@ async def test_a_node_that_listens_waits_to_be_told_its_cluster(bench: Bench) ->
 
 
 async def test_a_cluster_that_has_just_begun_waits_for_its_first_leader(bench: Bench) -> None:
-    """However long the nodes had waited before: nobody is told that there is no quorum."""
+    """However long the nodes had waited before: no client gets ``no_quorum``."""
     first, second = bench.node(1), bench.node(2)
     assert first.replica._leadership.leaderless_at is not None
     first.replica._leadership.leaderless_at -= 3_600

@@ -294,7 +294,7 @@ async def test_a_node_that_lost_its_disk_is_not_let_in_again_under_the_same_id(
     nodes = await bench.cluster(3)
     leader = await bench.leader()
     lost = next(node for node in nodes if node is not leader)
-    for node in nodes:  # that it was there before is in the log, not in anybody's memory
+    for node in nodes:  # that it was there before is recorded in the log, not in memory
         node.kill()
     for file in lost.path.iterdir():
         file.unlink()

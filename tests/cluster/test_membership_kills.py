@@ -1,4 +1,4 @@
-"""Whoever dies while members change, it goes on; at the latest when it is started again."""
+"""Membership changes survive the death of any node, at the latest after its restart."""
 
 import asyncio
 import random
@@ -55,7 +55,7 @@ def has_vote(bench: Bench, node_id: int) -> bool:
 async def insisted(
     bench: Bench, kind: str, argument: object, is_done: Callable[[Node], bool]
 ) -> None:
-    """Ask whoever leads, again and again, until it is so there."""
+    """Ask the leader repeatedly until the condition holds there."""
 
     def done() -> bool:
         leaders = [node for node in bench.running if node.replica.is_leader]

@@ -84,7 +84,7 @@ async def test_nor_is_it_when_its_packet_id_is_free_again(brokers: BrokerBench) 
 
 
 async def test_a_client_that_comes_back_to_its_node_is_not_late(brokers: BrokerBench) -> None:
-    """Its first copy is before the new connection in the line, and known when that is accepted."""
+    """Its first copy precedes the new connection in the pipeline, and is known when it is accepted."""
     await brokers.cluster(3)
     leader = await brokers.leader()
     node = next(node for node in brokers.brokers() if node is not leader)

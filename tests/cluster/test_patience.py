@@ -16,7 +16,7 @@ async def test_a_batch_that_never_gets_to_a_leader_that_is_heard_of_is_given_up(
 ) -> None:
     nodes = await bench.cluster(
         3, election_ticks=50, no_leader_timeout_s=SOON_S
-    )  # nobody else begins to lead meanwhile
+    )  # no other node becomes leader meanwhile
     leader = await bench.leader()
     follower = next(node for node in nodes if node is not leader)
 
@@ -40,7 +40,7 @@ async def test_entries_are_kept_for_who_is_up_and_slow_but_not_without_end(bench
     slow, other = (node for node in nodes if node is not leader)
 
     def is_lost(_sender: NodeId, to: NodeId, frame: Frame) -> bool:
-        # It is heard of, and gets no entries.
+        # It is active, and gets no entries.
         return to == slow.id and bool(getattr(getattr(frame, "message", None), "entries", ()))
 
     def folded() -> int:

@@ -1,4 +1,4 @@
-"""The order of a publisher's messages, whoever leads."""
+"""The order of a publisher's messages across changes of the leader."""
 
 from collections.abc import Iterator
 from pathlib import Path

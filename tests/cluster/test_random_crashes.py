@@ -243,7 +243,7 @@ class CopyingNode(BrokerNode):
         chance, write = random.Random(self.id), self.store.write
 
         def written(what: Write) -> Written:
-            self._copy(chance)  # between what is folded and what says so
+            self._copy(chance)  # between the fold and its record
             done = write(what)
             self._copy(chance)
             return done

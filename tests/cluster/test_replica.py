@@ -1,4 +1,4 @@
-"""Several nodes agree on one journal, whoever leads and whatever gets lost."""
+"""Several nodes agree on one journal, whichever leads and whatever is lost."""
 
 import asyncio
 import itertools
@@ -416,7 +416,7 @@ async def test_large_batches_do_not_share_an_entry_and_none_is_passed_over(bench
 
 
 async def test_nothing_of_a_term_is_said_before_it_is_on_disk(bench: Bench) -> None:
-    """Each answer and each vote is checked against the record of whoever sends it."""
+    """Each answer and each vote is checked against the record of its sender."""
     said: list[str] = []
 
     def check(sender: NodeId, _to: NodeId, frame: Frame) -> bool:

@@ -197,7 +197,7 @@ async def test_a_node_that_is_not_there_gets_none(tmp_path):
         one.knows(two)
         one.offer(2)
         await reported(one, False)
-        one.offer(9)  # of whom nobody knows where it is
+        one.offer(9)  # whose address is unknown
         await until(lambda: (9, False) in one.inbox.snapshots)
 
 

@@ -66,7 +66,7 @@ def _files(pid: int, flags: int) -> list[str]:
 
 def publish_in_bursts(port: int, name: str, first: int, last: int) -> None:
     with WireClient("127.0.0.1", port) as client:
-        client.socket.settimeout(TIMEOUT_S)  # whoever is traced is slow
+        client.socket.settimeout(TIMEOUT_S)  # a traced process is slow
         client.send(connect_packet(name, clean=True))
         client.expect(connack())
         number, size = first, 1
@@ -78,7 +78,7 @@ def publish_in_bursts(port: int, name: str, first: int, last: int) -> None:
 
 
 async def traced_work(ground: Ground, directory: Path) -> dict[int, NodeTrace]:
-    """Publish at the leader and at a follower, hand the lead over, publish again."""
+    """Publish at the leader and at a follower, transfer leadership, publish again."""
     await ground.begin(3)
     leader = await ground.leader()
     follower = next(number for number in ground.nodes if number != leader)
@@ -139,7 +139,7 @@ def test_no_promise_leaves_before_the_flush_that_covers_it(tmp_path):
 
 
 def early_responses(trace: NodeTrace, index_of: dict[int, int]) -> list[tuple[int, int]]:
-    """Appends that were confirmed, and a marker that was not on disk by then."""
+    """Confirmed appends, and a marker that was not on disk at that time."""
     return [
         (index, number)
         for index, committed in trace.responses

@@ -92,7 +92,7 @@ async def test_a_guest_who_falls_silent_is_forgotten_and_makes_room(monkeypatch)
 async def test_to_whom_nobody_knows_the_way_is_unreachable():
     async with started(Node(1)) as (one,):
         one.transport.send(7, heartbeat(1))
-        assert not one.inbox.lost  # told in a turn of its own: the sender is not to be interrupted
+        assert not one.inbox.lost  # delivered in a separate turn, so as not to interrupt the sender
         await until(lambda: one.inbox.lost == [7])
 
 
@@ -152,7 +152,7 @@ async def test_a_new_life_of_a_node_ends_the_connections_of_the_old_one():
         await meet(one, two)
         await until(lambda: len(two.transport._listener._nodes) == 2)
         for link in one.transport._links.values():
-            link._task.cancel()  # it hangs: its connections stay, and nobody makes others
+            link._task.cancel()  # it hangs: its connections stay, and no new ones are made
         async with started(Node(1, incarnation=2)) as (again,):
             again.knows(two)
             await until(lambda: two.ends(PeerReason.NEW_INCARNATION) >= 2)  # control and bulk
@@ -264,7 +264,7 @@ async def test_a_member_that_moved_is_spoken_to_where_it_says_that_it_is():
     async with started(Node(1), Node(2), Node(2, incarnation=5)) as (one, two, moved):
         await meet(one, two)
         await two.transport.stop()
-        moved.knows(one)  # one is told of it by nobody else
+        moved.knows(one)  # no other node reports it
         await until(lambda: one.transport._links[2, Purpose.CONTROL].address == moved.address)
         await until(lambda: one.transport.is_connected(2))
         one.transport.send(2, heartbeat(1, 3))

@@ -1,4 +1,4 @@
-"""What one node wrote, flushed, heard and said, in the order of its system calls, as strace tells.
+"""What one node wrote, flushed, received and sent, in the order of its system calls (strace).
 
 The three steps of a commit are those of ``tests.e2e.test_acknowledgement_order``: pages are written,
 a flush that began after that returns, and then the page that makes it count is written to a
@@ -80,7 +80,7 @@ class NodeTrace:
         self.committed: dict[int, float] = {}
         """Marker → when the disk had it."""
         self.committed_term = 0
-        """Whatever was heard of this term, something was committed after that."""
+        """Something was committed after the last message of this term."""
         self.acknowledged: list[tuple[int, float]] = []
         """Packet id of each PUBACK, and when it left."""
         self.responses: list[tuple[int, frozenset[int]]] = []

@@ -1,4 +1,4 @@
-"""Participants driven by hand: a log in memory, and batches carried out when a test says so."""
+"""Participants driven by hand: a log in memory, and batches executed by the test."""
 
 from penstock.raft.config import RaftConfig
 from penstock.raft.raw_node import RawNode
@@ -51,7 +51,7 @@ class Driven:
 
 
 def candidate(*voters: NodeId, **settings) -> Driven:
-    """Number 1, whose own vote is on its disk and who waits for others."""
+    """Node 1, whose own vote is on disk and which waits for others."""
     driven = Driven(*voters, **settings)
     driven.raw.campaign()
     driven.settle()

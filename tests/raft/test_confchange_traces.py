@@ -36,6 +36,6 @@ def answer(directive, tracker, last_index):
 @pytest.mark.parametrize("path", trace_files("confchange/testdata"))
 def test_configurations_change_as_in_the_trace(path):
     tracker = Tracker(10)
-    # Each command is taken one index later, so that ``next`` tells when somebody came.
+    # Each command is taken one index later, so that ``next`` shows when a node joined.
     for last_index, directive in enumerate(directives(path)):
         assert answer(directive, tracker, last_index) == directive.expected, directive.place

@@ -35,7 +35,7 @@ def test_the_first_line_that_differs_is_told_with_its_place(tmp_path):
 
 
 def test_random_scripts_print_what_etcd_printed_for_them():
-    """If a change is meant: ``docs/internals/raft.md`` says how they are confirmed anew."""
+    """If a change is intended: ``docs/internals/raft.md`` describes how to confirm them again."""
     known = random_scripts.confirmed()
     others = [
         seed

@@ -15,7 +15,7 @@ PRINTED = {
 
 
 def nodes(directive, name):
-    """The nodes of one half; ``zero`` is a half of nobody."""
+    """The nodes of one half; ``zero`` is an empty half."""
     given = directive.values(name) or ()
     return [] if given == ("zero",) else [int(node) for node in given]
 

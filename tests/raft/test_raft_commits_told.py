@@ -1,4 +1,4 @@
-"""A change of the members that only some know of leaves nobody to lead, unless it is told."""
+"""A membership change known to only some nodes prevents a leader, unless it is replicated."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def turn(members):
 
 
 def leader_of(members, ticks=200):
-    """Let time pass; return who leads at the end of it, if anybody does."""
+    """Let time pass; return the leader at the end, if any."""
     for _ in range(ticks):
         for node in members.values():
             node.raw.tick()

@@ -201,7 +201,7 @@ def test_match_never_falls_and_stays_before_next(operations):
         if (name == "sent_entries" and pr.is_paused()) or (
             name == "become_snapshot" and arguments[0] <= pr.match
         ):
-            continue  # nobody does that
+            continue  # this does not happen
         before = pr.match
         getattr(pr, name)(*arguments)
         assert before <= pr.match < pr.next

@@ -16,7 +16,7 @@ VOTES = st.dictionaries(NODES, st.booleans())
 
 
 def is_majority(some, config):
-    """By definition: more than half of them; of nobody, always."""
+    """By definition: more than half of them; of none, always."""
     return not config or 2 * len(config & some) > len(config)
 
 

@@ -1,4 +1,4 @@
-"""Reads are confirmed by whoever answers a heartbeat that was sent after they were asked."""
+"""Reads are confirmed by answers to heartbeats sent after the request."""
 
 import pytest
 

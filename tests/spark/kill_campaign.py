@@ -19,9 +19,9 @@ from tests.spark.killing import Driver, batches, disorder, mixtures, produce
 
 ROWS_PER_LIFE = 90
 LIFE_S_MAX = 900
-"""The last life has to catch up with what the others have left."""
+"""The last run has to catch up with what the others have left."""
 BROKER_DIES = 0.4
-"""How likely it is that the broker is killed in a life, too."""
+"""Probability that the broker is killed during a run, too."""
 
 
 class Campaign:
@@ -44,7 +44,7 @@ class Campaign:
         return Driver(self.servers, self._directory, run, point, nth)
 
     def live(self, driver: Driver, *, to_the_end: bool = False) -> None:
-        """One life, until it is killed or has nothing more to do."""
+        """One run, until it is killed or has nothing more to do."""
         produce(self.servers, ROWS_PER_LIFE, self.rows)
         self.rows += ROWS_PER_LIFE
         driver.go()

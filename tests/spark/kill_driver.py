@@ -1,4 +1,4 @@
-"""A driver that copies topics, and is killed where it was told to be.
+"""A driver that copies topics, and is killed at a given point.
 
 ``python -m tests.spark.kill_driver SERVERS DIRECTORY RUN POINT NTH``: copies ``in/#`` to ``out/#``
 until everything there is has been copied, with its checkpoint in the directory. Each message that
@@ -36,7 +36,7 @@ POINTS = (
     "commit",  # all tasks are done, nothing is published
     "committing",  # the broker was asked to publish, and has not answered
     "committed",  # it is published, Spark's commit log does not have it
-    "source",  # the source is told, while the next batch begins
+    "source",  # the source is notified, while the next batch begins
 )
 
 TROUBLES = {"task fails": 1, "worker dies": 2}

@@ -28,7 +28,7 @@ MISSING = Row(-1, "nobody", "")
 
 
 class Driver:
-    """One life of the query."""
+    """One run of the query."""
 
     def __init__(
         self, servers: str, directory: Path, run: str, point: str = "", nth: int = 0

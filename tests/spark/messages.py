@@ -16,7 +16,7 @@ SCHEMA = (
 
 
 def at(seconds: float) -> datetime:
-    """A time: so many seconds after noon on a day in 2026."""
+    """A time: seconds after noon on a day in 2026."""
     return datetime.fromtimestamp(1_780_000_000 // 86400 * 86400 + 43200 + seconds, UTC)
 
 

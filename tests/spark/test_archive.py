@@ -28,7 +28,7 @@ def client(servers: str):
 def keep(
     spark: SparkSession, servers: str, path: Path, subscribe: str = "s/#", **options: str
 ) -> None:
-    """Archive what there is."""
+    """Archive everything available."""
     query = archive.start(spark, servers, subscribe, path, trigger="available-now", options=options)
     assert query.awaitTermination(120)
     assert query.exception() is None
@@ -135,7 +135,7 @@ def replayed(client: QueueClient, topic: str) -> list[tuple[bytes, int]]:
 
 
 class Late(replay._Replay):
-    """Has looked how far the job is before somebody else did all of it."""
+    """Has read the progress of the job before another run finished all of it."""
 
     has_looked = False
 

@@ -27,7 +27,7 @@ def test_a_whole_archive_passes_before_and_after_compaction(
 ) -> None:
     proved = [signed(offset, b"x", 1 + offset % 2) for offset in range(3)]
     made.put(rows(["a", "b/c"], 0, 5), [*rows(["a", "b/c"], 5, 9), *proved])
-    # "a" was deleted and made anew: its offsets begin again
+    # "a" was deleted and recreated: its offsets begin again
     made.put([row("a", offset, 100 + offset, incarnation=2) for offset in range(3)])
     made.run()
     made.mark(**{"a": (2, 3, 0), "b/c": (1, 9, 0), "t/ü": (1, 3, 0), "empty": (5, 4, 4)})

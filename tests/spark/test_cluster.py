@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 ROWS = 4000
 PARTS = 40
 BEGUN = 6
-"""So many parts are read, or being read, when a worker is lost: each of the two has some."""
+"""Number of parts read, or being read, when a worker is lost: each of the two has some."""
 
 DRIVER = """
 import os, pathlib, sys, time, uuid

@@ -32,7 +32,7 @@ LIVES = {
     "committed": 2,
     "source": 1,
 }
-"""Where each life ends (see ``kill_driver``), when it is there for the so manieth time."""
+"""Where each run ends (see ``kill_driver``), when it gets there for the n-th time."""
 
 
 DECISIVE = ("read", "committing", "committed")
@@ -45,7 +45,7 @@ class Killed(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """So many are published to each topic: enough for each life to come to its point."""
+        """Messages published to each topic: enough for each run to reach its point."""
         return ROWS_PER_LIFE * (len(self.points) + 1)
 
 

@@ -14,7 +14,7 @@ class Shown(list):
 
 
 class ShownUntil(Shown):
-    """Asks for the end once so many batches were shown."""
+    """Requests the end after this many batches."""
 
     def __init__(self, count, stop):
         super().__init__()

@@ -36,7 +36,7 @@ def test_rows_come_back_from_their_messages_as_they_were(spark):
 
 
 def test_no_name_from_a_payload_makes_a_topic_that_is_refused(spark):
-    """One such row would stop the job for ever."""
+    """One such row would stop the job forever."""
     names = ["+", "a#b", "\0", "/" * 250, "ü" * 250, "\N{GRINNING FACE}" * 250, "$x", " "]
     messages = frame(spark, *(message("t", 0, {"id": name}) for name in names))
     sent = as_messages(sessions(messages, device="$.id"), "x/" * 40 + "s", "device").collect()

@@ -1,4 +1,4 @@
-"""Devices that fell silent are found in a stream, also when nobody says anything any more."""
+"""Silent devices are found in a stream, also when no device sends anything any more."""
 
 import json
 

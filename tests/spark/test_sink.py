@@ -198,7 +198,7 @@ def test_another_checkpoint_does_not_pass_for_the_query_that_had_its_sink(stream
 
 
 def test_tasks_of_a_stream_still_say_who_they_are(spark, tmp_path):
-    """The names are Spark's own, and promised to nobody: if they go, this says so."""
+    """The names are internal to Spark: if they disappear, this test fails."""
 
     def who(batches):
         import pandas as pd

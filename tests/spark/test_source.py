@@ -54,7 +54,7 @@ class Stream:
         )
 
     def run(self, **changes) -> list[int]:
-        """Read what there is; tell how many rows each batch had."""
+        """Read everything available; return the number of rows of each batch."""
         query = self.begin(**changes).trigger(availableNow=True).start()
         assert query.awaitTermination(120)
         if query.exception() is not None:

@@ -153,7 +153,7 @@ class Blocking:
 
 
 class Looped:
-    """The asynchronous client in a loop of its own thread."""
+    """The asynchronous client in the event loop of a thread."""
 
     def __init__(self):
         self._loop = asyncio.new_event_loop()
@@ -209,7 +209,7 @@ class _Proxy:
         return self._run(begin())
 
     def subscribe(self, topic, group, handler, **keywords):
-        """The handler may block: it runs in a thread of its own, as with the blocking client."""
+        """The handler may block: it runs in its own thread, as with the blocking client."""
 
         async def handle(job):
             await asyncio.to_thread(handler, job)

@@ -1,4 +1,4 @@
-"""A link for the operations of queue clients that plays a script, at a clock of its own."""
+"""A link for the operations of queue clients that plays a script, with its own clock."""
 
 from penstock.client.queue.operations import QueueOperations
 from penstock.client.queue.producer import Producer

@@ -1,4 +1,4 @@
-"""What is wrong with an argument is told before anything is asked, and names the argument."""
+"""An invalid argument is reported before any request is sent, by name."""
 
 import re
 from datetime import UTC, datetime
@@ -158,7 +158,7 @@ def test_addresses_in_one_text_are_told_to_be_a_list():
 
 
 def test_a_host_of_many_colons_is_a_host():
-    """An address of IPv6; that nobody is there is found by asking."""
+    """An IPv6 address; that there is no listener shows when connecting."""
     with pytest.raises(PenstockError) as met:
         connect("::1", 1, timeout_s=5)
     assert not isinstance(met.value, ArgumentError)

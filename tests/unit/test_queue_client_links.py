@@ -72,7 +72,7 @@ class Shelf:
         return {"produced_many": wire.ProducedMany(stretches=stretches)}
 
     def cut_after(self, count):
-        """Store so many requests, answer none of them, and hang up."""
+        """Store this many requests, answer none of them, and close."""
 
         def converse(peer):
             for _ in range(count):

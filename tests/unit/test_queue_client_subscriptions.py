@@ -110,7 +110,7 @@ def test_what_was_asked_for_is_what_is_subscribed_to(subscribe):
 
 
 def test_with_auto_nothing_is_acknowledged_and_all_is_handled(clients):
-    """What the broker has sent when it learns that we leave is nobody else's, and is handled."""
+    """What the broker sent before it noticed our leaving went to no one else, and is handled."""
     handled, said = [], []
     first = threading.Event()
 
@@ -172,7 +172,7 @@ def test_a_subscription_comes_back_for_ever_and_says_why(subscribe):
 
 @pytest.mark.parametrize("code", ["bad_request", "forbidden", "limit"])
 def test_what_is_refused_for_good_is_the_end(clients, code):
-    """Nobody is there for a second attempt: it would fail, and be told."""
+    """There is no broker for a second attempt, which would fail visibly."""
     reported = []
 
     def refuse(peer):
@@ -341,7 +341,7 @@ def test_no_more_handlers_run_at_once_than_were_asked_for(clients):
 
 @contextlib.contextmanager
 def pushing(count):
-    """A broker that pushes so many jobs and notes which leases are acknowledged until it is left."""
+    """A broker that pushes jobs and records the acknowledged leases until the client leaves."""
     acked = []
 
     def push(peer):
@@ -399,7 +399,7 @@ def test_a_handler_in_a_loop_may_close_its_subscription_too(pushing_three):
 
 
 def test_the_last_acknowledgement_is_sent_when_all_other_handlers_are_gone(pushing_one):
-    """Nobody else is there to gather it with."""
+    """There is nothing else to batch it with."""
     address, acked = pushing_one
     box = queue.Queue()
 

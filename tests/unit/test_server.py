@@ -1,4 +1,4 @@
-"""Recovery and the life of a server, where the protocols are not the point."""
+"""Recovery and the life cycle of a server, independent of protocols."""
 
 import asyncio
 import threading
@@ -89,7 +89,7 @@ class Store(MemoryStore):
         return super().commit(batch)
 
     def close(self) -> None:
-        """Stays open for the next life."""
+        """Stays open for the next start."""
 
 
 def new_server(store: MemoryStore, port: int = 0, **sections) -> Server:
@@ -233,7 +233,7 @@ async def test_a_stop_says_that_all_that_was_accepted_is_kept():
 @pytest.mark.parametrize("durability", ["sync", "interval"])
 @pytest.mark.asyncio
 async def test_a_stop_on_a_full_disk_says_that_something_is_missing(durability):
-    """Under ``sync`` a will that nobody repeats, under ``interval`` what was acknowledged."""
+    """Under ``sync`` a will, which no client repeats; under ``interval`` what was acknowledged."""
     store = Store()
     server = new_server(store, durability=durability)
     await server.start()

@@ -129,7 +129,7 @@ def process_apply_thread(env: Environment, directive: Directive) -> None:
 
 
 def _announced(env: Environment, directive: Directive, what: str) -> Iterator[Node]:
-    """The nodes one by one; if there are several, each under a heading of its own."""
+    """The nodes one by one; if there are several, each under its own heading."""
     nodes = _nodes(env, directive)
     if len(nodes) == 1:
         yield nodes[0]

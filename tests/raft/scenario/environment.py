@@ -20,7 +20,7 @@ from tests.raft.scenario.threads import Echo, Work
 
 
 class Node:
-    """One participant with its disk. ``is_async``: writing and applying are threads beside it."""
+    """One participant with its disk. ``is_async``: writing and applying run in separate threads."""
 
     def __init__(self, config: RaftConfig, log: MemoryLog, *, is_async: bool) -> None:
         self.id = config.node_id

@@ -1,4 +1,4 @@
-"""What a command prints: lines of its own and of the participants, by level and indented."""
+"""What a command prints: its own lines and those of the participants, by level and indented."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

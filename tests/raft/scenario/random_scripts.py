@@ -69,7 +69,7 @@ class Author:
         self._written: list[str] = []
 
     def write(self, length: int = LENGTH) -> str:
-        """A script of so many commands, and a last look at everything."""
+        """A script of this many commands, and a final state dump."""
         self._set_up()
         for _ in range(length):
             name = self._dice.weighted(WEIGHTS_WITH_SIZES if self._has_sizes else WEIGHTS)
@@ -243,7 +243,7 @@ def confirmed() -> dict[int, str]:
 
 
 def compare(folder: Path, seeds: Sequence[int]) -> dict[int, str]:
-    """The digests of those that are in the folder as this core prints them; the others are told."""
+    """The digests of the files in the folder as this core prints them; others are reported."""
     found = {}
     for seed in seeds:
         ours, theirs = Author(seed).write(), _file(folder, seed).read_text(encoding="utf-8")

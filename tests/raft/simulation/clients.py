@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 INSIST_EVERY = 20
 COUNT = 3
 PATIENCE = 60
-"""How long a client believes in somebody from whom it hears nothing."""
+"""How long a client keeps trying a node that does not answer."""
 
 
 class Clients:
@@ -35,7 +35,7 @@ class Clients:
         self._world.every(self._world.profile.read_every, self.read)
 
     def insist(self) -> None:
-        """Go on without faults: propose now and then until somebody takes it."""
+        """Continue without faults: propose now and then until it is accepted."""
         self._quiet_from = self._quiet_from or self._numbers + 1
         self._world.at(INSIST_EVERY, self.insist)
         self.propose()
@@ -58,7 +58,7 @@ class Clients:
             self._world.note(member.id, "takes", values)
 
     def _whom(self, client: int) -> Member | None:
-        """Return who is to be asked: whom it believes in, or after a while just somebody."""
+        """Return the node to ask: the presumed leader, or after a while any node."""
         world = self._world
         node, until = self._believed[client]
         believed = world.members.get(node)

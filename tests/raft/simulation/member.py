@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Member:
-    """A node by its id. It lives several times; ``incarnation`` tells which one an event was meant for."""
+    """A node by its id. It restarts; ``incarnation`` tells which run an event was meant for."""
 
     def __init__(self, world: World, node: int, disk: Disk, pace: int) -> None:
         self.world = world
@@ -57,7 +57,7 @@ class Member:
         self.has_change = False
         """A change was proposed and is not in the log as handed out yet."""
 
-    # ── Life
+    # ── Start and crash
 
     def start(self) -> None:
         assert self.raw is None
@@ -120,7 +120,7 @@ class Member:
         self.pump()
 
     def _observe(self) -> None:
-        """Check what is wrong as soon as it is decided, before anybody hears of it."""
+        """Check decisions as soon as they are made, before they are sent."""
         raw, oracle = self.raw, self.world.oracle
         commit = raw.commit
         if raw.role == Role.LEADER:
@@ -243,7 +243,7 @@ class Member:
         world.at(delay + self.disk_delay, self.sync, self.incarnation)
 
     def sync(self, incarnation: int) -> None:
-        """The oldest batch is durable now, or the disk fails; the core hears of it now or later."""
+        """The oldest batch is durable now, or the disk fails; the core is notified now or later."""
         if incarnation != self.incarnation:
             return
         if self.next_sync:
@@ -271,7 +271,7 @@ class Member:
         world.at(world.random.randint(20, 200), world.revive, self.id)
 
     def told(self, incarnation: int) -> None:
-        """Tell the core of the oldest batch that is durable and of which it has not heard."""
+        """Notify the core of the oldest durable batch that it does not know of."""
         if incarnation != self.incarnation or not self.pending or self.pending[0].hard_then is None:
             return
         if self.world.now < self.stalled_until:
@@ -316,7 +316,7 @@ class Member:
     # ── For the end
 
     def has_all(self, index: int) -> bool:
-        """Whether this node has applied as much as that, and lives by a configuration it knows."""
+        """Whether this node has applied as much, and uses a known configuration."""
         return (
             self.raw is not None
             and self.applied >= index

@@ -80,7 +80,7 @@ class Network:
         self.cut |= {(a, b) for a in ids for b in ids if (a in some) != (b in some)}
 
     def isolate(self, ids: list[int]) -> None:
-        """Let one node hear nobody, or be heard by nobody, or both."""
+        """Cut off one node: incoming, outgoing, or both."""
         one = self._random.choice(ids)
         ways = self._random.choice((("in",), ("out",), ("in", "out")))
         if "in" in ways:

@@ -1,4 +1,4 @@
-"""The operator: changes who takes part, one at a time, moves the lead, compacts logs.
+"""The operator: changes members, one at a time, transfers leadership, compacts logs.
 
 It keeps the rules that the broker's own commands keep. A node joins as a learner. A node whose disk
 is lost never comes back under its id. Nothing is done that would leave too few nodes for a majority.
@@ -31,7 +31,7 @@ class Operator:
         self._newcomers: list[int] = []
         """Nodes that run and wait to be let in."""
         self._transfer: tuple[int, int] = (0, 0)
-        """To whom the lead was to go last, and the term of who had it."""
+        """The target of the last leadership transfer, and the term of the leader."""
 
     def begin(self) -> None:
         profile = self._world.profile
@@ -93,7 +93,7 @@ class Operator:
         except world.core.ProposalDropped:
             world.seen["conf changes refused"] += 1
 
-    # ── The lead
+    # ── Leadership
 
     def transfer(self, leader: Member) -> None:
         target = self._random.choice(leader.conf.voters)
@@ -124,7 +124,7 @@ class Operator:
                 self._world.note(member.id, "compacts to", index)
 
     def tidy(self) -> None:
-        """Shut down who was removed, as soon as nobody can need it."""
+        """Shut down removed nodes, as soon as no node can need them."""
         conf = self._world.oracle.states[-1].conf
         known = {*conf.voters, *conf.learners, *self._newcomers}
         for member in self._world.members.values():
@@ -171,7 +171,7 @@ class Operator:
         return self._world.members[node].is_gone
 
     def _is_busy(self) -> bool:
-        """Whether a change is in some log, or on its way to one, that nobody has applied yet."""
+        """Whether a change is in some log, or in flight to one, that no node has applied yet."""
         world = self._world
         applied = len(world.oracle.states) - 1
         members = world.members.values()

@@ -38,7 +38,7 @@ class Oracle:
         self.states: list[State] = [given] * (bootstrap.index + 1)
         """What applying made, by index."""
         self.acknowledged = 0
-        """The highest index that a client was told of."""
+        """The highest index that a client received."""
 
     # ── Elections
 
@@ -130,7 +130,7 @@ class Oracle:
             raise Violation(f"node {key[0]} votes for {other} and {message.to} in term {key[1]}")
 
     def counted(self, node: int, term: int, index: int, conf: Any) -> None:
-        """A leader commits entries of its own term only, of which a majority has durable copies."""
+        """A leader commits only entries of its own term that a majority has on disk."""
         copies = [voter for voter in conf.voters if self._has(voter, index, term)]
         if 2 * len(copies) <= len(conf.voters):
             raise Violation(
@@ -145,7 +145,7 @@ class Oracle:
     # ── What is committed and applied
 
     def commits(self, node: int, log: Any, old: int, hard: Any) -> None:
-        """The committed log never changes, whoever tells of it."""
+        """The committed log never changes, on any node."""
         if hard.commit > log.last:
             raise Violation(f"node {node} has {hard.commit} committed of {log.last}")
         for index in range(max(old, log.base) + 1, hard.commit + 1):
@@ -217,5 +217,5 @@ class Oracle:
 
 
 def conf_parts(conf: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return what of a configuration we use, in an order of its own."""
+    """Return the parts of a configuration that we use, in a fixed order."""
     return tuple(sorted(conf.voters)), tuple(sorted(conf.learners))

@@ -57,7 +57,7 @@ class Profile:
     jitter: int
     sync_jitter: int
     told_late: float
-    """The share of batches that are durable some time before the core hears of it."""
+    """The share of batches that are durable some time before the core is notified."""
     fault_every: int
     faults: tuple[str, ...]
     change_every: int

@@ -48,7 +48,7 @@ def run(
     *,
     is_bold: bool = False,
 ) -> Verdict:
-    """Let a world live for so many steps, then without faults until all is settled.
+    """Run a world for this many steps, then without faults until everything is settled.
 
     An exception of the core is a fault like any other: none of what happens here is allowed to
     cause one. ``tell`` hears of everything as it happens, the core's own trace included.

@@ -15,7 +15,7 @@ class Answer(NamedTuple):
 
 
 class Current:
-    """Somebody who says whether what is read is current: yes, or the error."""
+    """Confirms whether a read is current, or raises the error."""
 
     unconfirmed = None
 

@@ -14,7 +14,7 @@ from penstock.store.store import TopicInfo
 
 
 class Store:
-    """Topics of so many messages, and letters that can be read."""
+    """Topics with given numbers of messages, and readable dead letters."""
 
     def __init__(self):
         self.infos = {}
@@ -32,7 +32,7 @@ class Store:
 
 
 class Book(Current):
-    """Applies what pages ask for; each change takes a turn of the loop, as a commit would."""
+    """Applies the changes of pages; each takes a turn of the loop, like a commit."""
 
     def __init__(self):
         self.store = Store()

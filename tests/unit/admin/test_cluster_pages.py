@@ -16,7 +16,7 @@ TOKEN = "correct-horse-battery"
 
 
 class Asked:
-    """Pages of a node, asked on a loop of their own each time."""
+    """Pages of a node, each request on a new event loop."""
 
     def __init__(self, view, node, token=""):
         self.view, self.node, self.token = view, node, token

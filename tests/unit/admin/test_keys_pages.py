@@ -19,7 +19,7 @@ TOKEN = "correct-horse-battery"
 
 
 class MemoryBook(Current):
-    """A ring and a clock; each store takes a turn of the loop, as a commit would."""
+    """A key ring and a clock; each change takes a turn of the loop, like a commit."""
 
     def __init__(self):
         self.ring = KeyRing()

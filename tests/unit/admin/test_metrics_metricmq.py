@@ -85,7 +85,7 @@ def test_figures_are_ours_under_other_names(view):
 
 
 def test_connections_that_ended_and_those_that_are_open_add_up(view):
-    """Who asks by HTTP, the scraper above all, is no connection."""
+    """HTTP requests, such as scrapes, do not count as connections."""
     view.counters.connections_total.update(mqtt=3, binary=4, resp=5, http=600)
     shown = samples(view)
     assert shown["metricmq_connections_total",] == 12

@@ -1,4 +1,4 @@
-"""Each workload has a peer of its own; those that are not installed are left out."""
+"""Each workload has its own peer; those that are not installed are left out."""
 
 import pytest
 from benchmarks.__main__ import peers, tables

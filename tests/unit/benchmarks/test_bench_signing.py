@@ -63,7 +63,7 @@ def test_the_bare_library_is_measured_like_a_broker(tmp_path, monkeypatch):
 
 
 class TrustingBroker:
-    """Accepts signed publishes once it was told a key."""
+    """Accepts signed publishes once a key is registered."""
 
     name = "trusting"
     told = None

@@ -28,7 +28,7 @@ class Actor(Node):
         self.members = dict.fromkeys(addresses, False)
         """Whether each is a learner."""
         self.heard = set()
-        """Of whom it hears while nobody leads."""
+        """Which nodes it hears from while there is no leader."""
         self.looks_left = 0
         """How often a new node is seen to learn before it has a vote."""
 

@@ -34,7 +34,7 @@ class Book:
         self.ring = KeyRing()
 
     async def confirmed(self):
-        """There is nobody else who could know more."""
+        """No other node could know more."""
 
     def keys(self):
         return self.ring.all()
@@ -50,7 +50,7 @@ class Book:
 
 
 class Served:
-    """A book behind a socket, and the command line in a directory of its own."""
+    """A key store behind a socket, and the command line in its own directory."""
 
     def __init__(self, port, book, directory):
         self.port, self.book, self.directory = port, book, directory
@@ -67,7 +67,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def server():
-    """One server for all tests; each puts a book of its own behind it."""
+    """One server for all tests; each puts its own key store behind it."""
     behind = {}
 
     async def app(scope, receive, send):

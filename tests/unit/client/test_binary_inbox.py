@@ -140,7 +140,7 @@ def test_without_auto_ack_only_ack_acknowledges():
 
 
 def test_a_lost_connection_takes_waiting_jobs_along_but_no_messages():
-    """The broker deals the jobs anew: to another, or to us, who must then take them."""
+    """The broker redelivers the jobs: to another worker, or to us, and we must accept them."""
     inbox, acks = inbox_of(received(1, b"q:a"), received(2, b"q:a"), received(3))
     job = inbox.give()
     inbox.connection_lost()

@@ -198,7 +198,7 @@ def test_a_repetition_is_not_given_out_and_acknowledged_again_if_it_was_handled(
     assert len(session.receive(message + message)) == 1
     session.connected()
     assert session.receive(message) == []
-    assert heard(session) == []  # still in hand
+    assert heard(session) == []  # still in flight
     session.acks.handled(5)
     assert heard(session) == [BinaryAcks([5])]
     assert session.receive(message) == []

@@ -158,7 +158,7 @@ def test_delivery_that_was_not_taken_comes_again(broker, dial, name, qos):
     with contextlib.suppress(ZeroDivisionError), session() as consumer:
         assert consumer.session_present
         assert payloads(consumer, 1) == [b"2"]
-        raise ZeroDivisionError  # while it deals with the second
+        raise ZeroDivisionError  # while it processes the second
     with session() as consumer:
         assert payloads(consumer, 2) == [b"2", b"3"]
     with session() as consumer:
@@ -257,7 +257,7 @@ def test_broker_that_does_not_confirm():
 
 
 def test_idle_client_pings():
-    """Half of a second of silence, then the broker hears a ping; it closes instead of answering."""
+    """Half a second of silence, then the broker gets a ping and closes instead of answering."""
     heard = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 

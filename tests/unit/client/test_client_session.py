@@ -19,7 +19,7 @@ from penstock.wire.mqtt.events import Will
 
 
 class Cable:
-    """A session, and a server machine that hears what it says."""
+    """A session, and a server machine that receives what it sends."""
 
     def __init__(self, cut=whole):
         self.session = MqttSession()
@@ -208,7 +208,7 @@ def test_qos_2_delivery_that_is_repeated_is_handed_out_once(cable):
 
 
 def test_pubrel_that_nobody_waits_for_is_answered(cable):
-    """Else a broker that remembers an earlier process would repeat it for ever."""
+    """Otherwise a broker that remembers an earlier process would repeat it forever."""
     cable.says(encode.acks(PacketType.PUBREL, [8]))
     assert cable.heard() == [["pubcomp", 8]]
 

@@ -1,4 +1,4 @@
-"""The journal as it grows: followers get each message once, in stretches; watchers only hear of it."""
+"""The feed: followers get each message once, in ranges; watchers are only notified."""
 
 import pytest
 
@@ -11,7 +11,7 @@ HEADERS = Extras(headers=((b"k", b"v"),))
 
 
 class Bench:
-    """A feed on a store; ``told`` is what a follower called by a name has heard."""
+    """A feed on a store; ``told`` is what each named follower has received."""
 
     def __init__(self) -> None:
         self.feed = Feed()
@@ -33,7 +33,7 @@ class Bench:
         self.feed.committed(batch, self.store.commit(batch))
 
     def heard(self):
-        """Who was told of which messages: name, topic, sequence, offset, payload."""
+        """Received messages: name, topic, sequence, offset, payload."""
         heard = [
             (name, part.topic, stretch.sequence + number, stretch.offset + number, payload)
             for name, part in self.told

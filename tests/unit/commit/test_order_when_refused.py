@@ -288,7 +288,7 @@ async def test_what_was_withdrawn_takes_no_more_room():
 
 
 async def test_signed_messages_that_were_withdrawn_may_be_sent_again():
-    """Whoever remembers signatures is told of those, and of no others."""
+    """Only their signatures are passed to the replay window."""
     feed, failed = Feed(), []
     feed.on_extras_failed = lambda batch: failed.append(batch.extras)
     async with Bench(feed=feed) as bench:

@@ -1,4 +1,4 @@
-"""Under ``interval`` offsets are told when messages are acknowledged, before the disk has them."""
+"""Under ``interval`` offsets are returned when messages are acknowledged, before the flush."""
 
 import random
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Outlet:
-    """Is told an offset."""
+    """Receives an offset."""
 
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
@@ -75,7 +75,7 @@ async def test_offsets_go_on_behind_a_batch_that_is_on_its_way():
 
 
 async def test_what_is_on_its_way_and_was_not_asked_for_delays_the_answer_to_the_commit():
-    """Nobody can tell whether the journal counts it already."""
+    """It is unknown whether the journal counts it already."""
     async with interval(1) as bench:
         bench.store.gate.clear()
         bench.pipeline.publish(b"t", [b"a"], 5, qos=1, retain=False)
@@ -101,7 +101,7 @@ async def test_who_needs_the_disk_is_told_with_the_commit():
 
 @pytest.mark.parametrize("durability", ["sync", "interval"])
 async def test_the_wait_for_a_message_is_counted_once(durability):
-    """Also if somebody else wants to know when it is on disk."""
+    """Also if another client waits until it is on disk."""
     async with Bench(durability=durability) as bench:
         add(bench, b"t", b"a")
         bench.pipeline.tell_offsets(b"t", 1, Outlet(b"a"), 5, on_disk=True)
@@ -123,7 +123,7 @@ async def test_a_batch_that_fails_keeps_the_offsets_that_were_told():
 
 
 async def test_messages_that_were_acknowledged_are_readable_when_asked_for():
-    """The commit is made for whoever reads, not at the end of the interval."""
+    """A read triggers the commit, not the end of the interval."""
     async with interval() as bench:
         add(bench, b"t", b"a")
         await turns(2)
@@ -137,7 +137,7 @@ async def test_messages_that_were_acknowledged_are_readable_when_asked_for():
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_every_offset_that_was_told_is_that_of_the_message(seed):
-    """Whatever is published, deleted, begun anew and committed in between."""
+    """Whatever is published, deleted, recreated and committed in between."""
     chance = random.Random(seed)
     told: dict[bytes, list[Outlet]] = {b"a": [], b"b": []}
     async with interval() as bench:

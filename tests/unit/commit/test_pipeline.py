@@ -191,7 +191,7 @@ async def test_a_batch_takes_no_more_than_its_part_of_a_small_journal(monkeypatc
         await until(lambda: bench.store.attempts == 1)
         for _ in range(50):
             bench.pipeline.capture(b"t", [b"x" * 10], 5)
-        assert bench.pipeline.pending_bytes <= 61  # half, as somebody waits for the disk
+        assert bench.pipeline.pending_bytes <= 61  # half, because a client waits for the disk
         assert bench.counters.drops[DropReason.CAPTURE_OVERFLOW] >= 44
         assert not bench.pipeline.is_congested
         publish(bench, b"x" * 101)
@@ -382,7 +382,7 @@ async def test_the_line_is_not_idle_while_something_is_kept():
 
 @pytest.mark.parametrize("durability", ["sync", "interval"])
 async def test_after_the_close_nothing_more_is_committed_and_nobody_is_hurt(durability):
-    """What is in the line by then was not accepted; timers and retries may still come by."""
+    """What is in the pipeline at that time was not accepted; timers and retries may still follow."""
     hurt = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: hurt.append(context))
     async with Bench(durability=durability, durability_interval_ms=1) as bench:
@@ -538,7 +538,7 @@ async def test_interval_applies_a_follow_up_that_joins_while_the_batch_is_sealed
 
 
 async def idle(bench: Bench, seconds: int) -> None:
-    """So many seconds without traffic, as the server's turns would live through them."""
+    """Seconds without traffic, as the server's turns would see them."""
     for _ in range(seconds * 4):
         bench.clock.advance(0.25)
         bench.pipeline.turn()

@@ -1,4 +1,4 @@
-"""Every way in which a batch is refused is told to clients and counted under its own name."""
+"""Every refusal of a batch has its own error and counter."""
 
 import pytest
 

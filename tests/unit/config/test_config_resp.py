@@ -1,4 +1,4 @@
-"""The section for Redis clients: live only by default, and a password that nobody sees."""
+"""The section for Redis clients: live only by default, and a password that is never shown."""
 
 from penstock.config import Config, Resp, load
 

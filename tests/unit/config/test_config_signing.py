@@ -1,4 +1,4 @@
-"""Signing and administration: versions, rules by topic, and a secret that nobody sees."""
+"""Signing and administration: versions, rules by topic, and a secret that is never shown."""
 
 import pytest
 from click.testing import CliRunner

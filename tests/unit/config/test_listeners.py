@@ -1,4 +1,4 @@
-"""Addresses that somebody chose are needed; of the usual ones only the first is."""
+"""Configured addresses are required; of the defaults only the first is."""
 
 from penstock.config import Config, load
 from penstock.config.listeners import wanted

@@ -20,7 +20,7 @@ WILL = WillMessage(b"last/words", b"bye", 1, retain=False)
 
 
 class Bench:
-    """A broker, and one line per thing that happens to it; each is an entry of its own."""
+    """A broker, and one line per event; each is its own entry."""
 
     def __init__(self, **limits: Any) -> None:
         self.counters = Counters()

@@ -239,7 +239,7 @@ def test_unsubscribing_is_answered_even_if_nothing_matched():
     assert bench.apply(unsubscribe, "ann#1").controls == [UnsubscribeAnswer("ann#1", 5)]
     assert bench.broker.routes.subscription_count == 0
     assert not bench.publish(b"a", b"x").deliveries
-    assert not bench.apply(unsubscribe).controls  # replayed: nobody is there to be answered
+    assert not bench.apply(unsubscribe).controls  # replayed: no client waits for an answer
 
 
 # ── publishing ────────────────────────────────────────────────────────────────────────────────

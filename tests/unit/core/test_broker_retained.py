@@ -41,7 +41,7 @@ def test_retained_messages_above_qos_0_reach_a_live_session_at_once():
 
 
 def test_retained_messages_above_qos_0_are_journaled_for_a_durable_session():
-    """Which they are cannot be asked again on replay; so the offer is a command of its own."""
+    """Which they are cannot be determined on replay; so the offer is a separate command."""
     bench = Bench()
     bench.publish(b"a", b"kept", qos=2, retain=True)
     bench.open("ann")
@@ -168,7 +168,7 @@ def test_a_subscription_whose_connection_is_gone_offers_nothing():
 
 
 def test_an_offer_is_not_for_the_session_that_came_after():
-    """Between SUBSCRIBE and the offer the client may connect anew, clean, and subscribe nothing."""
+    """Between SUBSCRIBE and the offer the client may reconnect clean and subscribe to nothing."""
     bench = Bench()
     bench.publish(b"a", b"kept", retain=True)
     bench.open("ann")

@@ -366,7 +366,7 @@ def lease(groups, offset, name=b"", until_ms=0):
 
 
 def test_a_worker_is_known_as_long_as_it_has_something(groups):
-    """One that died with nothing in hand would be remembered for ever."""
+    """One that died with nothing in flight would be remembered forever."""
     lease(groups, 0, b"w")
     lease(groups, 1, b"w")
     do(groups, LeasesSettled(T, G, [(0, 1)]))

@@ -65,7 +65,7 @@ def test_no_more_end_at_once_than_is_enough(expiries):
 
 
 def test_the_same_leases_end_first_after_a_restart(expiries):
-    """Then each has an entry of its own; nodes of a cluster must agree whichever way it is."""
+    """Then each has its own entry; nodes of a cluster must agree either way."""
     for first in range(0, 100, 10):
         lease(expiries, first, 10, 100 + first % 3)
     extend(expiries, 95, 101)

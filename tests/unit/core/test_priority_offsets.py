@@ -164,7 +164,7 @@ def test_a_lane_that_was_forgotten_whole_begins_anew():
 
 
 def test_what_is_forgotten_leaves_nothing_in_its_lane_nor_in_the_schedule():
-    """Deals pass over lanes, and schedules, that are empty."""
+    """Dispatch skips priorities, and schedules, that are empty."""
     lanes = made(7, 0, 0, 0)
     lanes.schedule(1, 10, 0)
     lowest, *others = lanes.by_priority

@@ -264,7 +264,7 @@ def test_new_keys_lie_behind_those_that_a_start_finds_though_older_ones_are_gone
 
 
 def test_a_row_of_which_nothing_is_taken_is_deleted_and_in_nobodys_way(producers, monkeypatch):
-    """Two lives of a topic again: the middle row says nothing that the first did not say."""
+    """Two incarnations of a topic again: the middle row adds nothing to the first."""
     monkeypatch.setattr(module, "CHUNK_RUNS_MAX", 1)
     producers.note(T, P, 0, 0, 5)
     rows = take_all(producers)

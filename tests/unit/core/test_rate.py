@@ -54,7 +54,7 @@ def test_asking_when_to_come_back_takes_nothing():
 
 
 def test_one_who_waited_as_told_gets_a_token():
-    """Fractions that no float has: a third of a token a second, late in the life of the clock."""
+    """Fractions that no float can represent: a third of a token a second, at a late time."""
     bucket = TokenBucket(333, 1, now=86_400.7)
     bucket.take(1, 86_400.7)
     assert bucket.take(1, 86_400.7 + bucket.retry_s(86_400.7)) == 1

@@ -45,7 +45,7 @@ def test_removing_what_was_never_kept_leaves_nothing_to_write(retained):
 
 
 def test_matches_come_in_order_of_publication_whatever_the_history():
-    """Packet ids follow this order, so it must survive a restart that fills the tree anew."""
+    """Packet ids follow this order, so it must survive a restart that rebuilds the tree."""
     messages = [message(b"b/%d" % number, sequence=number) for number in range(8)]
     forwards, backwards = Retained(), Retained()
     for kept in messages:

@@ -179,7 +179,7 @@ def test_the_id_chosen_is_the_first_free_one_however_it_is_found(first, filled, 
 
 
 class CountedIds(dict):
-    """Deliveries in flight that count how often somebody looks for an id."""
+    """Deliveries in flight that count lookups of ids."""
 
     looks = 0
 

@@ -87,7 +87,7 @@ async def test_a_lease_from_the_future_is_over_after_a_start(bench):
 
 
 async def test_what_a_poll_left_behind_goes_back_once_the_disk_takes_it(bench, monkeypatch):
-    """Its lease may be one of years, and nobody knows of it."""
+    """Its lease may last for years, and no client knows it."""
     monkeypatch.setattr(desks_module, "AGAIN_S", 0)
     gone, worker = Worker("gone", visibility_ms=1 << 40), Worker("w", visibility_ms=LEASE_MS)
     bench.push(b"0")

@@ -76,7 +76,7 @@ async def test_leases_end_where_nobody_asks_for_messages_any_more(bench):
 
 
 async def test_a_late_acknowledgement_counts_until_the_message_was_taken_back(bench):
-    """What ran out is over when a ``Swept`` says so, not before."""
+    """An expired lease ends when ``Swept`` is applied, not before."""
     worker, told = Worker("w", visibility_ms=1_000), Told()
     bench.join(worker)
     bench.push(b"0")

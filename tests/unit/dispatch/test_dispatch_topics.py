@@ -179,7 +179,7 @@ async def test_a_topic_that_the_disk_does_not_let_go_is_served_on(bench):
 
 
 async def test_a_group_may_be_moved_on_while_its_topic_is_still_looked_through(bench, monkeypatch):
-    """What lies before is forgotten by then, and is read all the same."""
+    """What came before is no longer cached, and is read all the same."""
     monkeypatch.setattr(catalogue_module, "MARKS_AT_ONCE", 1)
     for number in range(40):
         bench.push(b"%d" % number)

@@ -45,7 +45,7 @@ async def choose(bench: Bench, worker: Worker) -> None:
 
 
 class Reading(NamedTuple):
-    """A worker for whom three messages are being read, which goes on when somebody says so."""
+    """A worker for which three messages are being read, until the test releases the read."""
 
     worker: Worker
     resume: threading.Event
@@ -339,7 +339,7 @@ async def test_a_worker_without_room_by_now_is_given_nothing(bench):
 
 
 async def test_after_a_start_jobs_of_the_last_life_go_to_whoever_is_there_already(bench):
-    """A worker may have come before they are back: it is dealt to when they are."""
+    """A worker may have arrived before they are returned: it gets them then."""
     last = Worker("of the last life")
     bench.join(last)
     bench.push(*numbered(3))

@@ -43,7 +43,7 @@ def test_history_sent_behind_newer_messages_is_found_too():
 
 
 def test_what_is_sent_again_is_owed_once():
-    """Else the second copy of what was acknowledged would be kept for ever."""
+    """Otherwise the second copy of what was acknowledged would be kept forever."""
     result = sent((b"t", 10, 0, 5), (b"t", 20, 5, 5))
     result.settle(12, 13)
     for _ in range(3):

@@ -86,7 +86,7 @@ class Turnstile:
 
 
 class Peer:
-    """A client: a connection of the broker's, and what it was told in plain words."""
+    """A client: a connection of the broker, and what it received as text."""
 
     def __init__(self, door: BinaryDoor) -> None:
         self.transport = Transport()
@@ -338,7 +338,7 @@ async def test_a_publish_that_the_disk_refuses_is_not_acknowledged(bench, error,
 
 @pytest.mark.parametrize(("topic", "told"), [(b"t", ["m", 2]), (b"q:t", [2, "m"])])
 async def test_an_acknowledgement_that_the_disk_refuses_ends_the_connection(bench, topic, told):
-    """So the client finds out what is remembered by subscribing anew."""
+    """So the client finds out what is stored by subscribing again."""
     peer = bench.peer()
     peer.send(client.publish(topic, b"m", 1), client.subscribe(2, topic, b"name"))
     await peer.hears(1, *told)

@@ -87,7 +87,7 @@ def test_a_reply_waits_for_both_kinds(bench):
 
 
 def test_a_publish_does_not_overtake_the_reply_in_front_of_it(bench):
-    """The line keeps the order; if it ever did not, we would rather fail than lie."""
+    """The pipeline keeps the order; if it did not, an error is better than a wrong answer."""
     bench.replies.await_acknowledgement()
     bench.replies.answer(PONG)
     bench.replies.await_publishes(1)

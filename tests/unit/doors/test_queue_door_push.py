@@ -1,4 +1,4 @@
-"""Push subscriptions: what is in hand, leases that are kept alive, acknowledgements of all kinds."""
+"""Push subscriptions: messages in flight, extended leases, acknowledgements of all kinds."""
 
 from collections.abc import AsyncIterator
 
@@ -36,7 +36,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 async def subscribed(bench, messages, prefetch=2, **fields):
-    """A client that subscribes to a topic with so many messages."""
+    """A client that subscribes to a topic with this many messages."""
     writer = bench.peer()
     writer.send(*[produce() for _ in range(messages)])
     await bench.rest()
@@ -57,7 +57,7 @@ def many(kind, leases, **fields):
     return wire.Request(**{name: message})
 
 
-# ── in hand
+# ── in flight
 
 
 async def test_earlier_responses_leave_before_the_first_message(bench):
@@ -242,7 +242,7 @@ async def test_a_stuck_message_leaves_room_and_may_go_to_another(bench):
 async def test_a_late_acknowledgement_is_made_good_when_the_message_comes_again(
     bench, visibility_ms
 ):
-    """Its lease is over and nobody has it; it is not pushed once more, but settled."""
+    """Its lease expired and no worker has it; it is settled, not pushed again."""
     peer = await subscribed(bench, 1, prefetch=1, visibility_timeout_ms=visibility_ms)
     peer.stop_reading()
     await bench.wait(3.2 * visibility_ms / 1000)

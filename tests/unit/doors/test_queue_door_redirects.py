@@ -234,7 +234,7 @@ async def test_lone_broker_takes_any_bootstrap_for_done(bench):
     assert (await bench.peer().ask(bootstrap(3, 4))).HasField("ok")
 
 
-# ── what is under way when somebody else begins to lead
+# ── what is in flight when another node begins to lead
 
 
 async def test_channel_for_messages_ends_with_the_leadership(bench):

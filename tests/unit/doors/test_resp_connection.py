@@ -31,7 +31,7 @@ async def locked():
 
 @pytest.fixture
 def waiting(monkeypatch):
-    """Two commands that are answered when the test says so: LATER waits, ADD is pipelined."""
+    """Two commands that the test answers: LATER waits, ADD is pipelined."""
     calls = []
     monkeypatch.setitem(COMMANDS, b"LATER", Spec(calls.append, -1))
     monkeypatch.setitem(COMMANDS, b"ADD", Spec(calls.append, 2, is_pipelined=True))

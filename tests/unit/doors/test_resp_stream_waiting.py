@@ -1,4 +1,4 @@
-"""Streams as they grow: who waits, who is served, and in which order."""
+"""Growing streams: which waiting clients are served, and in which order."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ def fields(answer):
 
 
 async def block(broker, client, consumer, **options):
-    """Start a blocking XREADGROUP and wait until it stands in the line."""
+    """Start a blocking XREADGROUP and wait until it is queued."""
     streams = options.pop("streams", {"s": ">"})
     task = asyncio.create_task(
         client.xreadgroup("g", consumer, streams, **{"block": 0, "count": 1, **options})

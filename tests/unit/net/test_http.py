@@ -43,7 +43,7 @@ class Detector(asyncio.Protocol):
 
 
 class BufferedDetector(asyncio.BufferedProtocol):
-    """The same for a listener that reads into a buffer of its own."""
+    """The same for a listener that reads into its own buffer."""
 
     def __init__(self, server):
         self.server = server
@@ -127,7 +127,7 @@ async def read_answer(reader):
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request):
-    """Run a test's coroutine on one of the loops; an exception that nobody caught fails it."""
+    """Run a test's coroutine on one of the loops; an uncaught exception fails it."""
 
     def run(main):
         faults = []

@@ -186,7 +186,7 @@ def test_pubrels_alone_need_no_reading(bench):
 
 
 def test_a_new_message_does_not_overtake_those_that_are_being_read(bench):
-    """[MQTT-4.6.0-6]: its payload is at hand, theirs are not."""
+    """[MQTT-4.6.0-6]: its payload is in memory, theirs are not."""
     bench.outbox.deliver([(b"", None, 1, 1, 10)])
     bench.outbox.deliver([(b"t", b"11", 1, 2, 11)])
     bench.loop.run()
@@ -371,7 +371,7 @@ def test_what_a_connection_held_is_free_when_it_is_gone(bench):
 
 
 class Other:
-    """The outbox of somebody else."""
+    """The outbox of another client."""
 
     def __init__(self) -> None:
         self.counted = 0

@@ -6,7 +6,7 @@ from penstock.net.takeovers import FREE, IDS_MAX, PER_SECOND, Takeovers
 
 
 class Bench:
-    """Notes lines, and has the time that it is told."""
+    """Records lines, with a settable clock."""
 
     def __init__(self) -> None:
         self.now = 1_000.0

@@ -1,4 +1,4 @@
-"""Long work on the loop: everybody's together takes a turn, not everybody's own."""
+"""Long work on the loop: all of it together shares a turn."""
 
 import asyncio
 from collections.abc import Iterator

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Outlet:
-    """A connection that notes what it is told, and how often it is flushed."""
+    """A connection that records what it receives, and how often it is flushed."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub

@@ -147,7 +147,7 @@ async def test_live_messages_reach_clients_of_all_nodes_once(cluster):
 
 
 async def test_what_an_earlier_session_is_told_late_does_not_reach_the_next(cluster):
-    """The node of the first was cut off for a moment; the client began anew elsewhere."""
+    """The first node was cut off for a moment; the client started over at another."""
     first = cluster[1].mqtt(b"ann", clean_session=False)
     await cluster.rest()
     origin = cluster[1].broker.sessions[b"ann"].origin
@@ -177,7 +177,7 @@ async def test_a_will_is_published_once_by_the_node_whose_client_vanished(cluste
 
 @pytest.mark.parametrize("stays_behind", [False, True])
 async def test_a_will_is_published_once_where_a_client_moves_to_another_node(cluster, stays_behind):
-    """Also if the node that it comes to has not heard of it yet."""
+    """Also if the new node does not know of it yet."""
     older = cluster[1].mqtt(b"ann", will=WILL)
     if not stays_behind:
         await cluster.rest()
@@ -380,7 +380,7 @@ async def test_a_worker_of_a_node_that_is_gone_by_now_does_not_keep_what_it_is_g
 
 
 async def test_what_workers_of_a_dead_node_had_goes_to_others(cluster):
-    """They had it until they leave, and nobody else says that they have."""
+    """They hold it until they leave, and only they report it."""
     dead, alive = [Worker(f"w#{cluster[n].hub.connections.ids.next()}", 5) for n in (2, 3)]
     cluster[2].hub.dispatchers.join(TOPIC, GROUP, dead)
     push(cluster[1], *numbered(3))

@@ -251,7 +251,7 @@ class Referee:
         self.granted: dict[int, int] = {}
         """Offsets by lease."""
         self._held: dict[int, int] = {}
-        """Leases by offset, of those that are with somebody."""
+        """Leases by offset, of messages in flight."""
         self._done: set[int] = set()
         sequence = 1
         for index, (_, _, batch) in enumerate(cluster.entries, 1):

@@ -26,7 +26,7 @@ TOPIC = b"t"
 
 
 class Bench:
-    """A store, a feed that is told when the script says so, and a sink that notes what it gets."""
+    """A store, a feed driven by the script, and a sink that records what it gets."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.store = MemoryStore()

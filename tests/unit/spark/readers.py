@@ -41,7 +41,7 @@ def fill(client: QueueClient, topic: str, count: int, first: int = 0) -> None:
 
 
 def trickle(client: QueueClient, topic: str, count: int, first: int = 0) -> None:
-    """The same one by one: each is an entry of its own, which retention can remove."""
+    """The same one by one: each is its own entry, which retention can remove."""
     for number in range(first, first + count):
         client.produce(topic, b"%d" % number)
 

@@ -1,4 +1,4 @@
-"""The manifest: each row counts once, at every step and whoever else is at it."""
+"""The manifest: each row counts once, at every step and with concurrent writers."""
 
 import threading
 from datetime import date

@@ -1,4 +1,4 @@
-"""The demo's three doors, at a real broker: what a sensor was told is what the journal has."""
+"""The demo's three protocols, at a real broker: what was acknowledged is in the journal."""
 
 from collections import Counter
 from time import monotonic

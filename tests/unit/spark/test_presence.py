@@ -1,4 +1,4 @@
-"""What is told of a device follows from its messages and from time."""
+"""The report about a device follows from its messages and from time."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Who has a say about a setting: the caller, then whoever set Spark up, then we."""
+"""Precedence of a setting: the caller, then Spark's configuration, then our default."""
 
 import pytest
 

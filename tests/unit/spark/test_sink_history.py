@@ -28,7 +28,7 @@ Attempt = list[Staged]
 
 
 class History:
-    """What drivers have staged, and what they were told was published."""
+    """What drivers have staged, and what was confirmed as published."""
 
     def __init__(self, seed: int, broker: Broker, servers: str, client: QueueClient) -> None:
         self.random = random.Random(seed)
@@ -50,7 +50,7 @@ class History:
         return attempt
 
     def give_up(self) -> None:
-        """Be killed before the commit: nobody tells the broker."""
+        """Die before the commit: the broker is not told."""
         self.stage()
 
     def fail(self) -> None:

@@ -1,4 +1,4 @@
-"""Options and columns of the sink: what is wrong is told at the start, with what to do."""
+"""Options and columns of the sink: errors are reported at the start, with advice."""
 
 import pytest
 from pyspark.sql.types import (

@@ -38,7 +38,7 @@ def rows(*payloads: str):
 
 
 class Driver:
-    """One life of the driver of a stream."""
+    """One run of the driver of a stream."""
 
     def __init__(self, servers: str, query: str = QUERY, **options: str) -> None:
         self.query = query
@@ -86,7 +86,7 @@ def test_a_batch_that_runs_again_is_published_once_and_that_is_told(servers, cli
 
 
 def test_a_checkpoint_that_has_gone_back_does_not_lose_its_rows_in_silence(servers, client):
-    """Planned anew, batch 1 may have more rows than the three that were published."""
+    """Planned again, batch 1 may have more rows than the three that were published."""
     driver = Driver(servers)
     for epoch in range(4):
         driver.run(epoch, str(epoch))

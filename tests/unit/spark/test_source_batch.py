@@ -96,7 +96,7 @@ def test_signatures_are_verified_again_where_it_is_asked_for(broker, servers, cl
 
 
 def test_a_signature_that_does_not_verify_is_told_and_so_is_one_of_nobody(broker, servers, client):
-    """The broker takes none such: somebody has changed what it keeps, or what it sends."""
+    """The broker accepts no such signature: the stored or sent bytes were changed."""
     signer = register(broker)
     publish_signed(broker, b"t", b"1", signer.sign_1(b"t", b"1"))
     fetched = client.fetch_raw("t", 0)

@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order: each message is a row once, or is told to be lost.
+"""Whatever happens, in whatever order: each message is a row once, or reported as lost.
 
 Random histories of a broker that is written to, has topics deleted and made anew, is restarted and
 killed, and of a stream that is killed wherever it may be. What came of it is compared with what
@@ -32,7 +32,7 @@ class History:
         self.unseen: set[int] = set()
         """Published since the stream has looked last."""
         self.unknown: set[int] = set()
-        """Deleted before the stream knew of them: nobody can tell that it has lost them."""
+        """Deleted before the stream knew of them: their loss cannot be detected."""
         self.rows: list[dict] = []
 
     def write(self) -> None:
@@ -58,7 +58,7 @@ class History:
         }
 
     def _known_incarnations(self, topic: str) -> set[int]:
-        """Those that the log has heard of."""
+        """Those recorded in the log."""
         ends = [self.stream.offset, self.stream.logged and self.stream.logged[1]]
         return {end["topics"][topic][0] for end in ends if end and topic in end["topics"]}
 
@@ -176,7 +176,7 @@ def test_each_message_is_a_row_once_or_told_to_be_lost(broker, servers, client, 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_no_change_is_missed(broker, servers, client, monkeypatch, seed):
-    """However much has changed, and whoever else asks: a look gives what there is."""
+    """However much has changed, and whatever others request: a poll returns the current state."""
     monkeypatch.setattr("penstock.doors.queue.changes.PAGE_MAX", 3)
     monkeypatch.setattr("penstock.reading.changes.TOPICS_MAX", 5)
     options = source_options(dict(source(servers, subscribe="s/#").options))

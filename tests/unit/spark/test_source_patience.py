@@ -17,7 +17,7 @@ TWICE = RetryPolicy(retries=2, pause_s=0.0)
 
 
 class Broker:
-    """Fails as often as it is told to, then answers."""
+    """Fails the given number of times, then answers."""
 
     def __init__(self, error: ClientError, failures: int) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""What somebody is told who mistyped a topic or a port: a word, early, and no error."""
+"""A mistyped topic or port gives an early notice, not an error."""
 
 import logging
 import socket

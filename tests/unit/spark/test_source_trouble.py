@@ -4,7 +4,7 @@ from tests.unit.spark.readers import Stream, fill, payloads, source
 
 
 def test_changes_of_more_topics_than_a_page_has_are_all_read(servers, client, monkeypatch):
-    """Or the rest would wait until somebody writes to those topics again."""
+    """Otherwise the rest would wait until something is published to those topics again."""
     monkeypatch.setattr("penstock.doors.queue.changes.PAGE_MAX", 3)
     stream = Stream(servers, subscribe="s/#")
     for number in range(8):

@@ -110,6 +110,6 @@ def test_notes_that_do_not_fit_their_columns_are_a_bug_of_the_caller(note):
     ids=["too few", "short signature", "long nonce", "large key id", "before time", "too late"],
 )
 def test_extras_that_do_not_fit_their_columns_are_a_bug_of_the_caller(extras):
-    """Found while one publisher's message is appended, not when everybody's batch is written."""
+    """Detected when one publisher's message is appended, not when the shared batch is written."""
     with pytest.raises(AssertionError):
         Batch().append(b"a", [b"1"], 5, 0, extras)

@@ -42,7 +42,7 @@ def test_a_copy_is_a_store_of_one_moment(tmp_path):
 
 
 def test_the_map_grows_while_a_copy_is_being_made(tmp_path):
-    """A copy that nobody reads on keeps no commit waiting."""
+    """A copy that is no longer read delays no commit."""
     store = LmdbStore(tmp_path / "data", map_bytes=1 << 20)
     commit(store, 20, size=20_000)
     read, write = os.pipe()

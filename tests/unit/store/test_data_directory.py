@@ -1,4 +1,4 @@
-"""Whose directory it is, and what is said when it is somebody else's or damaged."""
+"""Ownership of the directory, and the errors when it is foreign or damaged."""
 
 import os
 import subprocess

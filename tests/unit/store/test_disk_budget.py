@@ -28,7 +28,7 @@ class Load:
         self.most = 0
 
     def write(self, total_bytes):
-        """So many bytes of payload, looking at the file after each commit."""
+        """Commit this many bytes of payload, checking the file after each commit."""
         while total_bytes > 0:
             batch = self.batch()
             self.store.commit(batch)
@@ -68,7 +68,7 @@ def sized(store, total, **more):
 
 
 def test_a_store_stays_below_five_quarters_of_its_total_whatever_is_written(open_store, tmp_path):
-    """Nobody calls retention: commits make their room themselves."""
+    """Retention is not called: commits make room themselves."""
     store = open_store()
     removed = []
     store.on_removed = lambda found: removed.append(found.messages)
@@ -180,7 +180,7 @@ def test_entries_go_as_a_whole_though_topics_were_dropped_or_messages_deleted(op
 
 
 def test_a_disk_that_is_full_fails_the_commit_and_not_before(open_store, tmp_path, monkeypatch):
-    """To remove needs room as well; the one who commits is told, as ever."""
+    """Removing needs room as well; the commit reports the error, as always."""
     store = open_store()
     sized(store, MIB)
     load = Load(store, tmp_path)

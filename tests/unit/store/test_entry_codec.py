@@ -73,7 +73,7 @@ def scheduled() -> bytes:
 
 
 def numbered() -> bytes:
-    """Two producers numbered some messages; the other messages are nobody's."""
+    """Two producers numbered some messages; the others have no producer."""
     batch = Batch()
     batch.append(b"a", [b"1", b"2", b"3"], 1_000, 1)
     batch.append(b"b", [b"4"], 1_000, 1)
@@ -85,7 +85,7 @@ def numbered() -> bytes:
 
 
 def dropping() -> bytes:
-    """Two topics are dropped, one of them begins anew."""
+    """Two topics are dropped, one of them is recreated."""
     batch = Batch()
     batch.append(b"a", [b"1"], 1_000, 1)
     return encode(batch, 7, 100, PLACEMENTS[:1], [(1, b"a"), (2, b""), (2**32 - 1, b"n" * 99)])
@@ -174,7 +174,7 @@ def test_notes_are_cut_to_the_messages_asked_for(stretch, expected):
 
 @pytest.mark.parametrize(("make", "written"), [(sample, FIRST_SAMPLE), (adorned, FIRST_ADORNED)])
 def test_entries_of_the_first_release_are_read_and_still_written_byte_for_byte(make, written):
-    """What is new is in sections of its own, which batches without it do not get."""
+    """New fields have their own sections, which batches without them do not get."""
     first = decompress(b64decode(written))
     assert list(decode(first).messages()) == list(decode(make()).messages())
     assert first == make()

@@ -79,7 +79,7 @@ def test_what_an_incomplete_round_lost_stays_lost_after_reopening(open_store, mo
 
 @pytest.mark.usefixtures("ample_time")
 def test_invented_topics_do_not_cost_others_their_messages(open_store):
-    """Their rows stay for ever, so they must not count against the total."""
+    """Their rows stay forever, so they must not count against the total."""
     store = open_store()
     rules = RetentionRules(total_bytes_max=MIB)
     for start in range(0, 3_000, 500):

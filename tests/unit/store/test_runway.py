@@ -1,4 +1,4 @@
-"""The file is made longer before a commit needs it, and nobody notices."""
+"""The file is extended before a commit needs it, without visible effect."""
 
 import errno
 import os

@@ -120,7 +120,7 @@ def test_offsets_that_come_later_are_not_deleted_in_advance(store):
 
 
 def test_groups_of_which_everything_is_gone_are_freed_by_retention(store):
-    """Whatever the limits, and though somebody waits: there is nothing left to wait for."""
+    """Whatever the limits, and although a session waits: nothing is left to wait for."""
     fill(store)
     store.trim(b"other", 99)
     store.trim(b"a", 9)

@@ -378,7 +378,7 @@ def test_a_start_goes_on_freeing_where_the_last_one_stopped(open_store, monkeypa
 
 
 def test_reads_in_other_threads_see_one_life_at_a_time(open_store):
-    """Each life publishes its own number; no reader meets two of them, or an error."""
+    """Each incarnation publishes its own number; no reader sees two of them, or an error."""
     store = open_store()
     failures, done = [], threading.Event()
 
@@ -411,7 +411,7 @@ def test_reads_in_other_threads_see_one_life_at_a_time(open_store):
 
 
 def drop_after(monkeypatch, store, owner, method):
-    """Drop a topic and begin it anew right after a method was called for the first time."""
+    """Drop a topic and recreate it right after a method was called for the first time."""
     called = getattr(owner, method)
 
     def call(*arguments):

@@ -125,7 +125,7 @@ def test_a_drop_takes_effect_when_it_is_folded_and_only_once(tmp_path):
     assert payloads(store) == [b"1"]
     store.apply(2)
     assert payloads(store) == [b"new"]
-    store.close()  # before anybody wrote down that entry 2 is committed
+    store.close()  # before it was recorded that entry 2 is committed
     store = LmdbStore(tmp_path / "data", 1 << 20)
     store.apply(2)
     assert payloads(store) == [b"new"]

@@ -24,7 +24,7 @@ def looks(monkeypatch):
 
 
 def write(store):
-    """So many topics, new ones in each commit."""
+    """This many topics, new ones in each commit."""
     for first in range(0, TOPICS, PER_COMMIT):
         batch = Batch()
         for number in range(first, first + PER_COMMIT):

@@ -76,7 +76,7 @@ def test_limits_take_hold_as_the_work_goes_on_though_nothing_is_written(store, l
 
 
 def test_a_topic_goes_on_after_its_floor_fell_back(store):
-    """Its group was removed and made anew."""
+    """Its group was removed and recreated."""
     fill(store, b"q:a")
     rules = RetentionRules(LIMITS["age"])
     for floors, expected in [({b"q:a": 3}, 3), ({}, 3), ({b"q:a": 2}, 3), ({b"q:a": 6}, 6)]:
@@ -146,7 +146,7 @@ def test_removal_says_which_offsets_went_without_those_deleted_before(store):
 
 
 def test_what_was_removed_before_the_disk_failed_is_told(open_store, monkeypatch):
-    """Else nobody would count it; the next call says what is wrong."""
+    """Otherwise it would not be counted; the next call reports the error."""
     store = open_store()
     fill(store, b"a")
     monkeypatch.setattr(lmdb_store, "RETAIN_S", 60)

@@ -11,7 +11,7 @@ from penstock.store.writer import Writer
 
 
 class BrokenStore(MemoryStore):
-    """Raises what it is told to, once."""
+    """Raises the given error, once."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()

@@ -97,7 +97,7 @@ def test_a_restart_keeps_port_and_committed_state(kill):
 
 @pytest.mark.parametrize("kill", [False, True], ids=["in order", "killed"])
 def test_a_restart_leads_to_wills(kill):
-    """In order, the old life publishes them; killed, the next one does."""
+    """On a clean stop the old process publishes them; after a kill, the next one does."""
     with Broker() as broker:
         with connected(broker, "mortal", will=("will", b"gone", 1, True)):
             broker.restart(kill=kill)

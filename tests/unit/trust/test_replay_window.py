@@ -89,7 +89,7 @@ def test_tiny_window_works():
     )
 )
 def test_nothing_is_ever_accepted_twice_and_memory_is_bounded(steps):
-    """The clock wanders both ways; the model remembers everything for ever."""
+    """The clock moves both ways; the model remembers everything forever."""
     seen, accepted, now_ms = window(entries_max=20, window_ms=1_000), set(), NOW
     for step_ms, behind_ms, nonce in steps:
         now_ms += step_ms

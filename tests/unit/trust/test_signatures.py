@@ -86,7 +86,7 @@ def test_the_seeds_vector_is_made_and_verified():
 
 @pytest.mark.parametrize(("seed", "public_key", "message", "proof"), RFC_8032)
 def test_vectors_of_rfc_8032(seed, public_key, message, proof):
-    """Version 1 has no frame of its own, so that it can be held against the standard."""
+    """Version 1 has no framing, so that it can be compared with the standard."""
     seed, public_key, message, proof = map(bytes.fromhex, (seed, public_key, message, proof))
     assert key_pair(seed) == (public_key, seed + public_key)
     assert sign_1(seed, 1, b"", message).signature == proof
