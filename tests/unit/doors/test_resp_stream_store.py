@@ -274,7 +274,7 @@ def test_a_run_of_acknowledgements_answers_each(client, topic):
 
 
 def test_a_consumer_that_is_removed_while_it_is_made_has_nothing(client, topic, monkeypatch):
-    """Its group may be deleted and made anew in the same commit, too."""
+    """Its group may be deleted and recreated in the same commit, too."""
     submitted = groups.submitted
 
     async def undone(pipeline, command):
