@@ -34,7 +34,7 @@ def test_a_response_of_a_kind_that_a_client_does_not_know_is_a_response_without_
 
 def test_a_response_that_is_too_large_is_the_end():
     machine = QueueClientMachine(frame_bytes_max=10)
-    detail = "a frame of 11 bytes, where 10 are allowed"
+    detail = "frame of 11 bytes exceeds the limit of 10"
     assert machine.receive(framed(bytes(11))) == [
         Violation(DisconnectReason.PACKET_TOO_LARGE, detail)
     ]

@@ -177,7 +177,7 @@ def test_what_is_no_request_is_answered_and_the_next_is_read(body, request_id):
 
 
 def too_large(length, allowed):
-    detail = f"a frame of {length} bytes, where {allowed} are allowed"
+    detail = f"frame of {length} bytes exceeds the limit of {allowed}"
     return Violation(DisconnectReason.PACKET_TOO_LARGE, detail)
 
 

@@ -1,1 +1,1 @@
-"""Broker semantics, pure: routing, sessions, retained messages; steps in, effects out."""
+"""Broker semantics, pure: routing, sessions, groups, retained messages."""

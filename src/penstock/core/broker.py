@@ -306,7 +306,7 @@ class Broker:
         if not session.durable:
             self._discard(session)
             return
-        session.overtaken = None  # what is offered next time is looked for anew
+        session.overtaken = None  # the next offer searches again
         session.connected = False
         session.client = None
         session.will = None
@@ -371,7 +371,7 @@ class Broker:
     def _offered(self, command: Offered, client: SessionClient | None, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
         if session is None or session.connection != command.connection or not session.connected:
-            return  # whoever comes next is served by pages of its own
+            return  # the next connection gets its own pages
         if self._is_contained(session):
             return
         if client is not None and command.return_codes:

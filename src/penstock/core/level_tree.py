@@ -1,25 +1,25 @@
-"""Names by their levels: one structure for topics asked by filter and filters asked by topic.
+"""Names by levels: one structure to find topics by filter and filters by topic.
 
 A ``LevelTree`` holds a set of names, topics *or* wildcard filters, never both. It is a tree of
 plain dicts, one per level that at least two names share::
 
     a/b/c, a/b/d, a, x/y/z    {a: {b: {c: "a/b/c", d: "a/b/d"}, END: "a"}, x: "x/y/z"}
 
-* A **leaf** is the whole name. It hangs where its path stops being shared, here ``x``, so a lone
-  name costs one slot however deep it is. A walk that meets a leaf early compares what is left of
-  the two paths (``_tails_agree``).
+* A **leaf** is the whole name. It is where its path stops being shared, here ``x``, so a single
+  name costs one slot however deep it is. A walk that meets a leaf early compares the rest of the
+  two paths (``_tails_agree``).
 * A **path** is the levels of a name and then ``END``, which no level can equal. No path is the
-  beginning of another, hence every name has a place of its own and no node needs a flag.
-* **Invariant**: below each dict, the roots excepted, lie at least two names. ``remove`` restores it
-  by moving a sole survivor up, so nothing is left behind by names that went.
-* Names that begin with ``$`` live under a root of their own. A filter that begins with a wildcard
-  does not begin with ``$`` and so never meets them [MQTT-4.7.2-1]: the rule is the shape.
+  prefix of another, so every name has a place of its own and no node needs a flag.
+* **Invariant**: below each dict, except the roots, are at least two names. ``remove`` restores it
+  by moving a sole survivor up, so removed names leave nothing behind.
+* Names that begin with ``$`` have their own root. A filter that begins with a wildcard does not
+  begin with ``$`` and so never meets them [MQTT-4.7.2-1].
 
-Wildcards are ordinary levels to ``add`` and ``remove``; only the two walks give them a meaning.
-Both cost what they visit. Nothing recurses: depth is the peer's choice, the stack is ours.
+Wildcards are ordinary levels to ``add`` and ``remove``; only the two walks interpret them. Both
+cost what they visit. Nothing recurses, because the peer chooses the depth.
 
-Input is taken to be well-formed (``penstock.model.topic``). Whether a name is present is for the
-owner to know, who keeps a flat dict beside the tree anyway.
+Names are assumed to be well-formed (``penstock.model.topic``). The caller knows which names are
+present, as it keeps a flat dict beside the tree.
 """
 
 from collections.abc import Iterator
@@ -102,12 +102,11 @@ class LevelTree:
         return found
 
     def walk(self, topic_filter: bytes) -> Iterator[bytes | None]:
-        """The same step by step: a name, or None for a place that was looked at in vain.
+        """The same step by step: a name, or None for a node visited in vain.
 
-        The tree may change between two steps. A name that was there all the time is met once: the
-        children of a node are taken down when the walk comes to it, a node that was cut off still
-        holds the survivor that moved up, and a leaf that grew into a node was taken down as a leaf.
-        A name that was removed meanwhile may be met; whoever asks knows which names there are.
+        The tree may change between two steps. A name that exists all the time is met once: the
+        children of a node are copied when the walk reaches it, and a node that was cut off still
+        holds the survivor that moved up. A name that was removed meanwhile may be met.
         """
         path = _path(topic_filter)
         stack = [(self._root(topic_filter), 0)]

@@ -185,7 +185,7 @@ class OffsetsByPriority:
 
     def extend(self, first_offset: int, count: int, priority: int) -> None:
         """Add messages at the end, or after a gap of deleted ones."""
-        assert first_offset >= self.end, "lanes grow at their end only"
+        assert first_offset >= self.end, "offsets grow at their end only"
         if count:
             self.by_priority[priority].extend(first_offset, count)
             self.end = first_offset + count

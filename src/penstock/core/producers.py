@@ -254,7 +254,7 @@ class Producers:
         if seqs is None or not seqs.has_any(seq, count):
             self._append(known, producer, seq, offset, count)
             return
-        # What is known stays as it is; but each of these may push it out before its turn comes.
+        # Known messages keep their offset, but each new one may push them out.
         for distance in range(count):
             if known.find(producer, seq + distance) is None:
                 self._append(known, producer, seq + distance, offset + distance, 1)

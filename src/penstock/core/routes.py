@@ -45,7 +45,7 @@ client with thousands of filters, each just narrow enough, would stall everyone 
 leaves. All of them together then cost about thirty milliseconds.
 """
 
-UNKNOWN_POLICY = -1  # nobody has worked it out yet
+UNKNOWN_POLICY = -1  # not determined yet
 
 # patterns that begin with these do not match topics that begin with ``$``
 PATTERN_WILDCARDS = (b"*", b"?", b"[")
@@ -99,11 +99,10 @@ class Routes(Generic[Subscriber]):
         self._patterns: dict[bytes, _Pattern[Subscriber]] = {}
         self._topics: TopicTree[Route[Subscriber]] = TopicTree()
         self._visits_before = 0  # visits until the cache was last emptied
-        self.cached = self._topics.values  # read only; the same dict for life
+        self.cached = self._topics.values  # read only; always the same dict
         self.misses = 0
         self.invalidations = 0
-        self.pattern_cost = 0
-        """What it costs to ask all patterns about a topic, in the unit of whoever brings them."""
+        self.pattern_cost = 0  # of matching a topic with all patterns, in the caller's unit
 
     @property
     def subscription_count(self) -> int:

@@ -58,7 +58,7 @@ class Picker:
         now_ms: int,
     ) -> None:
         self._offsets = offsets
-        self._end = offsets.end  # the offsets may grow before somebody asks for the heads
+        self._end = offsets.end  # the offsets may grow before ``heads`` is called
         self._heads = [max(head, first) for head in heads]
         self.now_ms = now_ms
         # passed because they are not due: offset, time due, priority

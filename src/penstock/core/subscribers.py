@@ -1,11 +1,11 @@
-"""Durable subscribers: client ids with the acknowledgements they gave, per topic.
+"""Durable subscribers: client ids with their acknowledgements, per topic.
 
-A durable subscriber is not a session. It has no queue and no window: what it is owed follows from
-the journal and its acknowledgements, whenever it comes back. Its connection and what it subscribed
-to are therefore nobody's durable business; the only thing ever written is ``Progressed``.
+A durable subscriber is not a session. It has no queue and no window: what it still has to get
+follows from the journal and its acknowledgements. So its connection and subscriptions are not
+durable; only ``Progressed`` is ever written.
 
-Client ids of this kind and those of MQTT sessions are two namespaces. Were they one, an MQTT client
-that connects with a clean session would erase the acknowledgements given under the same id.
+These client ids and those of MQTT sessions are separate namespaces. Otherwise an MQTT client that
+connects with a clean session would erase the acknowledgements of the same id.
 """
 
 import msgspec

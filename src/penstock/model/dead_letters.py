@@ -1,7 +1,7 @@
-"""Where dead letters are: a topic for each topic and group, named after both.
+"""Topics of dead letters: one for each topic and group, named after both.
 
-The name of a group may be any text. In the name of a topic it is one level, and what could not
-stand there, or would make two names one, is percent-encoded.
+The name of a group may be any text. In the topic's name it is one level; characters that are not
+allowed there, or would make names ambiguous, are percent-encoded.
 """
 
 from urllib.parse import quote_from_bytes, unquote_to_bytes

@@ -1,7 +1,7 @@
 """A message as the journal holds it.
 
-``flags`` are 16 bits, shared by a whole run of messages. What differs from one message to the next
-(headers, a signature, a schedule) is in its ``Extras``, which most messages do not have.
+``flags`` are 16 bits, shared by a whole run of messages. Properties of single messages (headers, a
+signature, a schedule) are in ``Extras``, which most messages do not have.
 """
 
 import msgspec

@@ -1,8 +1,8 @@
-"""Where rows lie that were staged and not committed: a topic for each part of a sink's epoch.
+"""Topics of staged rows: one for each part of a sink's epoch.
 
-``$stage/<sink>/<epoch>/<part>``. A sink may have several levels, the others are one each, so that a
-name is taken apart from its end. These topics are the broker's own: no client reads, writes or
-lists them.
+The name is ``$stage/<sink>/<epoch>/<part>``. A sink may have several levels, the others have one
+each, so a name is parsed from its end. These topics are internal: no client reads, writes or lists
+them.
 """
 
 from typing import NamedTuple

@@ -40,7 +40,7 @@ def _run(data: Path, file: int) -> None:
         text = done.stderr.decode("utf-8", "replace").strip()[-ERROR_CHARACTERS_MAX:]
         raise StorageError(
             f"the store could not be copied: {text or f'ended with {done.returncode}'}",
-            "Look at the disk and at the memory of this machine.",
+            "Check the disk and the memory of this machine.",
         )
 
 

@@ -84,7 +84,7 @@ class DataDirectory:
 
     def _look_at_data(self) -> None:
         data = self.path / DATA_NAME
-        if not self.marker.ready:  # a creation was cut short: begin it anew
+        if not self.marker.ready:  # creation was interrupted: start over
             data.unlink(missing_ok=True)
             (self.path / READERS_NAME).unlink(missing_ok=True)
         elif not data.exists() or not data.stat().st_size:  # LMDB would make a new one
@@ -167,8 +167,8 @@ def switch(path: Path) -> None:
 
 def marker_missing(path: Path) -> StorageForeign:
     return StorageForeign(
-        f"{path} is not a whole Penstock data directory: it holds {DATA_NAME}, but the marker file"
-        f" {MARKER_NAME} is missing",
+        f"{path} is not a complete Penstock data directory: it holds {DATA_NAME}, but the marker"
+        f" file {MARKER_NAME} is missing",
         f"If this is a copy, copy {MARKER_NAME} from where {DATA_NAME} came from, or from a backup;"
         " else name another directory.",
     )
@@ -218,6 +218,6 @@ def sync_directory(path: Path) -> None:
 
 def _unusable(path: Path, error: OSError) -> StorageError:
     return StorageError(
-        f"{path} can not be used as data directory: {error.strerror or error}",
+        f"{path} cannot be used as data directory: {error.strerror or error}",
         "Check that it exists, that this user may write to it, and that the disk has room.",
     )

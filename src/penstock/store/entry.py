@@ -42,7 +42,7 @@ from penstock.store.extras import (
 )
 from penstock.store.producers import ProducerRun, notes_between, pack_notes
 
-assert sys.byteorder == "little", "columns are read in place; this machine orders bytes otherwise"
+assert sys.byteorder == "little", "columns are read in place, which needs a little-endian machine"
 
 MAGIC = b"PSTK"
 VERSION = 1
@@ -577,7 +577,7 @@ def decode(buffer: bytes | memoryview, *, verify: bool = True) -> Entry:
         raise _damaged(f"an entry of {len(view)} bytes is shorter than its header")
     magic, version, flags, _ = _PREFIX.unpack_from(view)
     if magic != MAGIC:
-        raise _damaged("an entry does not begin with the mark of an entry")
+        raise _damaged("an entry does not begin with its magic number")
     if verify:
         _verify_checksum(view)
     if version != VERSION or flags:
@@ -612,6 +612,6 @@ def _sections(view: memoryview) -> dict[int, tuple[int, int]]:
 def _damaged(what: str) -> StorageDamaged:
     return StorageDamaged(
         what,
-        "Restore the data directory from a backup; docs/operating/storage.md tells how to find out "
-        "how far the damage goes.",
+        "Restore the data directory from a backup; docs/operating/storage.md explains how to "
+        "assess the damage.",
     )

@@ -188,7 +188,7 @@ class Environment:
             end = self.end_bytes
             if self._file_end - end < self.runway_bytes // 4:
                 self._lengthen(end)
-        except OSError:  # a full disk says so when it matters: to a commit
+        except OSError:  # the next commit reports a full disk
             self._file_end = 1 << 62
 
     def _lengthen(self, end: int) -> None:
@@ -270,14 +270,14 @@ def storage_error(error: lmdb.Error) -> StorageError:
         )
     return StorageError(
         f"the database failed ({text})",
-        "Look at the disk and at the kernel's log, then restart the broker.",
+        "Check the disk and the kernel's log, then restart the broker.",
     )
 
 
 def _broken(text: str) -> StorageBroken:
     return StorageBroken(
         f"the disk failed while it was written to ({text})",
-        "Look at the disk and at the kernel's log. What was acknowledged before is on disk.",
+        "Check the disk and the kernel's log. What was acknowledged before is on disk.",
     )
 
 

@@ -77,7 +77,7 @@ class JournalCursor:
         except StorageDamaged as error:
             raise StorageDamaged(f"entry {index}: {error.message}", error.advice) from error
         if (entry.base_sequence, entry.index) != (base_sequence, index):
-            raise broken_order(index, f"is filed under entry {entry.index}'s key")
+            raise broken_order(index, f"is stored under the key of entry {entry.index}")
         self._remember(index)
         return entry
 
@@ -115,6 +115,6 @@ class JournalCursor:
 def broken_order(index: int, what: str) -> StorageDamaged:
     return StorageDamaged(
         f"entry {index} {what}",
-        "Restore the data directory from a backup; docs/operating/storage.md tells how to find out "
-        "how far the damage goes.",
+        "Restore the data directory from a backup; docs/operating/storage.md explains how to "
+        "assess the damage.",
     )

@@ -82,7 +82,7 @@ class LogTail:
     def _before(self, index: int) -> tuple[list[Entry], int]:
         """The tail before an entry, and the sequence with which that entry begins."""
         if not self._applied_index < index <= self.last_index + 1:
-            raise broken_order(index, f"can not follow entry {self.last_index} of the log")
+            raise broken_order(index, f"cannot follow entry {self.last_index} of the log")
         kept = self.entries[: index - self._applied_index - 1]
         return kept, kept[-1].end_sequence if kept else self._applied_sequence
 
@@ -126,7 +126,7 @@ def get_record(
             return bytes(found[_RECORD.size :]), None if committed == _ALL else committed
     raise StorageDamaged(
         "the record of the cluster in the database is damaged",
-        "Restore the data directory from a backup, or let the node join anew under another id.",
+        "Restore the data directory from a backup, or let the node join again with another id.",
     )
 
 

@@ -190,7 +190,7 @@ class MemoryStore:
         return found
 
     def copy(self, file: int) -> None:  # noqa: ARG002 - as ``LogStore`` has it
-        raise StorageError("a store in memory can not be copied")
+        raise StorageError("a store in memory cannot be copied")
 
     def prepare(self) -> None: ...
 

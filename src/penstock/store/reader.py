@@ -272,7 +272,7 @@ class Reader:
             state = self.row_state(transaction, name)
         if state is not None:
             return state.info(), NOTHING  # with ranges it would be in memory
-        return self._topics.view(name)  # it may have been dropped and begun anew between the two
+        return self._topics.view(name)  # it may have been dropped and created again meanwhile
 
     def row_state(self, transaction: Transaction, name: bytes) -> StoredTopic | None:
         """The state in a topic's row."""

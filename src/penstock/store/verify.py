@@ -62,7 +62,7 @@ def _check_directory(path: Path) -> None:
     if path.is_file():
         raise StorageForeign(
             f"{path} is a file, not a data directory",
-            f"Name the directory that it lies in: {path.parent}",
+            f"Name the directory that contains it: {path.parent}",
         )
     if read_marker(path) is not None and (path / DATA_NAME).exists():
         return
@@ -216,7 +216,7 @@ class _Examination:
         name, ranges = self._deleted.get(group.topic_id, (group.name, NOTHING))
         if name != group.name:
             self._fault(
-                f"deleted messages of {_quoted(group.name)} are filed under {_quoted(name)}"
+                f"deleted messages of {_quoted(group.name)} are stored under {_quoted(name)}"
             )
         end = group.first_offset + group.message_end - group.message_start
         for stretch in ranges.within(group.first_offset, end):
@@ -239,7 +239,7 @@ class _Examination:
         there = self._left - self._deleted_count
         expected = self._end_sequence - 1 - self._marks.removed_messages
         if there != expected:
-            self._fault(f"{there} messages are there, not {expected}")
+            self._fault(f"{there} messages exist, not {expected}")
 
 
 def _quoted(name: bytes) -> str:

@@ -63,7 +63,7 @@ class Writer:
             return error
         except Exception as error:  # noqa: BLE001 - a bug, but those who wait must be answered
             _log.exception("commit_failed")
-            return StorageError(f"the commit failed on a bug of ours: {error!r}", "Report it.")
+            return StorageError(f"internal error during a commit: {error!r}", "Please report it.")
 
     def _call(self, job: Callable[[], None]) -> None:
         try:

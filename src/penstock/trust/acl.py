@@ -1,22 +1,21 @@
-"""Which topics a key may publish to, or a rule is for: patterns, compiled once, matched fast.
+"""Which topics a key may publish to, or a rule applies to: patterns, compiled once.
 
-One pattern is the first of these that it fits:
+A pattern is the first of these that it fits:
 
 =================  ========================================================================
-``*`` or ``#``     every topic, those that begin with ``$`` included
+``*`` or ``#``     every topic, including those that begin with ``$``
 ``plant/*``        ends in ``*``: every topic that begins with the bytes before it
-``plant/+/temp``   has ``+`` or ``#`` in it: an MQTT filter, by the rules of MQTT
-``plant/pump``     else: this topic, byte for byte
+``plant/+/temp``   contains ``+`` or ``#``: an MQTT filter
+``plant/pump``     otherwise: exactly this topic
 =================  ========================================================================
 
-Mind the second and third: ``plant/*`` does not match ``plant``, but ``plant/#`` does
-[MQTT-4.7.1-2]. A key's patterns stand in one text with commas between; without any, the key may
-publish to every topic.
+``plant/*`` does not match ``plant``, but ``plant/#`` does [MQTT-4.7.1-2]. A key has its patterns in
+one text, separated by commas; without any, it may publish to every topic.
 
 All patterns of a list become one regular expression, in which nothing that repeats can also match
-what follows it, save at the very end: the time is bounded by the length of the topic times the
-number of patterns. A malformed filter matches only its own spelling, which no topic has: a mistake
-that slips through locks out, it does not let in.
+what follows it, except at the very end: the time is bounded by the length of the topic times the
+number of patterns. A malformed filter only matches its own spelling, which no topic has: mistakes
+lock out rather than let in.
 """
 
 import re

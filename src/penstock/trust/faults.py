@@ -1,10 +1,10 @@
-"""Why a publish was refused by its signature or the lack of one, and what the client is told.
+"""Why a publish was refused for its signature, and the text for the client.
 
-A client that has no business here learns little: an unknown, a revoked and an expired key and a
-wrong signature all get the same text. The operator learns everything, from counters by fault.
+A client without permission learns little: an unknown, a revoked and an expired key and a wrong
+signature all get the same text. The operator learns everything, from counters by fault.
 
-Shipped clients of the binary protocol read a reply with one call of 256 bytes. A text therefore
-stays within ``TEXT_BYTES_MAX``, whatever the topic: a topic that does not fit is cut.
+Clients of the binary protocol read a reply with one call of 256 bytes. So a text stays within
+``TEXT_BYTES_MAX``; a long topic is cut.
 """
 
 from enum import Enum

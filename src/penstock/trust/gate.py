@@ -1,12 +1,11 @@
-"""The gate that every door asks before it takes a publish, or removes what was published.
+"""The gate that every door asks before it accepts a publish, or removes messages.
 
-A door that was given a signature asks ``admit_signed``; one that was not asks ``admit_unsigned``,
-or ``demands_signature`` where it remembers the answer by topic. None means: take it. A refusal has
-been counted by then, so a door has only to pass on its text.
+A door calls ``admit_signed`` for a publish with a signature; for others ``admit_unsigned``, or
+``demands_signature`` where it caches the answer by topic. None means accepted. A refusal is already
+counted, so a door only sends its text.
 
-The order of the questions is the seed's, with what is new around it: the version first, since it
-costs nothing; then key, signature and permission; the replay window last, for only a signature that
-is accepted may take a place in it.
+The version is checked first, because that costs nothing; then key, signature and permission; the
+replay window last, because only an accepted signature may take a place in it.
 """
 
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX

@@ -1,15 +1,14 @@
 """The keys that devices sign with, and the ring that holds them.
 
-A **key** is in force from its registration until it is revoked or expires. Revoking and enabling
-replace the key in the ring by a changed copy; the next frame is judged by what is there then, on
-every connection, since nobody keeps a key between frames.
+A **key** is valid from its registration until it is revoked or expires. Revoking and enabling
+replace the key in the ring by a changed copy, which applies to the next frame on every connection.
 
-**Rotation** gives a device a new key without a gap: the new one is in force at once, the old one
+**Rotation** gives a device a new key without a gap: the new one is valid at once, the old one
 expires after the overlap and names its successor.
 
-The ring belongs to the fold of the journal: it changes by ``put`` and ``remove`` only, and a
-checkpoint takes what changed as rows, in the manner of the retained messages: dirty ids leave in
-the order in which they became dirty, and one that changes again keeps its place.
+The ring is part of the state that follows from the journal: it only changes through ``put`` and
+``remove``. A checkpoint takes changed keys as rows, in the order in which they became dirty; one
+that changes again keeps its place.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""Which topics demand a signature, and which versions of signature they accept.
+"""Which topics require a signature, and which signature versions they accept.
 
-The rules of ``[signing]`` are asked in order, and the first whose pattern matches decides. After
-them comes what ``required`` lists, by default everything that begins with ``secure/``: those seven
-bytes, so that ``secure`` and ``Secure/`` are free. All other topics are free: they take publishes
-with or without a signature, but a signature that is there must be right.
+The rules of ``[signing]`` are checked in order, and the first whose pattern matches decides. Then
+comes what ``required`` lists, by default everything that begins with ``secure/`` (exactly these
+seven bytes). All other topics accept publishes with or without a signature, but a signature must be
+valid.
 
 Patterns are those of :mod:`penstock.trust.acl`.
 """

@@ -1,12 +1,10 @@
-"""What a signature covers, making one, and checking one.
+"""What a signature covers, how to make one, and how to check one.
 
-**Version 1** is the seed's: Ed25519 over the topic's bytes and the payload's right behind them. It
-does not say where the one ends and the other begins, nor when it was made, so whoever saw a frame
-can send it again, and can move bytes across the boundary. It is accepted for the devices that know
-nothing else.
+**Version 1** is Ed25519 over the bytes of the topic followed by those of the payload. It covers
+neither the boundary between the two nor the time, so anybody who saw a frame can send it again, and
+can move bytes across the boundary. It is accepted for devices that only know this version.
 
-**Version 2** covers a head before them, and with it all that version 1 leaves open; big-endian,
-without padding::
+**Version 2** covers a header before them, which closes these gaps; big-endian, without padding::
 
     domain tag            20 bytes  "penstock-signature-2"
     key id                 4        u32
@@ -17,13 +15,12 @@ without padding::
     topic
     payload
 
-The tag keeps a version 2 signature from ever being one of version 1 for a likely topic, or one of
-another program. Lengths stand before what they measure, so no two messages have the same bytes.
+The tag keeps a version 2 signature from being valid as version 1 for a likely topic, or for another
+program. Lengths precede what they measure, so no two messages have the same bytes.
 
-``is_valid`` is on the way of every signed publish. It makes one string, the signature in front, and
-hands it to libsodium, which also refuses what Ed25519 leaves open: signatures that are not in
-canonical form and points of small order. Everything around that costs less than 5 % of it (figures
-in ``docs/operating/signing.md``).
+Every signed publish goes through ``is_valid``. It builds one string, signature first, for
+libsodium, which also refuses signatures that are not in canonical form and points of small order.
+Everything else costs less than 5 % of that (figures in ``docs/operating/signing.md``).
 """
 
 from struct import Struct

@@ -86,7 +86,7 @@ def _clear(directory: Path, database: bytes) -> None:
 def test_file_in_place_of_its_directory_is_said(directory):
     done = verify(directory / "data.mdb")
     assert done.returncode == 1
-    assert f"Name the directory that it lies in: {directory}\n" in done.stderr
+    assert f"Name the directory that contains it: {directory}\n" in done.stderr
 
 
 def test_marker_that_is_missing_is_said_with_what_to_do_by_verify_and_by_the_broker(directory):

@@ -131,7 +131,7 @@ def test_a_creation_that_was_cut_short_is_begun_anew(tmp_path, content):
 
 def test_a_path_that_can_not_be_a_directory_is_reported_with_advice(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(StorageError, match="can not be used") as caught:
+    with pytest.raises(StorageError, match="cannot be used") as caught:
         LmdbStore(tmp_path / "link", MIB)
     assert caught.value.advice
 

@@ -70,7 +70,7 @@ def test_the_log_gives_back_what_was_put_into_it(store):
 
 
 def test_an_entry_that_does_not_follow_is_refused(store):
-    with pytest.raises(StorageDamaged, match="can not follow"):
+    with pytest.raises(StorageDamaged, match="cannot follow"):
         store.write(Write([LogEntry(3, 0, b"")], committed=0))
     stray = drawn(store, (b"a", b"1"))
     with pytest.raises(StorageDamaged, match="is entry 1"):

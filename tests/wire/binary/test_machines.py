@@ -108,7 +108,7 @@ def server_limited(frame_bytes_max=200, topic_bytes_max=10):
 def too_large(frame_bytes, frame_bytes_max):
     return Violation(
         DisconnectReason.PACKET_TOO_LARGE,
-        f"a frame of {frame_bytes} bytes, where {frame_bytes_max} are allowed",
+        f"frame of {frame_bytes} bytes exceeds the limit of {frame_bytes_max}",
         "Message too large — connection closed".encode(),
     )
 
@@ -119,7 +119,7 @@ def test_a_topic_at_the_limit_is_taken_and_one_beyond_is_the_end():
         BinaryPublishRun(b"t" * 10, [b""], [1]),
         Violation(
             DisconnectReason.TOPIC_INVALID,
-            "a topic of 11 bytes, where 10 are allowed",
+            "topic of 11 bytes exceeds the limit of 10",
             "Topic too long — connection closed".encode(),
         ),
     ]

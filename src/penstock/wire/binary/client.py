@@ -78,7 +78,7 @@ def ping() -> bytes:
 
 def _topic_field(topic: bytes, client_id: bytes = b"") -> bytes:
     if b"\0" in client_id:
-        raise LocalProtocolError("a client id with a NUL, which is what ends a client id")
+        raise LocalProtocolError("client id contains NUL")
     # An empty id in front keeps a topic that has a NUL of its own in one piece.
     return client_id + b"\0" + topic if client_id or b"\0" in topic else topic
 
@@ -90,11 +90,11 @@ def _checked(field: bytes, frame: bytes) -> bytes:
 
 def _check_sizes(field: bytes, frame_bytes: int) -> None:
     if len(field) > TOPIC_BYTES_MAX:
-        what = f"a topic, with its client id, of {len(field)} bytes"
-        raise LocalProtocolError(f"{what}, where {TOPIC_BYTES_MAX} are allowed")
+        what = f"topic and client id of {len(field)} bytes exceed"
+        raise LocalProtocolError(f"{what} the limit of {TOPIC_BYTES_MAX}")
     if frame_bytes > FRAME_BYTES_MAX:
-        what = f"a frame of {frame_bytes} bytes"
-        raise LocalProtocolError(f"{what}, where {FRAME_BYTES_MAX} are allowed")
+        what = f"frame of {frame_bytes} bytes exceeds"
+        raise LocalProtocolError(f"{what} the limit of {FRAME_BYTES_MAX}")
 
 
 # ── Answers ───────────────────────────────────────────────────────────────────────────────────

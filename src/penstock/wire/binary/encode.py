@@ -111,7 +111,7 @@ def _pack(layout: Struct, *fields: int | bytes) -> bytes:
 
 
 def _out_of_range(fault: struct.error) -> LocalProtocolError:
-    return LocalProtocolError(f"a frame cannot hold this: {fault}")
+    return LocalProtocolError(f"value does not fit its field: {fault}")
 
 
 _PONG: Final = frame(BinaryCommand.PONG, 0)

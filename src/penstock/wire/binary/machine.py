@@ -87,23 +87,23 @@ class BinaryMachine(FrameMachine[Event]):
 
 
 def _wrong_version(version: int) -> Violation:
-    detail = f"a frame of version {version}, where {VERSION} is spoken"
+    detail = f"unsupported protocol version {version}"
     error = "Unsupported protocol version — connection closed"
     return Violation(DisconnectReason.MALFORMED_PACKET, detail, error.encode())
 
 
 def _wrong_command(command: int) -> Violation:
-    detail = f"command {command:#04x} may not come from this side"
+    detail = f"command {command:#04x} is not allowed from this peer"
     return Violation(DisconnectReason.PROTOCOL_VIOLATION, detail, b"Unknown command")
 
 
 def _topic_too_long(topic_len: int, topic_bytes_max: int) -> Violation:
-    detail = f"a topic of {topic_len} bytes, where {topic_bytes_max} are allowed"
+    detail = f"topic of {topic_len} bytes exceeds the limit of {topic_bytes_max}"
     error = "Topic too long — connection closed"
     return Violation(DisconnectReason.TOPIC_INVALID, detail, error.encode())
 
 
 def _frame_too_large(frame_bytes: int, frame_bytes_max: int) -> Violation:
-    detail = f"a frame of {frame_bytes} bytes, where {frame_bytes_max} are allowed"
+    detail = f"frame of {frame_bytes} bytes exceeds the limit of {frame_bytes_max}"
     error = "Message too large — connection closed"  # this text, to the letter, is the protocol's
     return Violation(DisconnectReason.PACKET_TOO_LARGE, detail, error.encode())

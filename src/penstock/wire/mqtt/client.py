@@ -1,14 +1,14 @@
-"""A client's end of a connection: what a broker may say, and when.
+"""The client's end of a connection: which packets a broker may send, and when.
 
 =========  =========================================================================  =========
-state      packets                                                                    then
+state      packets                                                                    next
 =========  =========================================================================  =========
 OPENING    CONNACK [MQTT-3.2.0-1]                                                     CONNECTED
 CONNECTED  PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK, PINGRESP       CONNECTED
 =========  =========================================================================  =========
 
-A CONNACK that refuses closes the machine. Every PUBLISH is an event of its own, QoS 0 too: a client
-looks at each message, it does not pass runs of them on.
+A CONNACK with a refusal closes the machine. Every PUBLISH is a separate event, QoS 0 too, because a
+client handles each message separately.
 """
 
 from collections.abc import Mapping

@@ -171,7 +171,7 @@ def connect(_flags: int, reader: PacketReader) -> Connect | ConnectRefused:
         return ConnectRefused(
             REFUSED_PROTOCOL_LEVEL,
             DisconnectReason.UNACCEPTABLE_PROTOCOL,
-            f"{version} was asked for, where MQTT 3.1.1 is spoken",
+            f"{version} is not supported, only MQTT 3.1.1",
             _client_id_of(level, reader),
         )
     connect_flags = reader.byte()
@@ -189,7 +189,7 @@ def connect(_flags: int, reader: PacketReader) -> Connect | ConnectRefused:
         return ConnectRefused(
             REFUSED_IDENTIFIER,
             DisconnectReason.IDENTIFIER_REJECTED,
-            "no client id, and not a clean session",
+            "empty client id without a clean session",
         )
     return packet
 
@@ -323,7 +323,7 @@ def connack(_flags: int, reader: PacketReader) -> ConnAck:
     if return_code > RETURN_CODE_MAX:
         raise PacketError("CONNACK with a reserved return code")
     if acknowledge_flags and return_code:
-        raise PacketError("CONNACK refuses, yet a session is present")  # [MQTT-3.2.2-4]
+        raise PacketError("CONNACK with a refusal and a session")  # [MQTT-3.2.2-4]
     return ConnAck(bool(acknowledge_flags), return_code)
 
 

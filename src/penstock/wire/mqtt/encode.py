@@ -59,7 +59,7 @@ def connect(
 ) -> bytes:
     """``keep_alive`` is in seconds; 0 disables it."""
     if not client_id and not clean_session:
-        raise LocalProtocolError("no client id, yet a session to keep")  # [MQTT-3.1.3-7]
+        raise LocalProtocolError("empty client id without a clean session")  # [MQTT-3.1.3-7]
     if password is not None and username is None:
         raise LocalProtocolError("a password without a user name")  # [MQTT-3.1.2-22]
     flags = clean_session << 1 | (username is not None) << 7 | (password is not None) << 6
@@ -115,7 +115,7 @@ def acks(kind: int, packet_ids: Sequence[int]) -> bytes:
     """One PUBACK, PUBREC, PUBREL or PUBCOMP (``kind``, 4 to 7) per packet id, joined."""
     head = _ACK_HEADS.get(kind)
     if head is None:
-        raise LocalProtocolError(f"packet type {kind} is no acknowledgement")
+        raise LocalProtocolError(f"packet type {kind} is not an acknowledgement")
     if not packet_ids:
         return b""
     if min(packet_ids) < 1 or max(packet_ids) > 65_535:
@@ -195,5 +195,5 @@ def _valid_qos(qos: int) -> int:
 
 def _at_least_one(fields: list[bytes]) -> list[bytes]:
     if not fields:
-        raise LocalProtocolError("a packet that asks for nothing")
+        raise LocalProtocolError("packet without entries")
     return fields

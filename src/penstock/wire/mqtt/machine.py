@@ -133,7 +133,7 @@ class MqttMachine:
     def _next_state(self, packet_type: int) -> State:
         next_state = self.transitions[self._state].get(packet_type)
         if next_state is None:  # [MQTT-3.1.0-1], [MQTT-3.1.0-2], [MQTT-4.8.0-1]
-            detail = f"packet type {packet_type} may not come in state {self._state.name}"
+            detail = f"packet type {packet_type} is not allowed in state {self._state.name}"
             raise PacketError(detail, DisconnectReason.PROTOCOL_VIOLATION)
         return next_state
 
@@ -151,7 +151,7 @@ class MqttMachine:
             raise PacketError("remaining length of more than four bytes")
         end = position + 1 + length
         if end - start > self._bytes_max:
-            detail = f"a packet of {end - start} bytes, where {self._bytes_max} are allowed"
+            detail = f"packet of {end - start} bytes exceeds the limit of {self._bytes_max}"
             raise PacketError(detail, DisconnectReason.PACKET_TOO_LARGE)
         return position + 1, end
 

@@ -26,6 +26,6 @@ class QueueClientMachine(QueueMachine[Response]):
         try:
             events.append(Response.FromString(data[position + LENGTH.size : end]))
         except DecodeError:
-            detail = "the bytes are not those of a response"
+            detail = "malformed response"
             self._end(events, DisconnectReason.MALFORMED_PACKET, detail)
         return end

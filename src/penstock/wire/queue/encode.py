@@ -235,15 +235,15 @@ def ack(topic: bytes, group: bytes, lease: int, *, request_id: int = 0) -> bytes
 def _check_numbers(*numbers: int) -> None:
     for value in numbers:
         if not 0 <= value < 2**64:
-            raise LocalProtocolError(f"a number of the queue protocol cannot be {value}")
+            raise LocalProtocolError(f"number out of range: {value}")
 
 
 def _sound(frame: bytes) -> bytes:
     """Refuse what would make the broker close the connection."""
     body_bytes = len(frame) - LENGTH.size
     if body_bytes > BODY_BYTES_MAX:
-        what = f"a frame of {body_bytes} bytes"
-        raise LocalProtocolError(f"{what}, where {BODY_BYTES_MAX} are allowed")
+        what = f"frame of {body_bytes} bytes exceeds"
+        raise LocalProtocolError(f"{what} the limit of {BODY_BYTES_MAX}")
     return frame
 
 

@@ -41,7 +41,7 @@ class QueueMachine(FrameMachine[EventT | Violation], Generic[EventT]):
             return position
         (length,) = LENGTH.unpack_from(data, position)
         if length > self.frame_bytes_max:
-            detail = f"a frame of {length} bytes, where {self.frame_bytes_max} are allowed"
+            detail = f"frame of {length} bytes exceeds the limit of {self.frame_bytes_max}"
             self._end(events, DisconnectReason.PACKET_TOO_LARGE, detail)
             return position
         if length > self._kept_bytes_max:

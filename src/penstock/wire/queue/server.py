@@ -64,17 +64,17 @@ class QueueServerMachine(QueueMachine[Event]):
     def _parse(self, body: bytes, events: list[Event]) -> None:
         """Parse one request with the library, and report it."""
         if is_too_heavy(body):
-            events.append(Bad("more in one request than any kind of them may have", 0))
+            events.append(Bad("request has too many fields", 0))
             return
         try:
             request = Request.FromString(body)
         except DecodeError:
-            events.append(Bad("the bytes are not those of a request", 0))
+            events.append(Bad("malformed request", 0))
             return
         request_id = request.request_id
         match request.WhichOneof("kind"):
             case None:
-                events.append(Bad("a request of no known kind", request_id))
+                events.append(Bad("unknown kind of request", request_id))
             case "produce" if _is_plain(request.produce):
                 self._produce(request.produce, request_id, events)
             case "ack":

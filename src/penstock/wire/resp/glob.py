@@ -1,26 +1,25 @@
-r"""Patterns of PSUBSCRIBE and PUBSUB CHANNELS, with the meaning Redis gives them.
+r"""Patterns of PSUBSCRIBE and PUBSUB CHANNELS, as in Redis.
 
 =========  ==============================================================================
 ``*``      any bytes, also none
 ``?``      any one byte
-``[ab-d]`` one byte of those listed, or of a range, whose ends may stand in either order
+``[ab-d]`` one byte of those listed, or of a range, whose ends may be in either order
 ``[^a]``   one byte not listed
 ``\x``     the byte x itself, also in a class; at the very end a backslash is a backslash
 =========  ==============================================================================
 
-What else Redis does, and its users may rely on: a class that is not closed ends with the pattern;
-``]`` closes a class wherever it stands, so ``[]`` matches nothing and ``[^]`` any byte; the end of
-a range is taken literally, even ``]``; the empty subject matches the empty pattern only, not ``*``.
-Bytes are compared without sign. (In Redis that depends on the processor it was built for, which can
-be seen in ranges from below 128 to above.)
+Further properties of Redis: a class that is not closed ends with the pattern; ``]`` always closes a
+class, so ``[]`` matches nothing and ``[^]`` any byte; the end of a range is taken literally, even
+``]``; the empty subject only matches the empty pattern, not ``*``. Bytes are compared unsigned. (In
+Redis that depends on the processor, which shows in ranges from below 128 to above.)
 
-**Cost.** Patterns come from strangers, and ``a*a*a*b`` makes a matcher that tries again at every
-star exponential or close to it (CVE-2022-36021, CVE-2024-31228). But between two stars stands a
-**piece**, a fixed number of bytes: if it fits at all, its leftmost place is as good as any other,
-and no earlier star needs to be tried again. So the first piece is looked for at the beginning, the
-last one at the end, and each of the others once, from where the one before it ended. A piece of
-plain bytes is found in time proportional to the subject; one with ``?`` or a class between two
-stars takes at most its own length times that.
+**Cost.** Clients choose the patterns, and ``a*a*a*b`` makes a backtracking matcher exponential or
+close to it (CVE-2022-36021, CVE-2024-31228). But between two stars is a **piece**, a fixed number
+of bytes: if it matches at all, its leftmost position is as good as any other, and no earlier star
+needs to be tried again. So the first piece is compared at the beginning, the last one at the end,
+and each of the others is searched once, from the end of the one before it. A piece of plain bytes
+is found in time proportional to the subject; one with ``?`` or a class takes at most its own length
+times that.
 """
 
 import re

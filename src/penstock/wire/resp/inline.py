@@ -1,13 +1,13 @@
-r"""Commands typed as a line, split into arguments as Redis splits them.
+"""Commands typed as a line, split into arguments as in Redis.
 
-Arguments stand between blanks. A quote opens a part in which blanks are ordinary; it may begin in
-the middle of an argument, but where it closes the argument ends, so a blank or the end of the line
-must follow. In double quotes a backslash takes ``n r t b a`` and ``xHH`` for what they are in C,
-and any other character for itself; in single quotes it protects a single quote and nothing else.
+Arguments are separated by blanks. A quote opens a part in which blanks are ordinary; it may begin
+in the middle of an argument, but its end is the end of the argument, so a blank or the end of the
+line must follow. In double quotes a backslash escapes ``n r t b a`` and ``xHH`` as in C, and any
+other character stands for itself; in single quotes it only escapes a single quote.
 
-The expression takes each byte in one way only (its alternatives exclude one another), so a line
-that does not fit costs no more than one that does. Vertical tab and form feed are blanks between
-arguments but not inside one: odd, but so in Redis.
+The alternatives of the expression exclude one another, so a line that does not match costs no more
+than one that does. As in Redis, vertical tab and form feed are blanks between arguments but not
+inside one.
 """
 
 import re

@@ -191,7 +191,7 @@ class RespServerMachine:
         end = data.find(b"\n", position, position + bytes_max + 1)
         if end < 0:
             if len(data) - position > bytes_max:
-                detail = f"a line longer than {bytes_max} bytes"
+                detail = f"line exceeds the limit of {bytes_max} bytes"
                 raise self._excess("too big inline request", detail)
             self._needed = 0
             return position
@@ -295,11 +295,11 @@ class RespServerMachine:
     # ── Limits
 
     def _array_excess(self, count: int) -> RespProtocolError:
-        detail = f"{count} arguments, where {self._allowed.arguments} are allowed"
+        detail = f"{count} arguments exceed the limit of {self._allowed.arguments}"
         return self._excess(f"{self._allowed.adjective} multibulk length", detail)
 
     def _bulk_excess(self, length: int, bytes_max: int) -> RespProtocolError:
-        detail = f"an argument of {length} bytes, where {bytes_max} are allowed"
+        detail = f"argument of {length} bytes exceeds the limit of {bytes_max}"
         return self._excess(f"{self._allowed.adjective} bulk length", detail)
 
     def _excess(self, error: str, detail: str) -> RespProtocolError:
