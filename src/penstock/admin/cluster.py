@@ -105,7 +105,6 @@ class _ClusterPages:
 
 
 def document(status: ClusterStatus) -> dict[str, object]:
-    """A status as the page shows it, with its diagnosis."""
     fields: dict[str, object] = msgspec.to_builtins(status)
     del fields["counts"]  # those are metrics
     return {"diagnosis": diagnosis(status), "is_leader": status.is_leader, **fields}

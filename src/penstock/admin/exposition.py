@@ -87,9 +87,6 @@ def counted(slot: str, text: str, name: str = "") -> Metric:
     )
 
 
-# ── Reading ───────────────────────────────────────────────────────────────────────────────────
-
-
 def read_stored(view: BrokerView, *, with_topics: bool) -> StoredFigures:
     """Read what may need the disk; for a worker thread."""
     topics = view.store.topics() if with_topics else iter(())
@@ -106,9 +103,6 @@ def coarser(histogram: Histogram, bounds: tuple[float, ...]) -> Histogram:
         result.counts[bisect_left(bounds, bound)] += count
     result.total = histogram.total
     return result
-
-
-# ── Writing ───────────────────────────────────────────────────────────────────────────────────
 
 
 def families(table: Iterable[Metric], scrape: Scrape) -> list[Family]:

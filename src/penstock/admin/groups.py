@@ -65,7 +65,6 @@ def routes(admin: QueueAdmin, token: str) -> list[Route]:
 
 
 def names(request: Request) -> tuple[str, str]:
-    """Return the topic and the group that the query names."""
     topic, group = request.query_params.get("topic"), request.query_params.get("group")
     if topic is None or group is None:
         raise RequestRefused(400, "the group is missing", "add ?topic=TOPIC&group=GROUP")
@@ -203,7 +202,6 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _position(field: str, position: int | str) -> tuple[str, int]:
-    """Return a position as ``QueueAdmin`` takes it."""
     if isinstance(position, int):
         return "offset", position
     if position in ("earliest", "latest"):

@@ -12,7 +12,7 @@ counters.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import TypeVar
 
@@ -33,7 +33,7 @@ from penstock.admin.metrics_hermesmq import HERMESMQ
 from penstock.admin.metrics_metricmq import METRICMQ, PER_TOPIC
 from penstock.admin.metrics_queues import QUEUES
 from penstock.admin.survey import SERIES_DEFAULT, Survey
-from penstock.admin.view import BrokerView
+from penstock.admin.view import BrokerView, JournalView
 
 __all__ = ["CONTENT_TYPE", "METRICS", "Metric", "render", "render_off_loop"]
 
@@ -54,6 +54,10 @@ def _by_qos(counts: Iterable[int]) -> Mapping[str, float]:
 
 def _by_reason(counts: Mapping[_Reason, int]) -> Mapping[str, float]:
     return {reason.value: count for reason, count in counts.items()}
+
+
+def _journal(name: str, text: str, read: Callable[[JournalView], float]) -> Metric:
+    return gauge(f"penstock_journal_{name}", text, lambda s: read(s.stored.journal))
 
 
 METRICS: tuple[Metric, ...] = (
@@ -152,29 +156,23 @@ METRICS: tuple[Metric, ...] = (
         "Bytes of QoS 0 messages waiting to be journaled.",
         lambda s: s.view.pending_capture_bytes(),
     ),
-    gauge("penstock_journal_bytes", "Disk used by the store.", lambda s: s.stored.journal.bytes),
-    gauge(
-        "penstock_journal_map_bytes",
+    _journal("bytes", "Disk used by the store.", lambda j: j.bytes),
+    _journal(
+        "map_bytes",
         "Address space of the store; it grows before it is full.",
-        lambda s: s.stored.journal.map_bytes,
+        lambda j: j.map_bytes,
     ),
-    gauge(
-        "penstock_journal_entries",
-        "Entries (commits) in the journal.",
-        lambda s: s.stored.journal.entries,
-    ),
-    gauge(
-        "penstock_journal_messages", "Messages in the journal.", lambda s: s.stored.journal.messages
-    ),
-    gauge(
-        "penstock_journal_first_sequence",
+    _journal("entries", "Entries (commits) in the journal.", lambda j: j.entries),
+    _journal("messages", "Messages in the journal.", lambda j: j.messages),
+    _journal(
+        "first_sequence",
         "Sequence number of the oldest message in the journal; 0 if it is empty.",
-        lambda s: s.stored.journal.oldest_sequence,
+        lambda j: j.oldest_sequence,
     ),
-    gauge(
-        "penstock_journal_last_sequence",
+    _journal(
+        "last_sequence",
         "Sequence number of the newest message in the journal; 0 if it is empty.",
-        lambda s: s.stored.journal.newest_sequence,
+        lambda j: j.newest_sequence,
     ),
     # ── State
     gauge(
@@ -227,9 +225,6 @@ METRICS: tuple[Metric, ...] = (
 
 
 _ALWAYS = (*METRICS, *QUEUES, *CLUSTER, *METRICMQ, *HERMESMQ)
-
-
-# ── The exposition ────────────────────────────────────────────────────────────────────────────
 
 
 def render(view: BrokerView) -> bytes:

@@ -15,7 +15,6 @@ def _gauge(name: str, text: str, read: Callable[[ClusterStatus], float]) -> Metr
 
 
 def _count(slot: str, text: str) -> Metric:
-    """Make the row of a field of ``ClusterCounts``."""
 
     def read(scrape: Scrape) -> int:
         count: int = getattr(scrape.view.cluster().counts, slot)

@@ -131,9 +131,6 @@ METRICMQ: tuple[Metric, ...] = (
 )
 
 
-# ── By topic ──────────────────────────────────────────────────────────────────────────────────
-
-
 def _messages(scrape: Scrape) -> Mapping[str, float]:
     return {text_of(topic): count for topic, count in scrape.stored.topics.items()}
 

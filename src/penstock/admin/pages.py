@@ -223,7 +223,6 @@ def int_parameter(request: Request, name: str, default: int, maximum: int) -> in
 
 
 def list_limit(request: Request) -> int:
-    """The maximum number of items of a list in one response."""
     return int_parameter(request, "limit", 100, 1_000)
 
 
@@ -246,7 +245,6 @@ async def read_payload(request: Request, bytes_max: int, what: str) -> bytes:
 
 
 async def read_body(request: Request, kind: type[_Body]) -> _Body:
-    """Return the JSON body, decoded and checked."""
     body = await read_payload(request, BODY_BYTES_MAX, "the request body")
     try:
         return msgspec.json.decode(body, type=kind)

@@ -128,7 +128,6 @@ def _is_listed(name: bytes, prefix: bytes) -> bool:
 
 
 def valid_topic(name: str) -> bytes:
-    """Return the name of a topic that can be configured."""
     topic = name.encode()
     fault = topic_fault(topic)
     if not fault and topic.startswith(b"$") and not topic.startswith(PREFIX):

@@ -76,5 +76,4 @@ class Survey:
 
     @property
     def largest_lags(self) -> dict[tuple[str, ...], float]:
-        """The largest lags of groups, by topic and group."""
         return {(text_of(topic), text_of(name)): lag for lag, topic, name in self._lags}

@@ -150,7 +150,6 @@ def _show(message: Message) -> dict[str, object]:
 
 
 def _extras(extras: Extras | None) -> dict[str, object]:
-    """The signer and the headers, where a message has them."""
     fields: dict[str, object] = {}
     if extras is not None and extras.signature is not None:
         fields["key_id"] = extras.signature.key_id

@@ -61,8 +61,7 @@ class QueueView(Protocol):
     def messages(self, topic: bytes) -> int:
         """The number of messages from ``first_offset`` on."""
 
-    def consumers(self, topic: bytes, group: bytes) -> int:
-        """The number of consumers connected now."""
+    def consumers(self, topic: bytes, group: bytes) -> int: ...
 
     def first_letter(self, letters: bytes) -> int:
         """The oldest letter of a dead-letter topic that was neither redriven nor dropped."""
@@ -94,8 +93,7 @@ class BrokerView(Confirmed, Protocol):
     def sessions(self) -> tuple[int, int]:
         """The number of connected sessions, and of sessions whose client is away."""
 
-    def queued(self) -> int:
-        """Messages waiting in the queues of all sessions."""
+    def queued(self) -> int: ...
 
     def outgoing(self) -> tuple[int, int, int]:
         """Bytes waiting to be sent, their limit, and the connections waiting for room."""
@@ -124,9 +122,7 @@ class BrokerView(Confirmed, Protocol):
         """Jobs that are waiting in queues or in progress."""
 
     def journal(self) -> JournalView: ...
-
-    def pending_capture_bytes(self) -> int:
-        """Bytes of QoS 0 messages waiting to be journaled."""
+    def pending_capture_bytes(self) -> int: ...
 
     def cluster(self) -> ClusterStatus:
         """The cluster as this node sees it; a standalone broker is a cluster of one."""
@@ -151,9 +147,7 @@ class ClusterAdmin(Protocol):
 
     async def add(self, member: Member) -> None: ...
     async def remove(self, node_id: int) -> None: ...
-
-    async def transfer(self, node_id: int) -> None:
-        """Transfer leadership to a node."""
+    async def transfer(self, node_id: int) -> None: ...
 
     async def digests(self, index: int, log_first: int) -> msgspec.Struct:
         """Digests of this node's state at an entry (0: the last), and of its log from an entry."""
@@ -190,11 +184,8 @@ class KeyAdmin(Confirmed, Protocol):
 class QueueAdmin(QueueView, Confirmed, Protocol):
     """Changes topics, groups and dead letters; each change is durable and in force on return."""
 
-    async def configure_topic(self, command: TopicConfigured) -> None:
-        """Create a topic or change its settings."""
-
-    async def delete_topic(self, topic: bytes) -> None:
-        """Delete a topic with its messages, groups and settings."""
+    async def configure_topic(self, command: TopicConfigured) -> None: ...
+    async def delete_topic(self, topic: bytes) -> None: ...
 
     async def make_group(self, topic: bytes, group: bytes, at: str, value: int) -> bool:
         """Create a group and return True; False if it exists.

@@ -27,7 +27,7 @@ Document: TypeAlias = dict[str, Any]
 """A JSON object from the broker."""
 
 
-def _address(
+def parse_address(
     _context: click.Context, _parameter: click.Parameter, text: str | None
 ) -> Address | None:
     try:
@@ -42,7 +42,7 @@ _server_options = option_set(
     click.option(
         "--server",
         metavar="HOST:PORT",
-        callback=_address,
+        callback=parse_address,
         help="Address of the broker (any listener), instead of -h and -p.",
     ),
     click.option(
@@ -120,11 +120,9 @@ class AdminClient:
             query |= {parameter: last[field] for parameter, field in after.items()}
 
     def post(self, path: str, **fields: object) -> Document:
-        """Send JSON without the fields that are None."""
         return self._request("POST", path, msgspec.json.encode(_given(fields)))
 
     def put(self, path: str, **fields: object) -> Document:
-        """Send JSON without the fields that are None."""
         return self._request("PUT", path, msgspec.json.encode(_given(fields)))
 
     def delete(self, path: str, **query: object) -> Document:

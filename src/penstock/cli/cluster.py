@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.admin_client import AdminClient, BrokerUnavailable, Document, admin_options
+from penstock.cli.admin_client import (
+    AdminClient,
+    BrokerUnavailable,
+    Document,
+    admin_options,
+    parse_address,
+)
 from penstock.cli.cluster_try import try_cluster
 from penstock.cli.inputs import confirm, duration, yes_option
 from penstock.cli.lazy import CommandGroup
@@ -73,15 +79,13 @@ def _show(broker: AdminClient) -> None:
     own = _status_of(broker)
     found = _leader_view(broker, own)
     is_cut_off = own.state is NodeState.MEMBER and not own.leader and bool(found.leader)
-    text = f"{_table(found)}\n\n{_cut_off(own)}" if is_cut_off else _table(found)
+    text = _table(found)
+    if is_cut_off:
+        text += (
+            f"\n\nnode {own.node_id}, which you contacted, sees no leader: it is cut off from the"
+            " others; check the network between the nodes"
+        )
     print_result({**_document(found), "asked": own.node_id, "is_cut_off": is_cut_off}, text)
-
-
-def _cut_off(own: ClusterStatus) -> str:
-    return (
-        f"node {own.node_id}, which you contacted, sees no leader: it is cut off from the others;"
-        " check the network between the nodes"
-    )
 
 
 def _document(found: ClusterStatus) -> Document:
@@ -207,7 +211,6 @@ def compare(broker: AdminClient) -> None:
 def _nodes(
     _context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
 ) -> list[Document]:
-    """Parse nodes as in 1=10.0.0.1:7700@10.0.0.1:1883 (a click callback)."""
     return [_node(text) for text in texts]
 
 
@@ -254,18 +257,19 @@ def init(*, nodes: list[Document], broker: AdminClient) -> None:
     "--to",
     "existing",
     required=True,
+    callback=parse_address,
     metavar="HOST:PORT",
     help="Client address of any node of the cluster.",
 )
 @_timeout_option
 @admin_options
-def join(*, existing: str, timeout_s: float, broker: AdminClient) -> None:
+def join(*, existing: Address, timeout_s: float, broker: AdminClient) -> None:
     """Add a new node to a cluster, and wait until it has caught up.
 
     The contacted node (-h, -p, --server) is the new one. It is a learner first, and becomes a voter
     once it has caught up.
     """
-    there = broker.at(_address(existing))
+    there = broker.at(existing)
     own, cluster_there = broker.get("/cluster"), _status_of(there)
     if cluster_there.state is not NodeState.MEMBER:
         raise PenstockError(
@@ -276,13 +280,6 @@ def join(*, existing: str, timeout_s: float, broker: AdminClient) -> None:
         _retried(lambda: there.post("/cluster/members", id=own["node_id"], **addresses))
     _follow(there, own["node_id"], timeout_s)
     _show(there)
-
-
-def _address(text: str) -> Address:
-    try:
-        return parse_listen(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--to") from None
 
 
 def _is_member(own: Document, there: ClusterStatus) -> bool:
@@ -321,7 +318,6 @@ def _check_disk(node: int, there: ClusterStatus) -> None:
 
 
 def _follow(leader: AdminClient, node: int, timeout_s: float) -> None:
-    """Report the progress of a node until it is a voter."""
     progress = _JoinProgress(leader, node)
     if not _await(progress.is_voter, timeout_s):
         late = f"node {node} has not caught up within {timeout_s:g} s"

@@ -50,7 +50,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compared(broker: AdminClient, status: ClusterStatus) -> Comparison:
-    """Compare the digests of all members. Raises PenstockError."""
     addresses = {m.id: m.client_addr for m in status.members if m.client_addr}
     with ThreadPoolExecutor(max(len(addresses), 1)) as threads:
         digests = _NodeDigests(broker, addresses, threads)

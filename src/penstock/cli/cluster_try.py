@@ -187,11 +187,10 @@ class _Running:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Start all nodes, and create the cluster unless it exists."""
         for node in self._nodes:
             self._processes[node.number] = self._started(node)
         deadline = monotonic() + START_S
-        self._until(deadline, lambda: all(self._answers(node) for node in self._nodes))
+        self._until(deadline, lambda: all(map(self._status, self._nodes)))
         members = [
             {"id": node.number, "peer_addr": node.peer_address, "client_addr": node.address}
             for node in self._nodes
@@ -237,9 +236,6 @@ class _Running:
 
     def _at(self, node: _LocalNode) -> AdminClient:
         return AdminClient(Address(HOST, node.port), os.environ.get("PENSTOCK_ADMIN_TOKEN", ""))
-
-    def _answers(self, node: _LocalNode) -> bool:
-        return self._status(node) is not None
 
     def _is_ready(self, node: _LocalNode) -> bool:
         status = self._status(node)

@@ -46,7 +46,6 @@ def client_id_option(text: str) -> Callable[[_Command], _Command]:
 
 
 def checked_topic(topic: str) -> str:
-    """Return a topic that can be published to."""
     return _checked(topic, is_filter=False)
 
 

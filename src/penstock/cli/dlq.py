@@ -98,7 +98,6 @@ def redrive(topic: str, group: str, *, most: int | None, broker: AdminClient) ->
 
 
 def _redrive(broker: AdminClient, topic: str, group: str, total: int) -> tuple[int, int]:
-    """Redrive in steps; return the numbers of letters sent and left."""
     sent = left = 0
     while sent < total:
         count = min(total - sent, REDRIVEN_AT_ONCE)

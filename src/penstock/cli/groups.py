@@ -56,7 +56,6 @@ _settings_options = option_set(
 
 
 def _fields(settings: dict[str, object]) -> dict[str, object]:
-    """Settings under the names of the HTTP page."""
     names = {"backoff": "backoff_s", "backoff_max": "backoff_max_s"}
     return {names.get(name, name): value for name, value in settings.items()}
 
@@ -127,6 +126,7 @@ def _find(broker: AdminClient, topic: str, group: str) -> Document:
 
 
 def _facts(found: Document) -> str:
+    most = found["max_deliveries"]
     return columns(
         [
             ("topic", printable(found["topic"], 400)),
@@ -140,15 +140,10 @@ def _facts(found: Document) -> str:
             ("redeliveries", f"{found['redeliveries']:,} in total"),
             ("dead letters", f"{found['dead_letters']:,} in total"),
             ("consumers", f"{found['consumers']:,}"),
-            ("max deliveries", _deliveries(found)),
+            ("max deliveries", f"{most:,}, then dead-lettered" if most else "no limit"),
             ("back-off", _backoff(found)),
         ]
     )
-
-
-def _deliveries(found: Document) -> str:
-    most = found["max_deliveries"]
-    return f"{most:,}, then dead-lettered" if most else "no limit"
 
 
 def _backoff(found: Document) -> str:

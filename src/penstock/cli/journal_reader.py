@@ -36,7 +36,6 @@ class StartPosition:
         self._last = last
 
     def of(self, client: "QueueClient", topic: "Topic") -> int:
-        """Return the first offset to read."""
         if self._since_ms is not None:
             return client.locate(topic.name, [self._since_ms]).offsets[0]
         if self._last is not None:

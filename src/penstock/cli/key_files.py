@@ -91,7 +91,6 @@ class KeyFiles:
         return [str(path) for path in self.paths]
 
     def write(self, key: DeviceKeyPair) -> None:
-        """Write both files. Raises OSError."""
         for path, aside in zip(self.paths, self.set_aside, strict=False):
             if os.path.lexists(path):
                 path.rename(aside)

@@ -32,7 +32,6 @@ from penstock.trust.signatures import SEED_BYTES, KeyPair, is_valid, key_pair, s
 def _whole_duration(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> int | None:
-    """Parse whole seconds (a click callback)."""
     seconds = duration(context, parameter, text)
     if seconds is None:
         return None
@@ -132,7 +131,6 @@ def new(
 
 
 def _new_pair() -> KeyPair:
-    """Generate a key pair and test it."""
     pair = key_pair(secrets.token_bytes(SEED_BYTES))
     signature = sign_1(pair.secret_key, 1, b"self/test", b"payload")
     works = is_valid(pair.public_key, b"self/test", b"payload", signature)
@@ -187,7 +185,6 @@ def _described(key: DeviceKeyPair, until: str) -> str:
 
 
 def _hand_out(files: KeyFiles, key: DeviceKeyPair, until: str, *, print_secret: bool) -> str:
-    """Print the key and write its files; return a summary."""
     if not wants_json():
         click.echo(_described(key, until))
     if print_secret and not wants_json():
@@ -279,10 +276,11 @@ def revoke(key: str, *, is_all: bool, broker: AdminClient) -> None:
     revoke every active key of DEVICE.
     """
     if is_all:
-        revoked = [_changed(broker, key_id, "revoke") for key_id in _active_ids(broker, key)]
+        revoked = [broker.post(f"/keys/{key_id}/revoke") for key_id in _active_ids(broker, key)]
         print_result(revoked, "\n".join(map(_outcome, revoked)) or f"no key of {key} is active")
     else:
-        changed = _changed(broker, _key_id(broker, key, _ACTIVE, "or revoke all: --all"), "revoke")
+        key_id = _key_id(broker, key, _ACTIVE, "or revoke all: --all")
+        changed = broker.post(f"/keys/{key_id}/revoke")
         print_result(changed, _outcome(changed))
 
 
@@ -294,12 +292,8 @@ def enable(key: str, broker: AdminClient) -> None:
 
     Name the key by its ID, or by its DEVICE if only one of the device's keys is revoked.
     """
-    changed = _changed(broker, _key_id(broker, key, _REVOKED), "enable")
+    changed = broker.post(f"/keys/{_key_id(broker, key, _REVOKED)}/enable")
     print_result(changed, _outcome(changed))
-
-
-def _changed(broker: AdminClient, key_id: int, change: str) -> Document:
-    return broker.post(f"/keys/{key_id}/{change}")
 
 
 def _outcome(key: Document) -> str:

@@ -28,7 +28,6 @@ def record_text(record: "Record") -> bytes:
 
 
 def record_json(record: "Record") -> bytes:
-    """Format all fields of the journal."""
     time = iso_time(record.ts_ms)
     position = {"offset": record.offset, "sequence": record.sequence, "time": time}
     return _json(record.topic, record.payload, position | header_field(record))

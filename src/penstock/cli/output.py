@@ -38,5 +38,4 @@ def counted(count: int, noun: str) -> str:
 
 
 def format_time(time: str | None) -> str:
-    """Format a time of the broker, or None, for people."""
     return "never" if time is None else f"{time[:10]} {time[11:19]} UTC"

@@ -114,9 +114,6 @@ def pub(
         raise PenstockError(outcome.error)
 
 
-# ── Input ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def _named(
     words: tuple[str, ...], topic: str | None, message: str | None
 ) -> tuple[str, str | None]:
@@ -177,9 +174,6 @@ def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) 
             client.ping()
     finally:
         outcome.confirmed = client.confirmed
-
-
-# ── Output ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _sentence(outcome: _Outcome) -> str:

@@ -120,7 +120,6 @@ def _offsets(found: Document) -> str:
 
 
 def _size(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
-    """Parse a size, as in 64MiB (a click callback)."""
     try:
         return None if text is None else int(without_unit(text, "bytes"))
     except ValueError as error:
@@ -165,7 +164,6 @@ _settings_options = option_set(
 
 
 def _fields(settings: dict[str, object]) -> dict[str, object]:
-    """Settings under the names of the HTTP page."""
     names = {"rate": "rate_per_s", "max_age": "max_age_s"}
     return {names.get(name, name): value for name, value in settings.items()}
 
@@ -220,7 +218,6 @@ def delete(topic: str, broker: AdminClient) -> None:
 def _headers(
     _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
 ) -> tuple[tuple[str, bytes], ...]:
-    """Parse NAME=VALUE (a click callback)."""
     pairs = [text.partition("=") for text in given]
     for name, equals, _ in pairs:
         if not equals:

@@ -110,11 +110,12 @@ def _loss(config: Config) -> str:
 def _greeting(server: Server) -> str:
     config = server.config
     addresses = ", ".join(str(address) for address in server.addresses)
+    skipped = ", ".join(map(str, server.skipped))
     http, is_only = server.addresses[-1], len(server.addresses) == 1
     lines = [
         f"Penstock {__version__} is running (stop with Ctrl-C).",
         f"  listening  {addresses} ({'every protocol' if is_only else 'every protocol on each'})",
-        *([f"  in use     {_in_use(server)}"] if server.skipped else []),
+        *([f"  in use     {skipped} by another program, skipped"] if skipped else []),
         f"  clients    {_who(server)}",
         f"  data       {Path(config.data).resolve()} ({_what(server)})",
         *([f"  cluster    {_cluster(server)}"] if config.cluster.peer_listen else []),
@@ -122,11 +123,6 @@ def _greeting(server: Server) -> str:
         f"  look       http://{http}/metrics, /health, /ready",
     ]
     return "\n".join(lines)
-
-
-def _in_use(server: Server) -> str:
-    skipped = ", ".join(map(str, server.skipped))
-    return f"{skipped} by another program, skipped; use the addresses above"
 
 
 def _who(server: Server) -> str:

@@ -46,7 +46,6 @@ def execute(
     settings: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Run a job in its own session and show its progress."""
     _check(found, options)
     java = JavaOutput()
     spark = _started(found, java, settings, {"master": master} if master else {})
@@ -133,7 +132,6 @@ def _explained(name: str, run: Callable[[], _Result]) -> _Result:
 
 
 def _conclude(done: object) -> None:
-    """Print the outcome; exit with 1 if it is bad."""
     if not isinstance(done, JobOutcome):
         return
     print_result(done.document, done.text)

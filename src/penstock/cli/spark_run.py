@@ -54,9 +54,6 @@ def run(context: click.Context, *, is_list: bool) -> None:
         raise click.UsageError("--list takes no NAME")
 
 
-# ── From a job to a command ───────────────────────────────────────────────────────────────────
-
-
 def command_of(found: PipelineJob) -> click.Command:
     def callback(*, master: str | None, conf: tuple[str, ...], **options: object) -> None:
         settings = _settings(conf)

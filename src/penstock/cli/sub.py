@@ -175,7 +175,6 @@ class _Output:
         self.printed += len(lines)
 
     def note(self, line: str) -> None:
-        """Print a line on standard error."""
         if not self._is_quiet:
             click.echo(line, err=True)
 
@@ -198,7 +197,6 @@ class _Listening:
         self._has_connected = False
 
     def run(self, show: _Formatter) -> None:
-        """Print until the count, the deadline or a signal."""
         with signals_as_input() as stop:
             while True:
                 try:

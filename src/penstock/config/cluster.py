@@ -37,7 +37,6 @@ CLUSTER_KEYS = frozenset(
 
 
 def advertised_peer(config: Config) -> Address:
-    """Where other nodes reach this one."""
     cluster = config.cluster
     return parse_listen(cluster.advertise_peer or cluster.peer_listen)
 
@@ -74,9 +73,6 @@ def _secret_error(cluster: Cluster, what: str, advice: str) -> ConfigError:
     made = "head -c 32 /dev/urandom | base64 > FILE; chmod 600 FILE; the same on all nodes"
     how = f"{advice} ({made})" if "make" in advice else advice
     return ConfigError(f"cluster.secret_file: {cluster.secret_file} {what}", how)
-
-
-# ── Rules ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def cluster_faults(config: Config) -> Iterator[ConfigFault]:

@@ -78,7 +78,6 @@ def _choices(base: object) -> tuple[str | int, ...]:
 
 
 def _item(base: object) -> object:
-    """The type of the items of a list; None for other types."""
     return get_args(base)[0] if get_origin(base) is tuple else None
 
 

@@ -20,7 +20,6 @@ class ListenAddress(NamedTuple):
 
 
 def wanted(config: Config) -> list[ListenAddress]:
-    """Return the addresses to listen on, in the order of the configuration."""
     is_default = config.listen == LISTEN
     is_default_http = is_default and config.http_listen == HTTP_LISTEN
     listen = [(text, not is_default or text == LISTEN[0]) for text in config.listen]

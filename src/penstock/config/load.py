@@ -95,7 +95,6 @@ def _order(problem: Problem) -> tuple[int, int]:
 
 
 def _decoded(layer: _Layer) -> dict[str, object]:
-    """Decode the values of a layer; add to its problems what cannot be decoded."""
     values: dict[str, object] = {}
     for name, raw in layer.values.items():
         try:
@@ -113,7 +112,6 @@ def _located(fault: ConfigFault, origin: Origin) -> Problem:
 
 
 def _origin(layers: list[_Layer], name: str) -> Origin:
-    """The origin of the effective value."""
     for layer in reversed(layers):
         if _key_name(name) in layer.values:
             return layer.origin(name)
@@ -173,7 +171,6 @@ def _syntax_error(path: str, text: str, message: str) -> _Layer:
 
 
 def _take(layer: _Layer, name: str, value: object) -> None:
-    """Add one item of the document: an option of the top level, or a section."""
     if name not in SECTIONS or not name:
         _take_key(layer, name, value)
     elif isinstance(value, dict):

@@ -35,7 +35,6 @@ class ConfigFault(Exception):  # noqa: N818 - a problem whose origin is not know
 
 
 def faults_in(group: BaseExceptionGroup[ConfigFault]) -> list[ConfigFault]:
-    """Flatten a group of faults, in order."""
     found: list[ConfigFault] = []
     for member in group.exceptions:
         found += faults_in(member) if isinstance(member, BaseExceptionGroup) else [member]

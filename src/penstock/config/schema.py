@@ -79,8 +79,7 @@ class Limits(Section, frozen=True, kw_only=True):
         _range(
             MIB,
             64 * GIB,
-            "Bytes in incomplete packets, over all connections; beyond it the connection that has"
-            " been silent the longest is closed.",
+            "Bytes in incomplete packets; beyond it the most silent connection is closed.",
         ),
     ] = limits.INCOMPLETE_BYTES_MAX
     connect_timeout_s: Annotated[
@@ -111,9 +110,7 @@ class Limits(Section, frozen=True, kw_only=True):
     subscriber_expiry_s: Annotated[
         int,
         _range(
-            1,
-            10 * _YEAR_S,
-            "How long the position of a durable subscriber is kept after its last acknowledgement.",
+            1, 10 * _YEAR_S, "How long a durable subscriber is kept after its last acknowledgement."
         ),
     ] = limits.SUBSCRIBER_EXPIRY_S
     sessions_max: Annotated[
@@ -131,10 +128,7 @@ class Limits(Section, frozen=True, kw_only=True):
     retained_max: Annotated[
         int,
         _range(
-            0,
-            100_000_000,
-            "Maximum number of retained messages; beyond it a message is delivered but not"
-            " retained.",
+            0, 100_000_000, "Maximum number of retained messages; further ones are not retained."
         ),
     ] = limits.RETAINED_MAX
     outbound_bytes_max: Annotated[
@@ -194,8 +188,7 @@ class Journal(Section, frozen=True, kw_only=True):
         _range(
             64 * KIB,
             16 * GIB,
-            "Bytes of QoS 0 messages waiting for the disk; beyond it they are delivered but not"
-            " journaled.",
+            "Bytes of QoS 0 waiting for the disk; further messages are not journaled.",
         ),
     ] = limits.CAPTURE_PENDING_BYTES_MAX
     capture_interval_ms: Annotated[
@@ -206,7 +199,7 @@ class Journal(Section, frozen=True, kw_only=True):
         _range(
             4 * KIB,
             limits.BATCH_BYTES_MAX,
-            "Size at which a batch of QoS 0 messages is committed without waiting for more.",
+            "Size at which a batch of QoS 0 messages is committed at once.",
         ),
     ] = limits.BATCH_BYTES_TARGET
     map_bytes_initial: Annotated[
@@ -218,10 +211,7 @@ class Journal(Section, frozen=True, kw_only=True):
     total_bytes_max: Annotated[
         int,
         _range(
-            MIB,
-            64 * TIB,
-            "Maximum size of the journal; beyond it the oldest messages are removed, and commits"
-            " wait for that.",
+            MIB, 64 * TIB, "Maximum size of the journal; beyond it the oldest messages are removed."
         ),
     ] = limits.JOURNAL_BYTES_MAX
 
@@ -296,7 +286,7 @@ class Signing(Section, frozen=True, kw_only=True):
         _range(
             1,
             100_000_000,
-            "Version 2 signatures remembered against replay; beyond it they are refused.",
+            "Version 2 signatures remembered against replay; further ones are refused.",
         ),
     ] = 1_000_000
     rules: Annotated[
@@ -381,11 +371,7 @@ class Cluster(Section, frozen=True, kw_only=True):
     ] = 100
     election_ticks: Annotated[
         int,
-        _range(
-            3,
-            1_000,
-            "Heartbeats missed before a node starts an election; randomised up to twice as many.",
-        ),
+        _range(3, 1_000, "Missed heartbeats before an election; randomised up to twice as many."),
     ] = 10
     no_leader_timeout_s: Annotated[
         float, _range(0.1, 3600, "How long writes wait for a leader before they fail (no_quorum).")

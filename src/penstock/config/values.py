@@ -123,7 +123,6 @@ def _choices(key: ConfigKey, raw: object) -> tuple[str | int, ...]:
 
 
 def _split(raw: object) -> object:
-    """Split text at its commas; return anything else unchanged."""
     if not isinstance(raw, str):
         return raw
     return [part.strip() for part in raw.split(",") if part.strip()]
@@ -229,6 +228,5 @@ def range_of(key: ConfigKey) -> str:
 
 
 def _shown(raw: object) -> str:
-    """Quote a value, truncated to fit a line."""
     text = json.dumps(raw, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -41,9 +41,16 @@ def configure(
 ) -> None:
     """Set up logging for the process; ``auto`` is console on a terminal and JSON elsewhere."""
     stream = stream or sys.stderr
-    console = format == "console" or (format == "auto" and stream.isatty())
+    is_console = format == "console" or (format == "auto" and stream.isatty())
     structlog.configure(
-        processors=[*_guards(), *(_console(stream) if console else _json())],
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _hide_secrets,
+            _plain_values,
+            *_renderers(stream, is_console=is_console),
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
@@ -53,7 +60,6 @@ def configure(
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """Return the logger of a component; ``name`` is in each of its lines."""
     logger: FilteringBoundLogger = structlog.get_logger(name)
     return logger
 
@@ -87,29 +93,11 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-# ── Processors ────────────────────────────────────────────────────────────────────────────────
-
-
-def _guards() -> list[Processor]:
-    return [
-        structlog.processors.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _hide_secrets,
-        _plain_values,
-    ]
-
-
-def _console(stream: TextIO) -> list[Processor]:
-    return [
-        structlog.dev.ConsoleRenderer(
-            colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
-    ]
-
-
-def _json() -> list[Processor]:
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+def _renderers(stream: TextIO, *, is_console: bool) -> list[Processor]:
+    if not is_console:
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    plain = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)]
 
 
 def _hide_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
@@ -145,9 +133,6 @@ class _StreamLogger:
             self._stream.flush()
 
     debug = info = warning = error = critical = msg
-
-
-# ── Throttling ────────────────────────────────────────────────────────────────────────────────
 
 
 class Throttle:

@@ -34,7 +34,6 @@ class ProgressLog:
         _log.info("starting", doing=self._doing, done=done, **of, seconds=seconds)
 
     def each(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield all items and report their number."""
         for number, item in enumerate(items):
             self.reached(number)
             yield item

@@ -9,7 +9,7 @@ import threading
 
 import structlog
 
-from penstock.config import Log
+from penstock.config.schema import Log
 from penstock.obs.log import configure
 
 __all__ = ["Quiet"]

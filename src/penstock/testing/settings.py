@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from penstock import limits
-from penstock.config import Config, load
 from penstock.config.keys import KEYS
+from penstock.config.load import load
 from penstock.config.problems import ConfigFault
-from penstock.config.schema import SECTIONS
+from penstock.config.schema import SECTIONS, Config
 from penstock.config.values import decode
 from penstock.errors import ConfigError
 

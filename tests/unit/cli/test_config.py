@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import penstock
-from penstock.config import Config
 from penstock.config.example import example_toml
 from penstock.config.keys import KEYS
+from penstock.config.schema import Config
 
 
 @pytest.fixture

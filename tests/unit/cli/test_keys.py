@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from penstock.admin.app import create_app
 from penstock.cli import key_files, penstock
 from penstock.cli.key_files import DeviceKeyPair
-from penstock.config import Log
+from penstock.config.schema import Log
 from penstock.testing.quiet import Quiet
 from penstock.trust.keys import Key, KeyRing
 from penstock.trust.signatures import is_valid, key_pair, sign_1

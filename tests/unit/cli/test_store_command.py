@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import penstock
-from penstock.config import Config
+from penstock.config.schema import Config
 from penstock.errors import StorageForeign
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore

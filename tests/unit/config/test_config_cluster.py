@@ -2,8 +2,10 @@
 
 import pytest
 
-from penstock.config import Cluster, Config, ConfigProblemsError, load
 from penstock.config.cluster import advertised, advertised_peer, cluster_secret
+from penstock.config.load import load
+from penstock.config.problems import ConfigProblemsError
+from penstock.config.schema import Cluster, Config
 from penstock.errors import ConfigError
 
 SECRET = "correct-horse-battery"

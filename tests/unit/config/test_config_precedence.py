@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.config import Config, RetentionRule, SigningRule, load
 from penstock.config.keys import KEYS, RULE_KEYS, ConfigKey
+from penstock.config.load import load
+from penstock.config.schema import Config, RetentionRule, SigningRule
 from penstock.config.values import encode
 from penstock.limits import KIB, MIB
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.config import ConfigProblemsError, load
+from penstock.config.load import load
+from penstock.config.problems import ConfigProblemsError
 from penstock.errors import ConfigError
 
 

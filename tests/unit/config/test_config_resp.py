@@ -1,6 +1,7 @@
 """The section for Redis clients: live only by default, and a password that is never shown."""
 
-from penstock.config import Config, Resp, load
+from penstock.config.load import load
+from penstock.config.schema import Config, Resp
 
 
 def test_subscribers_are_told_of_the_past_and_need_no_password_by_default():

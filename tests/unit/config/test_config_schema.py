@@ -6,10 +6,10 @@ import tomllib
 import pytest
 from tests.configuration_page import markdown
 
-from penstock.config import Config, load
 from penstock.config.example import example_toml, type_of
 from penstock.config.keys import KEYS, RULE_KEYS
-from penstock.config.load import FILE_VARIABLE
+from penstock.config.load import FILE_VARIABLE, load
+from penstock.config.schema import Config
 from penstock.config.values import decode, encode
 
 ALL_KEYS = [*KEYS.values(), *(key for keys in RULE_KEYS.values() for key in keys.values())]

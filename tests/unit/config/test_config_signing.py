@@ -4,7 +4,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import penstock
-from penstock.config import Admin, Config, ConfigProblemsError, SigningRule, load
+from penstock.config.load import load
+from penstock.config.problems import ConfigProblemsError
+from penstock.config.schema import Admin, Config, SigningRule
 
 TOKEN = "correct-horse-battery"
 

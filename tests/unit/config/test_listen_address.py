@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.config import Address, parse_listen
+from penstock.config.address import Address, parse_listen
 
 
 @pytest.mark.parametrize(

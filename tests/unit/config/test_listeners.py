@@ -1,7 +1,8 @@
 """Configured addresses are required; of the defaults only the first is."""
 
-from penstock.config import Config, load
 from penstock.config.listeners import wanted
+from penstock.config.load import load
+from penstock.config.schema import Config
 
 
 def required(config: Config) -> dict[int, bool]:

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from penstock.config import Signing, SigningRule
+from penstock.config.schema import Signing, SigningRule
 from penstock.trust.faults import TEXT_BYTES_MAX, SignatureFault, SignatureRefusal
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key, KeyRing
