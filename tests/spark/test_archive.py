@@ -173,7 +173,7 @@ def test_a_replay_goes_on_where_it_was_broken_off_and_changes_nothing_when_done(
     assert (last.priority, dict(last.headers)) == (2, {"time": b"77", "k": b"v"})
 
     assert replay.run(spark, path=str(root), servers=servers, job="r1", subscribe="s/#").text == (
-        "all was published before; 2 topics"
+        "everything was already published; 2 topics"
     )
     late = Late(lambda: replay.planned(spark, root, plan), plan, servers)
     assert late.publish(fourth, is_small=True) == 1

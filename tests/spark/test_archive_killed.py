@@ -56,7 +56,7 @@ def test_an_archive_that_was_killed_amid_its_files_is_compacted_to_each_row_once
     assert job.query.awaitTermination(120)
     written = len(list((root / "live").rglob("*.parquet")))
     assert written > len(take(root).parts) == 2 * TOPICS  # the previous run has left some
-    assert job.then().document["files_after"] == TOPICS
+    assert job.action().document["files_after"] == TOPICS
     report = audit.audit(spark, root, servers=servers, subscribe="s/#")
     assert report.is_ok, report.faults()
     assert report.rows == 2 * TOPICS * ROWS
