@@ -62,7 +62,6 @@ from penstock.store.store import (
     LogStore,
     ProtectedTopics,
     RetentionLimits,
-    RetentionRequest,
     RetentionResult,
     RetentionRules,
     Store,
@@ -294,8 +293,10 @@ class Server:
     def _examined(self, found: RetentionScan) -> None:
         floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence
         now_ms, protected = self._clock.wall_ms(), _protected(self.broker, found.floors)
-        request = RetentionRequest(self._current_rules(), now_ms, floor, protected, found.lows())
-        self.hub.pipeline.run_on_writer(lambda: self._retain_on_writer(request))
+        rules, low_water_marks = self._current_rules(), found.lows()
+        self.hub.pipeline.run_on_writer(
+            lambda: self._retain_on_writer(rules, now_ms, floor, protected, low_water_marks)
+        )
 
     def _current_rules(self) -> RetentionRules:
         """Those of the configuration, and limits by size that were set for topics since.
@@ -312,9 +313,16 @@ class Server:
             self._rules = msgspec.structs.replace(self._rules, by_topic=sizes)
         return self._rules
 
-    def _retain_on_writer(self, request: RetentionRequest) -> None:
+    def _retain_on_writer(
+        self,
+        rules: RetentionRules,
+        now_ms: int,
+        floor: int,
+        protected: ProtectedTopics,
+        low_water_marks: dict[bytes, int],
+    ) -> None:
         try:
-            removed = self.store.retain(request)
+            removed = self.store.retain(rules, now_ms, floor, protected, low_water_marks)
         except StorageError as error:
             _log.warning("retention_failed", error=error.message)
             return

@@ -25,7 +25,6 @@ from penstock.store.memory import MemoryStore
 from penstock.store.store import (
     ProtectedTopics,
     RetentionLimits,
-    RetentionRequest,
     RetentionResult,
     RetentionRules,
     TopicRetentionRule,
@@ -204,10 +203,10 @@ class StoreMachine(RuleBasedStateMachine):
             ProtectedTopics(b"b", floors),
             low_water_marks,
         )
-        plain = self.model.retain(RetentionRequest(*order))
+        plain = self.model.retain(*order)
         ours = RetentionResult(more=True)
         while ours.more:
-            removed = self.store.retain(RetentionRequest(*order))
+            removed = self.store.retain(*order)
             ours.add(removed)
             ours.more = removed.more
         assert ours == plain

@@ -16,13 +16,15 @@ from penstock.wire.resp import encode as resp
 
 
 class Run(Protocol):
-    """Consecutive messages of one topic."""
+    """Messages of one topic that came back to back."""
 
     @property
-    def topic(self) -> bytes: ...
+    def topic(self) -> bytes:
+        """Their topic."""
 
     @property
-    def payloads(self) -> list[bytes]: ...
+    def payloads(self) -> list[bytes]:
+        """Their payloads, in order."""
 
 
 class _Single:
@@ -49,6 +51,7 @@ class Live:
 
     @classmethod
     def of(cls, topic: bytes, payloads: list[bytes]) -> "Live":
+        """Messages of one topic."""
         return cls((_Single(topic, payloads),), len(payloads))
 
     def as_mqtt(self) -> bytes:

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from tests.benches.commit_bench import until
 
 from penstock.doors.resp.streams import group_queues, groups
-from penstock.doors.resp.streams.reader import StreamReader
+from penstock.doors.resp.streams.reader import EntryReader
 from penstock.testing import AsyncBroker
 
 pytestmark = pytest.mark.asyncio
@@ -82,8 +82,8 @@ async def test_a_read_that_waits_for_a_far_id_looks_at_what_has_grown_alone(
     for name in names:
         await client.xadd(name, {"payload": "old"})
     looked = []
-    look = StreamReader.info
-    monkeypatch.setattr(StreamReader, "info", lambda *of: looked.append(of[1]) or look(*of))
+    look = EntryReader.info
+    monkeypatch.setattr(EntryReader, "info", lambda *of: looked.append(of[1]) or look(*of))
     async with connected(broker) as reader:
         far = f"{10**15}-2"  # in the year 33658
         task = asyncio.create_task(reader.xread(dict.fromkeys(names, far), block=0))

@@ -1,12 +1,12 @@
-"""Changes: which topics a client's filters match, and which of them were written to since.
+"""Changes: which topics match a client's filters, and which of them were written to since.
 
-The first request lists all, a page at a time, read off the loop. It is answered with the number of
-the last change *before* the list was read, so that whatever happens meanwhile comes with the next
-request. From then on a request costs what has changed since its number, and waits for the first
-change if there is none (``reading/changes.py``).
+The first request lists all, a page at a time, read off the loop. The response has the number of the
+last change *before* the list was read, so that concurrent changes come with the next request. From
+then on a request costs what has changed since its number, and waits for the first change if there
+is none (``reading/changes.py``).
 
-A topic is there for as long as the journal has something of that name. One that was made, and has
-never had a message, has nothing to be read, and no incarnation to remember a place by.
+A topic is listed as long as the journal has something of that name. A topic that was created and
+never had a message has nothing to read, and no incarnation to remember a position by.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from itertools import islice
 
 from penstock.config.schema import Limits
 from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault, too_many
-from penstock.doors.queue.operation import QueueClient
+from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.poll import WAIT_MS_MAX
 from penstock.doors.queue.replies import Slot
 from penstock.doors.queue.topic_filters import TopicFilters
@@ -27,7 +27,7 @@ from penstock.wire.queue._generated.queue_pb2 import Changed, Response
 
 FILTERS_MAX = 1_024
 PAGE_MAX = 1_000
-"""Topics of one response."""
+
 
 WATCHES_MAX = 16
 """Requests of one connection that may wait for changes: each has filters of its own."""
@@ -35,7 +35,7 @@ WATCHES_MAX = 16
 EVERYTHING = b"#"
 
 
-def changes(client: QueueClient, message: queue_pb2.Changes, slot: Slot) -> None:
+def changes(client: Requester, message: queue_pb2.Changes, slot: Slot) -> None:
     """List topics, or those that changed after ``after_sequence``."""
     door = client.door
     filters = tuple([text.encode() for text in message.filters]) or (EVERYTHING,)
@@ -55,7 +55,7 @@ def changes(client: QueueClient, message: queue_pb2.Changes, slot: Slot) -> None
 
 
 def _watch(
-    client: QueueClient, message: queue_pb2.Changes, slot: Slot, filters: TopicFilters
+    client: Requester, message: queue_pb2.Changes, slot: Slot, filters: TopicFilters
 ) -> None:
     if sum(isinstance(poll, ChangesRequest) for poll in client.polls) >= WATCHES_MAX:
         what = f"{WATCHES_MAX} requests of this connection wait for changes"
@@ -76,9 +76,7 @@ def _page(message: queue_pb2.Changes) -> int:
     return min(message.max, PAGE_MAX) or PAGE_MAX
 
 
-def _list(
-    client: QueueClient, message: queue_pb2.Changes, slot: Slot, filters: TopicFilters
-) -> None:
+def _list(client: Requester, message: queue_pb2.Changes, slot: Slot, filters: TopicFilters) -> None:
     store, count, after = client.door.store, _page(message), message.after.encode()
     request_id, number = slot.request_id, client.door.changes.number
 
@@ -113,7 +111,7 @@ class ChangesRequest:
     __slots__ = ("_client", "_filters", "_is_over", "_is_watching", "_message", "_slot", "_timer")
 
     def __init__(
-        self, client: QueueClient, message: queue_pb2.Changes, slot: Slot, filters: TopicFilters
+        self, client: Requester, message: queue_pb2.Changes, slot: Slot, filters: TopicFilters
     ) -> None:
         self._client = client
         self._message = message
@@ -125,7 +123,6 @@ class ChangesRequest:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Answer, or wait for something to answer with."""
         self._client.polls.add(self)
         if not self._is_over:
             wait_ms = min(self._message.wait_ms, WAIT_MS_MAX)
@@ -133,7 +130,7 @@ class ChangesRequest:
         self._look()
 
     def _look(self) -> None:
-        """See what has changed; answer if that is something for the client, or the time is up."""
+        """Answer with what changed; wait if nothing of it is for the client."""
         changes = self._client.door.changes
         topics, number = changes.since(self._message.after_sequence), changes.number
         if topics is None:
@@ -148,7 +145,7 @@ class ChangesRequest:
             )
 
     def _job(self, topics: list[bytes], number: int) -> Callable[[], bytes | None]:
-        """Find those that the client is told of, and make the answer; None: there are none."""
+        """A job for a reader thread that makes the answer; None: nothing is for the client."""
         store, filters, request_id = self._client.door.store, self._filters, self._slot.request_id
         after, count = self._message.after.encode(), _page(self._message)
 
@@ -183,7 +180,6 @@ class ChangesRequest:
         self._client.door.changes.unwatch(self)
 
     def wants(self, topic: bytes) -> bool:
-        """Whether the client is told of a topic."""
         return self._filters.match(topic)
 
     def grown(self) -> None:
@@ -192,20 +188,18 @@ class ChangesRequest:
         self._look()
 
     def ask(self) -> None:
-        """There may be room again: answers are small, and wait for it by themselves."""
+        """Answers are small, and need no room."""
 
     def leadership_lost(self) -> None:
-        """Another node is to be asked from now on: have the client ask."""
+        """Let the client ask the new leader."""
         self.stop_waiting()
 
     def stop_waiting(self) -> None:
-        """Answer with what there is."""
         self._is_over = True
         if self._is_watching:
             self.grown()
 
     def leave(self) -> None:
-        """Wait no longer."""
         self._client.polls.discard(self)
         self._unwatch()
         if self._timer is not None:

@@ -1,24 +1,22 @@
-"""One client of the queue protocol: what its requests do, and when.
+"""One client of the queue protocol: when its requests run, and how the connection ends.
 
-**Order.** Requests are begun in the order in which they came, one behind the other, answered or
-not; so what changes something joins the one line to the disk in that order. Responses leave in that
-order too (``replies``). Few requests hold up those behind them. What looks at messages waits for
-those produced before it, what looks at the broker's state for all that is asked before it; unless
-it has an id, by which a client says that it does not care. Deleting a topic waits for earlier
-messages, which would else outlive it, and until it is done. A subscription waits for all earlier
-responses. What has been read meanwhile is **held**.
+**Order.** Requests begin in the order in which they came, whether or not earlier ones are answered,
+so commands join the commit pipeline in that order. Responses leave in that order too (``replies``).
+Few requests hold up later ones. A request that reads messages waits for those produced before it;
+one that reads state waits for all earlier requests; neither waits if it has an id, for then the
+client does not care. Deleting a topic waits for earlier messages, which would outlive it, and holds
+up what follows until it is done. Subscribe waits for all earlier responses.
 
-**A push connection.** After Subscribe the connection is a channel for messages (``push``). Whatever
-the client sends then is read as acknowledgements, and not answered.
+**A push connection.** After Subscribe the connection is a channel for messages (``push``). What the
+client sends then is read as acknowledgements, and not answered.
 
-**Bounds.** With many requests unanswered nothing more is read. While much is unread by the client,
-polls take nothing, disk_reads are not begun, and nothing is pushed. What is answered with few bytes
-is answered all the same; a client that never reads those is closed.
+**Bounds.** With ``UNANSWERED_MAX`` requests unanswered, nothing more is read. While the client has
+much to read, polls take nothing, disk reads do not begin, and nothing is pushed. Small responses
+are sent all the same; a client that never reads those is closed.
 
-**The end.** A client that closes its side still gets what it asked for, save that nothing waits for
-messages to come any more. A frame that is too large ends the connection in the same way. There is
-no time-out for silence, once a request has come: consumers may have nothing to say for days. TCP's
-own keep-alive finds the dead.
+**The end.** A client that closes its side still gets its responses, but nothing waits for messages
+any more. A frame that is too large ends the connection in the same way. Once a request has come
+there is no idle timeout: consumers may be silent for days. TCP keep-alive finds dead peers.
 """
 
 import asyncio
@@ -39,8 +37,8 @@ from penstock.doors.queue.operation import (
 from penstock.doors.queue.operations import OPERATIONS
 from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.producing import produce_run
-from penstock.doors.queue.redirects import misplaced, unconfirmed
-from penstock.doors.queue.replies import Replies, Slot
+from penstock.doors.queue.redirects import follower_fault, unconfirmed
+from penstock.doors.queue.replies import ResponseQueue, Slot
 from penstock.doors.queue.topic_filters import TopicFilters
 from penstock.errors import PenstockError
 from penstock.limits import KIB
@@ -61,13 +59,12 @@ from penstock.wire.queue.server import QueueServerMachine
 from penstock.wire.violation import Violation
 
 UNANSWERED_MAX = 1_024
-"""Requests begun and not answered, before nothing more is begun; one run may exceed it."""
+"""Unanswered requests before nothing more begins; one run may exceed it."""
 
 PIECE_BYTES = 32 * KIB
-"""What is decoded before the time is asked for: as tiny frames it takes some 10 ms."""
+"""Decoded between two looks at the clock: as tiny frames it takes some 10 ms."""
 
-KEEP_ALIVE_S = 300
-"""Silence after which TCP asks whether the peer is there."""
+KEEP_ALIVE_S = 300  # silence after which TCP asks whether the peer is there
 
 
 class QueueConnection(Connection[Event]):
@@ -95,21 +92,17 @@ class QueueConnection(Connection[Event]):
         outbox = Outbox(door.connections, transport, self.close)
         super().__init__(door.connections, transport, QueueServerMachine(), outbox, accepted_at)
         self.door = door
-        self.replies = Replies(outbox.send, self._count_refused, self._progressed)
+        self.replies = ResponseQueue(outbox.send, self._count_refused, self._progressed)
         self.disk_reads = DiskReads(door.readers, self.is_full)
         self.polls: set[WaitingRequest] = set()
-        """Those that are not answered, and requests that wait for changes."""
-        self.filters: TopicFilters | None = None
-        """What it asked about last, when it asked for changes."""
+        self.filters: TopicFilters | None = None  # of the last Changes
         self._push: PushChannel | None = None
-        self._unread = b""
-        """What was received and is not decoded yet: others have their turn first."""
+        self._unread = b""  # received, to be decoded in later turns of the loop
         self._until: tuple[Callable[[], bool], Callable[[], None]] | None = None
-        """What the one that blocks waits for, and what it does then."""
+        """The condition that a blocking request waits for, and what it does then."""
         self._ending: tuple[DisconnectReason, str] | None = None
-        """Why the connection ends when all is answered."""
-        self._is_starved = False
-        """Whether somebody was told that there is no room."""
+        """Why the connection will be closed when all is answered."""
+        self._is_starved = False  # whether something waits for the client to read
         self._is_writing_paused = False
         self._name = b"queue#%d#" % door.connections.ids.next()
         self._names = 0
@@ -122,26 +115,24 @@ class QueueConnection(Connection[Event]):
             Oversized: self._on_oversized,
             Violation: self._on_violation,
         }
-        self._follower_handlers = self._handlers | {
+        self._follower_handlers = self._handlers | {  # while this node does not lead
             ProduceRun: self._refuse_produce,
             AckRun: self._refuse_leases,
             NackRun: self._refuse_leases,
             QueueRequest: self._on_call_as_follower,
         }
-        """What is done instead while another node leads, or none."""
         door.counters.clients_connected += 1
         _keep_alive(transport)
         self.check_deadline_at(accepted_at + door.limits.connect_timeout_s)
 
     def next_name(self) -> bytes:
-        """A name for a worker that none had before."""
         self._names += 1
         return self._name + b"%d" % self._names
 
-    # ── what is decoded when ──────────────────────────────────────────────────────────────────
+    # ── decoding ──────────────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, a large read in pieces, and what time does not allow later."""
+        """Decode a large read in pieces, so that other clients are served between them."""
         if self._unread:
             self._unread += data
         elif len(data) <= PIECE_BYTES:
@@ -165,7 +156,7 @@ class QueueConnection(Connection[Event]):
         self.resume_reading()
         self._end_if_done()
 
-    # ── what runs when ────────────────────────────────────────────────────────────────────────
+    # ── scheduling ───────────────────────────────────────────────────────────────────────────
 
     def handle_some(
         self, events: list[Event], position: int, now_ms: int, _turn_ends_at: float
@@ -178,12 +169,11 @@ class QueueConnection(Connection[Event]):
         return position + 1
 
     def is_waiting(self) -> bool:
-        """Whether nothing more is read for now."""
         is_behind = bool(self._held or self._unread)
         return is_behind or self.replies.unanswered >= UNANSWERED_MAX
 
     def _progressed(self) -> None:
-        """Something was answered: others may begin, or the end has come."""
+        """Something was answered: held requests may begin, or the connection may end."""
         if self._until is not None and self._until[0]():
             then, self._until = self._until[1], None
             then()
@@ -198,11 +188,10 @@ class QueueConnection(Connection[Event]):
         self._end_if_done()
 
     def when_stored(self, act: Callable[[], None]) -> None:
-        """Act when all messages of this client are on disk; until then nothing else begins."""
         self._wait(lambda: not self.replies.storing, act)
 
     def _when_applied(self, act: Callable[[], None]) -> None:
-        """Act when all that this client asked for before has happened; others wait."""
+        """Act when all earlier requests of this client are applied; later ones wait."""
         if self.replies.unanswered == 1:
             act()
         else:
@@ -217,7 +206,6 @@ class QueueConnection(Connection[Event]):
             self._until = is_over, lambda: self._unblock(act)
 
     def blocking(self, act: Callable[[object], None], refused: Refused) -> Callback:
-        """An outlet that calls back; until it does, nothing else begins."""
         self.block_input()
         return Callback(
             lambda value: self._unblock(act, value),
@@ -285,7 +273,7 @@ class QueueConnection(Connection[Event]):
 
         consensus.read_barrier(confirmed)
 
-    # ── requests at a node that does not lead ─────────────────────────────────────────────────
+    # ── requests at a follower ───────────────────────────────────────────────────────────────
 
     def _refuse_produce(self, run: ProduceRun, _now_ms: int) -> None:
         self._redirect(len(run.payloads), run.request_ids)
@@ -306,7 +294,7 @@ class QueueConnection(Connection[Event]):
         if self._push is not None:
             self.close(DisconnectReason.LEADERSHIP_LOST, "this node leads no longer")
             return
-        self.replies.open(count, ids).fail(misplaced(self.door.cluster, is_read=is_read))
+        self.replies.open(count, ids).fail(follower_fault(self.door.cluster, is_read=is_read))
 
     def _on_bad(self, bad: Bad, _now_ms: int) -> None:
         if self._push is None:
@@ -323,7 +311,6 @@ class QueueConnection(Connection[Event]):
     # ── pushing ───────────────────────────────────────────────────────────────────────────────
 
     def start_push(self, push: PushChannel, slot: Slot) -> None:
-        """Become a push connection when all earlier requests are answered; that is the answer."""
         self._wait(lambda: self.replies.unanswered == 1, lambda: self._begin(push, slot))
 
     def _begin(self, push: PushChannel, slot: Slot) -> None:
@@ -332,27 +319,23 @@ class QueueConnection(Connection[Event]):
             self._push = push
             push.begin()
 
-    # ── what leaves ───────────────────────────────────────────────────────────────────────────
+    # ── output ───────────────────────────────────────────────────────────────────────────────
 
     def is_full(self) -> bool:
-        """Whether the client has much to read; ``_ask_for_more`` when that has changed."""
         is_held = self.replies.held_bytes > self.door.limits.outbound_bytes_max // 2
         self._is_starved = self._is_writing_paused or is_held or self.outbox.is_full()
         return self._is_starved
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than we write."""
         self._is_writing_paused = True
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
         self._is_writing_paused = False
         super().resume_writing()
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
-        """There is room again."""
         self._is_starved = False
         self.disk_reads.go_on()
         for poll in list(self.polls):
@@ -361,12 +344,11 @@ class QueueConnection(Connection[Event]):
             self._push.ask()
 
     def topic_deleted(self, topic: bytes) -> None:
-        """What was pushed of it is no more."""
         if self._push is not None:
             self._push.topic_deleted(topic)
 
     def leadership_lost(self) -> None:
-        """Send those away who wait for messages: only the leader hands them out."""
+        """Refuse all who wait for messages: only the leader hands them out."""
         for poll in list(self.polls):
             poll.leadership_lost()
         if self._push is not None:
@@ -376,11 +358,10 @@ class QueueConnection(Connection[Event]):
 
     @property
     def is_ending(self) -> bool:
-        """Whether nothing more will come from the client."""
         return self._ending is not None
 
     def eof_received(self) -> bool:
-        """The client will ask nothing more; keep the connection while it is unacked something."""
+        """The client sends nothing more; keep the connection until all is answered."""
         if self._push is not None:
             return False
         self._end(DisconnectReason.CLIENT_DISCONNECT)
@@ -390,7 +371,7 @@ class QueueConnection(Connection[Event]):
         self._end(event.reason, event.detail)
 
     def _end(self, reason: DisconnectReason, detail: str = "") -> None:
-        """Close when all is answered; what waits for messages to come, waits no longer."""
+        """Close when all is answered; nothing waits for messages to come any more."""
         self._ending = reason, detail
         for poll in list(self.polls):
             poll.stop_waiting()
@@ -402,14 +383,12 @@ class QueueConnection(Connection[Event]):
             self.close(*self._ending)
 
     def deadline(self) -> tuple[float, DisconnectReason]:
-        """The connect time-out, until there was a request."""
         if self._has_spoken:
             return float("inf"), DisconnectReason.IDLE_TIMEOUT
         timeout_s = self.door.limits.connect_timeout_s
         return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
 
     def let_go(self) -> None:
-        """Take nothing more; what was on its way, or in hand, goes to others."""
         self.door.counters.clients_connected -= 1
         self._until = None
         self._held.clear()

@@ -1,15 +1,15 @@
-"""Fetch and Locate: messages in bulk, which offset a time has, and how far bytes reach.
+"""Fetch and Locate: messages in bulk, offsets by time, and how far a number of bytes reaches.
 
-What the journal has in columns leaves in columns. The thread that reads also makes the bytes of the
-response; the loop only sends them. Nothing is leased: who fetches keeps its own place, and tells by
-the topic's incarnation whether that place still means anything.
+What the journal has in columns leaves in columns. The reader thread also encodes the response; the
+loop only sends it. Nothing is leased: the client keeps its own position, and tells by the topic's
+incarnation whether that position is still valid.
 """
 
 from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.doors.queue.faults import too_many
-from penstock.doors.queue.operation import QueueClient
+from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.replies import Slot
 from penstock.limits import KIB, MEASURES_MAX, MIB
 from penstock.store.search import offset_at_time
@@ -37,8 +37,7 @@ TIMES_AT_ONCE = 32
 Result = TypeVar("Result")
 
 
-def fetch(client: QueueClient, message: Fetch, slot: Slot) -> None:
-    """Read messages from an offset on."""
+def fetch(client: Requester, message: Fetch, slot: Slot) -> None:
     topic = message.topic.encode()
     fault = client.door.read_fault(topic)
     if fault is not None:
@@ -61,8 +60,8 @@ def fetch(client: QueueClient, message: Fetch, slot: Slot) -> None:
     client.disk_reads.run(slot, job, lambda frames: frames)
 
 
-def _fetch_raw(client: QueueClient, topic: bytes, message: Fetch, slot: Slot) -> None:
-    """The same as columns: the journal's own bytes, copied once."""
+def _fetch_raw(client: Requester, topic: bytes, message: Fetch, slot: Slot) -> None:
+    """``fetch`` in columns: the journal's own bytes, copied once."""
     store, request_id = client.door.store, slot.request_id
     query = RawQuery(
         topic,
@@ -87,13 +86,13 @@ def _fetch_raw(client: QueueClient, topic: bytes, message: Fetch, slot: Slot) ->
 
 
 def _is_current(store: Store, topic: bytes, incarnation: int) -> bool:
-    """Whether a topic was not deleted, perhaps made anew, while it was read."""
+    """Whether a topic was not deleted while it was read."""
     info = store.topic(topic)
     return info is not None and info.id == incarnation
 
 
 def _consistent(store: Store, topic: bytes, read: Callable[[TopicInfo], Result]) -> Result | None:
-    """Read something of one incarnation of a topic; None: there is no such topic."""
+    """Read from one incarnation of a topic; None: the topic does not exist."""
     info = store.topic(topic)
     while info is not None:
         found = read(info)
@@ -124,7 +123,7 @@ def _fetch(
 
 
 def _before(store: Store, topic: bytes, slices: list[TopicSlice], end: int) -> list[TopicSlice]:
-    """The slices up to an offset. There may be more: what was deleted before it made room."""
+    """The slices up to an offset. A read may go beyond it where messages were deleted."""
     kept = [part for part in slices if part.first_offset < end]
     if kept and kept[-1].first_offset + kept[-1].count > end:
         first = kept.pop().first_offset
@@ -132,8 +131,7 @@ def _before(store: Store, topic: bytes, slices: list[TopicSlice], end: int) -> l
     return kept
 
 
-def locate(client: QueueClient, message: Locate, slot: Slot) -> None:
-    """Find which offsets times have, and how far bytes reach."""
+def locate(client: Requester, message: Locate, slot: Slot) -> None:
     topic = message.topic.encode()
     fault = (
         client.door.read_fault(topic)
@@ -147,9 +145,9 @@ def locate(client: QueueClient, message: Locate, slot: Slot) -> None:
 
 
 class _Locating:
-    """A Locate on its way. It can take seconds, so it is done by steps: others come between."""
+    """A Locate under way. It can take seconds, so it is done in steps: other reads come between."""
 
-    def __init__(self, client: QueueClient, topic: bytes, message: Locate, slot: Slot) -> None:
+    def __init__(self, client: Requester, topic: bytes, message: Locate, slot: Slot) -> None:
         self._client = client
         self._topic = topic
         self._message = message
@@ -157,11 +155,10 @@ class _Locating:
         self._located = Located()
 
     def go_on(self) -> None:
-        """Do a step, and the next if that was not the last."""
         self._client.disk_reads.run(self._slot, self._step, self._frames, is_search=True)
 
     def _step(self) -> bytes | None:
-        """Find some more; the answer, once that is all."""
+        """Find some more offsets; the response, once that is all."""
         store = self._client.door.store
         info = store.topic(self._topic)
         if info is None:
@@ -175,7 +172,7 @@ class _Locating:
         return encode.response(response)
 
     def _begin(self, info: TopicInfo) -> None:
-        """Go on, or begin again: it was deleted, perhaps made anew, while we looked."""
+        """Begin, or begin again if the topic was deleted meanwhile."""
         if self._located.incarnation != info.id:
             self._located = Located(incarnation=info.id)
         self._located.first_offset = info.first_offset

@@ -1,7 +1,7 @@
-"""ListTopics, ListGroups, ListKeys and Stats: what there is, in pages and in numbers.
+"""ListTopics, ListGroups, ListKeys and Stats.
 
-Names come from the journal, which may know a million topics, so a thread looks for those of a page.
-What is known about each of them is the broker's state, and is looked up on the loop, a page of it.
+Names come from the journal, which may know a million topics, so a reader thread finds those of a
+page. What is known about them is the broker's state, and is looked up on the loop.
 """
 
 from bisect import bisect_right
@@ -11,7 +11,7 @@ from itertools import islice
 
 from penstock.core.groups import Group
 from penstock.core.topics import TopicSettings
-from penstock.doors.queue.operation import QueueClient
+from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.replies import Slot
 from penstock.store.store import Store
@@ -27,18 +27,15 @@ from penstock.wire.queue._generated.queue_pb2 import (
     StatsResult,
 )
 
-PAGE_MAX = 500
-"""Topics or groups of one response: some milliseconds of work on the loop."""
+PAGE_MAX = 500  # topics or groups of one response: some milliseconds of work on the loop
 
-COUNTED_AT_ONCE = 500
-"""Topics, and groups, that are counted before others have a turn."""
+COUNTED_AT_ONCE = 500  # topics, and groups, that are counted before others have a turn
 
 
 # ── topics ────────────────────────────────────────────────────────────────────────────────────
 
 
-def list_topics(client: QueueClient, message: ListTopics, slot: Slot) -> None:
-    """Describe topics, by name."""
+def list_topics(client: Requester, message: ListTopics, slot: Slot) -> None:
     door = client.door
     if message.name:
         name = message.name.encode()
@@ -57,7 +54,7 @@ def list_topics(client: QueueClient, message: ListTopics, slot: Slot) -> None:
 
 
 def _names(store: Store, made: list[bytes], prefix: bytes, after: bytes, count: int) -> list[bytes]:
-    """The first names behind ``after``, of topics with messages and of those that were made."""
+    """The first names above ``after``, of topics with messages and of empty ones."""
     stored = (info.name for info in store.topics(prefix))
     empty = sorted(name for name in made if name.startswith(prefix))
     names = (name for name in _once(merge(stored, empty)) if name > after)
@@ -65,7 +62,7 @@ def _names(store: Store, made: list[bytes], prefix: bytes, after: bytes, count: 
 
 
 def _once(names: Iterator[bytes]) -> Iterator[bytes]:
-    """Without repetitions of neighbours."""
+    """Without adjacent duplicates."""
     last = None
     for name in names:
         if name != last:
@@ -105,8 +102,7 @@ def _topic(door: QueueParts, name: bytes) -> queue_pb2.Topic:
 # ── groups ────────────────────────────────────────────────────────────────────────────────────
 
 
-def list_groups(client: QueueClient, message: ListGroups, slot: Slot) -> None:
-    """Describe groups, by topic and name."""
+def list_groups(client: Requester, message: ListGroups, slot: Slot) -> None:
     door, request_id = client.door, slot.request_id
     count = min(message.max, PAGE_MAX) or PAGE_MAX
     after = message.after_topic.encode(), message.after_group.encode()
@@ -122,7 +118,7 @@ def list_groups(client: QueueClient, message: ListGroups, slot: Slot) -> None:
 
 
 def _topics_from(topics: list[bytes], first: bytes, count: int) -> list[bytes]:
-    """As many topics as a page can need, for each has a group; the first may be done with."""
+    """As many topics as a page can need: each has a group, and the first may be listed already."""
     return sorted(topic for topic in topics if topic >= first)[: count + 1]
 
 
@@ -164,7 +160,7 @@ def _group(door: QueueParts, group: Group) -> queue_pb2.Group:
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def list_keys(client: QueueClient, message: ListKeys, slot: Slot) -> None:
+def list_keys(client: Requester, message: ListKeys, slot: Slot) -> None:
     """Tell what signatures are verified with, by id.
 
     Everybody may read signed messages, and so everybody may verify them. Whose keys they are, and
@@ -198,8 +194,7 @@ def _key(key: Key) -> queue_pb2.Key:
 # ── the whole ─────────────────────────────────────────────────────────────────────────────────
 
 
-def stats(client: QueueClient, _message: Stats, slot: Slot) -> None:
-    """Tell how the broker is, and what it knows of its cluster."""
+def stats(client: Requester, _message: Stats, slot: Slot) -> None:
     _Count(client.door, slot).go_on()
 
 
@@ -214,7 +209,6 @@ class _Count:
         self._messages = self._in_flight = 0
 
     def go_on(self) -> None:
-        """Count some more, and respond if that was all."""
         topics = list(islice(self._topics, COUNTED_AT_ONCE))
         groups = list(islice(self._groups, COUNTED_AT_ONCE))
         self._messages += sum(map(self._door.dispatchers.messages, topics))

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple, Protocol
 from penstock.commit.completion import Callback
 from penstock.doors.queue.disk_reads import DiskReads
 from penstock.doors.queue.parts import QueueParts
-from penstock.doors.queue.replies import Replies, Slot
+from penstock.doors.queue.replies import ResponseQueue, Slot
 from penstock.doors.queue.topic_filters import TopicFilters
 from penstock.obs.reasons import DisconnectReason
 
-Refused = Callable[[DisconnectReason, str], None]
-"""What to do if a command is refused."""
+Refused = Callable[[DisconnectReason, str], None]  # what to do if a command is refused
 
 
 class WaitingRequest(Protocol):
@@ -56,14 +55,14 @@ class PushChannel(Protocol):
     def refused(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
-class QueueClient(Protocol):
+class Requester(Protocol):
     """A connection as the handlers of operations see it."""
 
     @property
     def door(self) -> QueueParts: ...
 
     @property
-    def replies(self) -> Replies: ...
+    def replies(self) -> ResponseQueue: ...
 
     @property
     def disk_reads(self) -> DiskReads: ...
@@ -112,7 +111,7 @@ class After(Enum):
 class Operation(NamedTuple):
     """The declaration of one operation: all that the door knows of it."""
 
-    handle: Callable[[QueueClient, Any, Slot], None]
+    handle: Callable[[Requester, Any, Slot], None]
     """Gets the message of the request; answers the slot now, or has it answered later."""
     after: After = After.NOTHING
     is_read: bool = False

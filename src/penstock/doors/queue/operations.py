@@ -20,7 +20,7 @@ from penstock.doors.queue.faults import (
     backoff_fault,
     too_many,
 )
-from penstock.doors.queue.operation import After, Operation, QueueClient
+from penstock.doors.queue.operation import After, Operation, Requester
 from penstock.doors.queue.replies import Slot
 from penstock.doors.queue.request_fields import delay_ms, reason_of, requested_group, visibility_ms
 from penstock.errors import PenstockError
@@ -42,24 +42,24 @@ def _capped(number: int) -> int:
 # ── leases ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _nack(client: QueueClient, message: queue_pb2.Nack, slot: Slot) -> None:
+def _nack(client: Requester, message: queue_pb2.Nack, slot: Slot) -> None:
     _return(client, message, [message.lease_id], slot)
 
 
-def _ack_many(client: QueueClient, message: queue_pb2.AckMany, slot: Slot) -> None:
+def _ack_many(client: Requester, message: queue_pb2.AckMany, slot: Slot) -> None:
     if _is_refused(slot, _leases_fault(message)):
         return
     topic, group = message.topic.encode(), message.group.encode()
     client.door.dispatchers.settle_leases(topic, group, list(message.lease_ids), slot)
 
 
-def _nack_many(client: QueueClient, message: queue_pb2.NackMany, slot: Slot) -> None:
+def _nack_many(client: Requester, message: queue_pb2.NackMany, slot: Slot) -> None:
     if not _is_refused(slot, _leases_fault(message)):
         _return(client, message, list(message.lease_ids), slot)
 
 
 def _return(
-    client: QueueClient,
+    client: Requester,
     message: queue_pb2.Nack | queue_pb2.NackMany,
     leases: list[int],
     slot: Slot,
@@ -80,7 +80,7 @@ def _leases_fault(
     return too_many(message.lease_ids, LEASES_MAX, "leases")
 
 
-def _extend(client: QueueClient, message: queue_pb2.Extend, slot: Slot) -> None:
+def _extend(client: Requester, message: queue_pb2.Extend, slot: Slot) -> None:
     if _is_refused(slot, _leases_fault(message)):
         return
     topic, group, leases = message.topic.encode(), message.group.encode(), list(message.lease_ids)
@@ -88,7 +88,7 @@ def _extend(client: QueueClient, message: queue_pb2.Extend, slot: Slot) -> None:
     client.door.dispatchers.extend_leases(topic, group, leases, extent_ms, slot)
 
 
-def _commit(client: QueueClient, message: queue_pb2.Commit, slot: Slot) -> None:
+def _commit(client: Requester, message: queue_pb2.Commit, slot: Slot) -> None:
     topic, group = message.topic.encode(), message.group.encode()
     if not _is_refused(slot, client.door.group_fault(topic, group)):
         client.door.dispatchers.commit(topic, group, message.offset, slot)
@@ -97,13 +97,13 @@ def _commit(client: QueueClient, message: queue_pb2.Commit, slot: Slot) -> None:
 # ── topics ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _create_topic(client: QueueClient, message: queue_pb2.CreateTopic, slot: Slot) -> None:
+def _create_topic(client: Requester, message: queue_pb2.CreateTopic, slot: Slot) -> None:
     topic = message.topic.encode()
     if not _is_refused(slot, client.door.change_fault(topic)):
         client.door.dispatchers.ensure_topic(topic, slot)
 
 
-def _delete_topic(client: QueueClient, message: queue_pb2.DeleteTopic, slot: Slot) -> None:
+def _delete_topic(client: Requester, message: queue_pb2.DeleteTopic, slot: Slot) -> None:
     topic = message.topic.encode()
 
     def delete() -> None:
@@ -113,13 +113,13 @@ def _delete_topic(client: QueueClient, message: queue_pb2.DeleteTopic, slot: Slo
         client.when_stored(delete)  # messages of this client would outlive the topic
 
 
-def _set_rate_limit(client: QueueClient, message: queue_pb2.SetRateLimit, slot: Slot) -> None:
+def _set_rate_limit(client: Requester, message: queue_pb2.SetRateLimit, slot: Slot) -> None:
     rate_milli = _capped(milli_rate(message.rate_per_sec))
     command = TopicConfigured(message.topic.encode(), rate_milli=rate_milli, burst=message.burst)
     _configure(client, command, slot)
 
 
-def _set_retention(client: QueueClient, message: queue_pb2.SetRetention, slot: Slot) -> None:
+def _set_retention(client: Requester, message: queue_pb2.SetRetention, slot: Slot) -> None:
     command = TopicConfigured(
         message.topic.encode(),
         max_messages=_capped(message.max_messages),
@@ -129,7 +129,7 @@ def _set_retention(client: QueueClient, message: queue_pb2.SetRetention, slot: S
     _configure(client, command, slot)
 
 
-def _configure_topic(client: QueueClient, message: queue_pb2.ConfigureTopic, slot: Slot) -> None:
+def _configure_topic(client: Requester, message: queue_pb2.ConfigureTopic, slot: Slot) -> None:
     settings: dict[str, int] = {
         field: _capped(getattr(message, field))
         for field in ("burst", "max_messages", "max_age_ms", "max_bytes")
@@ -141,7 +141,7 @@ def _configure_topic(client: QueueClient, message: queue_pb2.ConfigureTopic, slo
     _configure(client, TopicConfigured(message.topic.encode(), keep=keep, **settings), slot)
 
 
-def _configure(client: QueueClient, command: TopicConfigured, slot: Slot) -> None:
+def _configure(client: Requester, command: TopicConfigured, slot: Slot) -> None:
     if not _is_refused(slot, client.door.change_fault(command.topic)):
         client.door.dispatchers.configure_topic(command, slot)
 
@@ -149,7 +149,7 @@ def _configure(client: QueueClient, command: TopicConfigured, slot: Slot) -> Non
 # ── groups ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _create_group(client: QueueClient, message: queue_pb2.CreateGroup, slot: Slot) -> None:
+def _create_group(client: Requester, message: queue_pb2.CreateGroup, slot: Slot) -> None:
     door, (topic, group, start) = client.door, requested_group(message)
     if _is_refused(slot, door.group_fault(topic, group)):
         return
@@ -162,7 +162,7 @@ def _create_group(client: QueueClient, message: queue_pb2.CreateGroup, slot: Slo
         door.dispatchers.make_group(topic, group, start, slot, reader=message.reader)
 
 
-def _delete_group(client: QueueClient, message: queue_pb2.DeleteGroup, slot: Slot) -> None:
+def _delete_group(client: Requester, message: queue_pb2.DeleteGroup, slot: Slot) -> None:
     door, topic, group = client.door, message.topic.encode(), message.group.encode()
     if door.broker.groups.get(topic, group) is None:
         slot.ok()
@@ -170,7 +170,7 @@ def _delete_group(client: QueueClient, message: queue_pb2.DeleteGroup, slot: Slo
         door.pipeline.submit(door.dispatchers.group_gone(topic, group), slot, durable=True)
 
 
-def _configure_group(client: QueueClient, message: queue_pb2.ConfigureGroup, slot: Slot) -> None:
+def _configure_group(client: Requester, message: queue_pb2.ConfigureGroup, slot: Slot) -> None:
     door, topic, group = client.door, message.topic.encode(), message.group.encode()
     known = door.broker.groups.get(topic, group)
     if _is_refused(slot, door.group_fault(topic, group) or backoff_fault(known, message)):
@@ -191,7 +191,7 @@ def _configure_group(client: QueueClient, message: queue_pb2.ConfigureGroup, slo
     door.pipeline.submit(command, Callback(configured, slot.refused), durable=True)
 
 
-def _redrive(client: QueueClient, message: queue_pb2.Redrive, slot: Slot) -> None:
+def _redrive(client: Requester, message: queue_pb2.Redrive, slot: Slot) -> None:
     def redriven(count: object) -> None:
         assert isinstance(count, int)
         slot.respond(Response(redriven=Redriven(count=count)))
@@ -204,7 +204,7 @@ def _redrive(client: QueueClient, message: queue_pb2.Redrive, slot: Slot) -> Non
 # ── the node ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _bootstrap(client: QueueClient, message: queue_pb2.Bootstrap, slot: Slot) -> None:
+def _bootstrap(client: Requester, message: queue_pb2.Bootstrap, slot: Slot) -> None:
     """Form a cluster. Idempotent; a node that stands alone has nothing to do."""
 
     def begun(error: PenstockError | None) -> None:
@@ -225,7 +225,7 @@ def _nodes_fault(message: queue_pb2.Bootstrap) -> Fault | None:
     return fault
 
 
-def _ping(_client: QueueClient, _message: queue_pb2.Ping, slot: Slot) -> None:
+def _ping(_client: Requester, _message: queue_pb2.Ping, slot: Slot) -> None:
     slot.ok()
 
 

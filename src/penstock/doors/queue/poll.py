@@ -1,14 +1,14 @@
 """Poll: a worker that joins a dispatcher, takes messages once, and leaves.
 
-Without anything to take it waits as long as the client said, and what is on its way when that time
-is over is still taken. If there is something, but the topic's rate allows none of it yet, the
-client is told at once when to come again, however long it would have waited.
+If there are none it waits as long as the client asked for; what is on its way when that time is
+over is still taken. If the topic's rate limit allows none yet, the client learns at once when to
+retry, however long it would have waited.
 
-In a cluster "nothing" is said only once a quorum has confirmed that this node leads: one that was
-cut off does not know what the others have.
+In a cluster an empty response is sent only once a quorum has confirmed that this node leads: a node
+that was cut off does not know what the others have.
 
-A response that the client does not read is not made: while much is unread a poll takes nothing,
-and what was on its way to it goes back, as if it had never been handed out.
+While the client has much to read a poll takes nothing, and what was on its way to it is returned as
+if it had never been handed out.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from penstock.commit.completion import Callback
 from penstock.dispatch.dispatcher import AGAIN_S, Job
 from penstock.dispatch.dispatchers import StartAt
 from penstock.doors.queue.faults import RATE_LIMITED, Fault, full_fault
-from penstock.doors.queue.operation import QueueClient
+from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.redirects import unconfirmed
 from penstock.doors.queue.replies import Slot
 from penstock.doors.queue.request_fields import AUTO, items_of, requested_group, visibility_ms
@@ -49,7 +49,7 @@ class Poll:
         "visibility_ms",
     )
 
-    def __init__(self, client: QueueClient, message: queue_pb2.Poll, slot: Slot) -> None:
+    def __init__(self, client: Requester, message: queue_pb2.Poll, slot: Slot) -> None:
         self._client = client
         self._slot = slot
         self._target = requested_group(message)
@@ -62,7 +62,7 @@ class Poll:
         self.is_over = False
 
     def start(self) -> None:
-        """Make the group, if it begins elsewhere than the dispatcher would have it; then join."""
+        """Create the group if it does not begin where a dispatcher would begin it, then join."""
         door, (topic, group, start) = self._client.door, self._target
         fault = door.group_fault(topic, group)
         if fault is not None:
@@ -86,11 +86,9 @@ class Poll:
     # ── a worker ──────────────────────────────────────────────────────────────────────────────
 
     def room(self) -> int:
-        """As many as were asked for, once; none while the client does not read."""
         return 0 if self.is_over or self._client.is_full() else self._maximum
 
     def work(self, jobs: list[Job]) -> None:
-        """Respond with messages."""
         if self._client.is_full():
             self._give_back(jobs)
             return
@@ -98,40 +96,35 @@ class Poll:
         self._answer(encode.polled(items_of(jobs), self._slot.request_id))
 
     def _give_back(self, jobs: list[Job]) -> None:
-        """Nobody reads: let others have them."""
         topic, group, _ = self._target
         leases = [job.lease for job in jobs]
         self._client.door.dispatchers.return_leases(topic, group, leases, counts=False)
 
     def idle(self) -> None:
-        """There is nothing: say so, unless the client would rather wait."""
         if not self._wait_ms:
             self.stop_waiting()
 
     def limited(self, retry_ms: int) -> None:
-        """There is something, but not yet."""
+        """There are messages, but the rate limit allows none yet."""
         text = "the topic's rate allows no message now"
         self._finish()
         self._slot.fail(Fault(RATE_LIMITED, text, retry_ms))
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused to hand anything out."""
         if not self.is_over:
             self._finish()
             self._slot.refused(reason, detail)
 
     def leadership_lost(self) -> None:
-        """Another node hands out messages from now on."""
         self.refused(DisconnectReason.LEADERSHIP_LOST)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def ask(self) -> None:
-        """There may be room again."""
         self._client.door.dispatchers.deal(self._target.topic, self._target.group)
 
     def stop_waiting(self) -> None:
-        """Its time is over: respond with nothing, unless something is on its way."""
+        """The wait is over: respond with nothing, unless something is on its way."""
         door, (topic, group, _) = self._client.door, self._target
         if self.is_over:
             return
@@ -147,7 +140,7 @@ class Poll:
             door.cluster.read_barrier(self._answer_with_nothing)
 
     def _answer_with_nothing(self, error: PenstockError | None) -> None:
-        """Say that there is nothing, if this node still leads: else another may have messages."""
+        """Respond with nothing if this node still leads; else another may have messages."""
         if self._client.reason is not None:
             return
         if error is not None:
@@ -161,7 +154,6 @@ class Poll:
         self._timer = self._client.door.loop.call_later(delay_s, self.stop_waiting)
 
     def leave(self) -> None:
-        """The connection ended; what is on its way goes to others."""
         if not self.is_over:
             self._finish()
 
@@ -177,5 +169,5 @@ class Poll:
         self._client.door.dispatchers.rest(self._target.topic, self._target.group, self.consumer)
 
 
-def poll(client: QueueClient, message: queue_pb2.Poll, slot: Slot) -> None:
+def poll(client: Requester, message: queue_pb2.Poll, slot: Slot) -> None:
     Poll(client, message, slot).start()

@@ -1,10 +1,9 @@
 """Produce and ProduceMany: messages of a client on their way to the journal.
 
-A run of requests is one lot: it is judged once, journaled together and answered with one piece of
-bytes. Only where a payload is too large is it taken apart, for that one must be refused alone.
+A run of requests is checked once, journaled together and answered with one piece of bytes. It is
+taken apart only if a payload is too large, for that one must be refused alone.
 
-A topic springs into existence with its first message. That is a command of its own, which stands in
-the line before the message.
+A topic is created with its first message, by a command that precedes the message in the pipeline.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +19,7 @@ from penstock.doors.queue.faults import (
     Fault,
     too_many,
 )
-from penstock.doors.queue.operation import QueueClient
+from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.replies import Slot
 from penstock.limits import (
@@ -48,8 +47,7 @@ from penstock.wire.queue._generated.queue_pb2 import (
 )
 from penstock.wire.queue.events import ProduceRun
 
-PAYLOADS_MAX = 65_536
-"""Messages in one ProduceMany: however small, each takes memory."""
+PAYLOADS_MAX = 65_536  # messages in one ProduceMany: however small, each takes memory
 
 SEQ_END = 1 << 64
 
@@ -57,8 +55,7 @@ TIME_MS_MAX = 1 << 48
 """Latest time that a message can be scheduled for: some eight thousand years from now."""
 
 
-def produce_run(client: QueueClient, run: ProduceRun, now_ms: int) -> None:
-    """Take a run of plain Produce requests."""
+def produce_run(client: Requester, run: ProduceRun, now_ms: int) -> None:
     if max(map(len, run.payloads)) <= QUEUE_PAYLOAD_BYTES_MAX:
         _take(client, run, now_ms)
         return
@@ -86,7 +83,7 @@ def _part(run: ProduceRun, first: int, end: int) -> ProduceRun:
     )
 
 
-def _take(client: QueueClient, run: ProduceRun, now_ms: int) -> None:
+def _take(client: Requester, run: ProduceRun, now_ms: int) -> None:
     slot = client.replies.open(len(run.payloads), run.request_ids)
     fault = _fault(client.door, run.topic, run.producer, len(run.payloads))
     if fault is not None:
@@ -104,7 +101,7 @@ def _fault(door: QueueParts, topic: bytes, producer: bytes, count: int) -> Fault
 
 
 def _journal(
-    client: QueueClient,
+    client: Requester,
     lot: Lot,
     now_ms: int,
     slot: Slot,
@@ -119,8 +116,8 @@ def _journal(
 # ── with delay, ttl or headers ────────────────────────────────────────────────────────────────
 
 
-def produce(client: QueueClient, message: Produce, slot: Slot) -> None:
-    """Take one Produce request that has a schedule or headers."""
+def produce(client: Requester, message: Produce, slot: Slot) -> None:
+    """A Produce with a schedule or headers."""
     fault = TOO_LARGE if len(message.payload) > QUEUE_PAYLOAD_BYTES_MAX else None
     fault = fault or _common_fault(client.door, message, 1)
     if fault is not None:
@@ -160,7 +157,7 @@ def _lot(
 
 
 def _extras(message: Produce | ProduceMany, now_ms: int) -> Extras | None:
-    """Headers and times; ``now_ms`` is that of the clock by which dispatchers hand out."""
+    """Headers and times; ``now_ms`` is that of the clock that dispatchers use."""
     if not (message.headers or message.delay_ms or message.ttl_ms):
         return None
     return Extras(
@@ -173,8 +170,8 @@ def _extras(message: Produce | ProduceMany, now_ms: int) -> Extras | None:
 # ── many at once ──────────────────────────────────────────────────────────────────────────────
 
 
-def produce_many(client: QueueClient, message: ProduceMany, slot: Slot) -> None:
-    """Take messages of one topic that came in one request; each payload is judged by itself."""
+def produce_many(client: Requester, message: ProduceMany, slot: Slot) -> None:
+    """Each payload is accepted or refused by itself."""
     fault = _many_fault(message) or _common_fault(client.door, message, len(message.payloads))
     if fault is not None:
         slot.fail(fault)
@@ -202,7 +199,6 @@ def _many_fault(message: ProduceMany) -> Fault | None:
 
 
 def _answer_many(slot: Slot, refused: list[int], stretches: list[tuple[int, int]]) -> None:
-    """Tell where the payloads of a ProduceMany lie, and which were refused."""
     error = Error(code=TOO_LARGE.code, message=TOO_LARGE.text)
     many = ProducedMany(
         stretches=[Stretch(offset=offset, count=count) for offset, count in stretches],

@@ -1,27 +1,27 @@
-"""Subscribe: a worker that stays, is sent messages ahead, and keeps them for a slow handler.
+"""Subscribe: a worker that stays and is sent messages ahead, for a handler that may be slow.
 
-**In hand** is what was pushed and neither acknowledged nor given up; of that there is ``prefetch``
-at most. In the automatic mode nothing is ever in hand, and only a client that does not read stops
-the flow.
+**In flight** are messages that were pushed and neither acknowledged nor returned: at most
+``prefetch``. In automatic mode nothing is in flight, and only a client that does not read stops the
+flow.
 
-**Leases are kept alive.** A client cannot extend what it does not look at, and often only its
-library knows that a handler is slow. So a lease that nears its end is extended, twice; together
-with the first time that makes three. Then the handler counts as stuck: the lease runs out, its
-place is free, and the message is handed out anew, to us (it is pushed again, with another lease) or
-to somebody else::
+**Leases are kept alive.** Often only the client's library knows that a handler is slow. So a lease
+that nears its end is extended, twice: three times the visibility in all. Then the handler counts as
+stuck: the lease runs out, the message leaves the prefetch count and is redelivered, to this client
+(pushed again, with another lease) or to another::
 
     pushed ──────────┬──────────────┬──────────────── lapsed ─────────── forgotten
            2/3       │ + visibility │ + visibility           + visibility
 
-**Many names of one message.** If it came again, an acknowledgement may name its old lease. All
-leases under which a message was pushed lead to the one that counts, until it is forgotten.
+**Several leases of one message.** An acknowledgement may name an old lease of a redelivered
+message. All leases under which a message was pushed lead to the current one, until it is forgotten.
 
-**Acknowledged late.** If a lease was over, or nearly so, when its acknowledgement came, the message
-may be on its way to us again. For a few seconds it is then not pushed but settled. Offsets count
-from 0 again if the topic is deleted and made anew, so all that is remembered goes with the topic.
+**Late acknowledgements.** If a lease was over, or nearly so, when its acknowledgement came, the
+message may be on its way to this client again. For a few seconds it is then settled, not pushed.
+Offsets begin at 0 again if the topic is deleted and created anew, so all that is remembered goes
+with the topic.
 
-Whatever else is sent on such a connection is ignored, and nothing but a ping is answered. When it
-ends, what is in hand goes to others at once.
+Other requests on such a connection are ignored, and only Ping is answered. When the connection
+ends, what is in flight goes to others at once.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from collections.abc import Iterable
 
 from penstock.dispatch.dispatcher import Job
 from penstock.doors.queue.faults import storage_fault
-from penstock.doors.queue.operation import PushChannel, QueueClient
+from penstock.doors.queue.operation import PushChannel, Requester
 from penstock.doors.queue.replies import Slot
 from penstock.doors.queue.request_fields import (
     AUTO,
@@ -49,35 +49,28 @@ PREFETCH_MAX = 1_024
 
 REFRESHES_MAX = 2
 
-ALIASES_MAX = 8
-"""Leases of one message that are remembered."""
+ALIASES_MAX = 8  # leases of one message that are remembered
 
 LOOKS_PER_VISIBILITY = 16
-"""How often, at most, what the client has is looked through in the time of one lease."""
+"""How often, at most, the messages in flight are examined within one visibility."""
 
-LATE_MS = 5_000
-"""How long a message is not pushed that was acknowledged late."""
+LATE_MS = 5_000  # how long a late acknowledgement is remembered
 
-LATE_MAX = 65_536
-"""Messages of which that is remembered."""
+LATE_MAX = 65_536  # late acknowledgements that are remembered
 
 
-class _Pushed:
-    """A message that the client has."""
+class _PushedMessage:
+    """A message that was pushed to the client."""
 
     __slots__ = ("is_lapsed", "leases", "look_ms", "offset", "refreshes", "until_ms")
 
     def __init__(self, offset: int, lease: int, look_ms: int, until_ms: int) -> None:
         self.offset = offset
-        self.leases = [lease]
-        """The last one counts."""
-        self.look_ms = look_ms
-        """When something is to be done about it."""
-        self.until_ms = until_ms
-        """When its lease ends or, if that is over, when it is forgotten."""
+        self.leases = [lease]  # the last one is current
+        self.look_ms = look_ms  # when to extend or drop the lease
+        self.until_ms = until_ms  # when its lease ends or, if that is over, when it is forgotten
         self.refreshes = 0
-        self.is_lapsed = False
-        """Whether its lease has run out: it is not in hand any more."""
+        self.is_lapsed = False  # its lease has run out: it is not in flight any more
 
 
 class Push:
@@ -85,7 +78,7 @@ class Push:
 
     takes_turns = False
 
-    def __init__(self, client: QueueClient, message: queue_pb2.Subscribe) -> None:
+    def __init__(self, client: Requester, message: queue_pb2.Subscribe) -> None:
         self._client = client
         self._door = client.door
         self.topic, self.group, self.start = requested_group(message)
@@ -93,35 +86,32 @@ class Push:
         self.visibility_ms = visibility_ms(message.visibility_timeout_ms)
         self.settles = message.ack_mode == AUTO
         self.consumer = client.next_name()
-        self._by_offset: dict[int, _Pushed] = {}
-        self._by_lease: dict[int, _Pushed] = {}
-        self._in_hand = 0
+        self._by_offset: dict[int, _PushedMessage] = {}
+        self._by_lease: dict[int, _PushedMessage] = {}
+        self._in_flight = 0
         self._late: dict[int, int] = {}
         """Offsets that were acknowledged late, and until when that matters; oldest first."""
         self._timer: asyncio.TimerHandle | None = None
 
-    # ── coming and going ──────────────────────────────────────────────────────────────────────
+    # ── begin and end ─────────────────────────────────────────────────────────────────────────
 
     def begin(self) -> None:
-        """Stand in the circle; the group is there."""
         self._door.counters.workers_connected += 1
         self._door.counters.subscribed_total += 1
         self._door.dispatchers.join(self.topic, self.group, self)
 
     def end(self) -> None:
-        """The connection ended: what is in hand goes to others."""
         self._door.counters.workers_connected -= 1
         self._door.dispatchers.rest(self.topic, self.group, self.consumer)
         held = [held.leases[-1] for held in self._by_offset.values() if not held.is_lapsed]
         self._forget_all()
         if held:
-            # They count as delivered: one of them may be what the client died of.
+            # They count as delivered: one of them may have crashed the client.
             self._door.dispatchers.return_leases(
                 self.topic, self.group, held, reason=b"connection ended", is_failure=False
             )
 
     def topic_deleted(self, topic: bytes) -> None:
-        """What was pushed is no more, and its offsets will be those of others."""
         if topic == self.topic:
             self._forget_all()
 
@@ -129,7 +119,7 @@ class Push:
         self._by_offset.clear()
         self._by_lease.clear()
         self._late.clear()
-        self._in_hand = 0
+        self._in_flight = 0
         self._stop_timer()
 
     def _stop_timer(self) -> None:
@@ -140,18 +130,16 @@ class Push:
     # ── a worker ──────────────────────────────────────────────────────────────────────────────
 
     def room(self) -> int:
-        """How many messages may be pushed now."""
-        return 0 if self._client.is_full() else self._prefetch - self._in_hand
+        return 0 if self._client.is_full() else self._prefetch - self._in_flight
 
     def ask(self) -> None:
-        """There may be room again."""
         self._door.dispatchers.deal(self.topic, self.group)
 
     def idle(self) -> None:
-        """There is nothing: wait."""
+        """Wait."""
 
     def limited(self, _retry_ms: int) -> None:
-        """There will be something in time; the dispatcher knows when."""
+        """The dispatcher comes back in time."""
 
     def send(self, frames: bytes) -> None:
         self._client.send(frames)
@@ -163,7 +151,6 @@ class Push:
         self._client.close(reason, detail)
 
     def work(self, jobs: list[Job]) -> None:
-        """Push messages, except those that are done."""
         if not self.settles:
             jobs = self._without_late(jobs) if self._late else jobs
             self._track(jobs)
@@ -171,7 +158,7 @@ class Push:
         self._client.send(encode.pushed(items_of(jobs)))
 
     def _without_late(self, jobs: list[Job]) -> list[Job]:
-        """Settle those that were acknowledged already, when their lease was over."""
+        """Settle those that were acknowledged late, and drop them."""
         now_ms = self._door.steady_ms()
         late = self._late
         while late and next(iter(late.values())) <= now_ms:
@@ -187,31 +174,30 @@ class Push:
         by_offset, by_lease = self._by_offset, self._by_lease
         for job in jobs:
             offset, lease = job.message.offset, job.lease
-            pushed = _Pushed(offset, lease, look_ms, until_ms)
+            pushed = _PushedMessage(offset, lease, look_ms, until_ms)
             known = by_offset.get(offset)
             if known is not None:
                 self._untrack(known)
                 self._remember(pushed, known.leases)
             by_offset[offset] = by_lease[lease] = pushed
-        self._in_hand += len(jobs)
+        self._in_flight += len(jobs)
         self._watch()
 
-    def _remember(self, pushed: _Pushed, leases: list[int]) -> None:
-        """It was pushed under other leases before."""
+    def _remember(self, pushed: _PushedMessage, leases: list[int]) -> None:
+        """The message was pushed under other leases before."""
         pushed.leases[:0] = leases[1 - ALIASES_MAX :]
         self._by_lease.update(dict.fromkeys(pushed.leases, pushed))
 
-    def _untrack(self, pushed: _Pushed) -> None:
-        """It is not with the client any more, or under another lease."""
+    def _untrack(self, pushed: _PushedMessage) -> None:
         del self._by_offset[pushed.offset]
         for lease in pushed.leases:
             del self._by_lease[lease]
-        self._in_hand -= not pushed.is_lapsed
+        self._in_flight -= not pushed.is_lapsed
 
     # ── from the client ───────────────────────────────────────────────────────────────────────
 
     def acknowledge(self, leases: Iterable[int]) -> None:
-        """Messages are done with, whatever lease of theirs is named; others do no harm."""
+        """Settle messages, by any of their leases; unknown ones may be of an earlier connection."""
         ended, others = self._ended(leases)
         now_ms = self._door.steady_ms()
         for pushed in ended:
@@ -242,7 +228,6 @@ class Push:
             del self._late[next(iter(self._late))]
 
     def return_leases(self, leases: Iterable[int], pause_ms: int = 0, reason: bytes = b"") -> None:
-        """Messages are to be handed out again."""
         ended, others = self._ended(leases)
         back = [pushed.leases[-1] for pushed in ended] + others
         dispatchers = self._door.dispatchers
@@ -251,7 +236,6 @@ class Push:
             self.ask()
 
     def extend(self, leases: Iterable[int], asked_ms: int) -> None:
-        """The client wants more time than it would be given."""
         found = {self._by_lease[lease]: None for lease in leases if lease in self._by_lease}
         held = [pushed for pushed in found if not pushed.is_lapsed]
         if held:
@@ -259,12 +243,12 @@ class Push:
             self._stop_timer()  # something may be due earlier now
             self._watch()
 
-    def _ended(self, leases: Iterable[int]) -> tuple[list[_Pushed], list[int]]:
+    def _ended(self, leases: Iterable[int]) -> tuple[list[_PushedMessage], list[int]]:
         """The messages of some leases, which are tracked no longer; and leases we know nothing of.
 
         They may be from a connection before this one, and live: leases outlast a broker's crash.
         """
-        ended: list[_Pushed] = []
+        ended: list[_PushedMessage] = []
         others: list[int] = []
         for lease in leases:
             pushed = self._by_lease.get(lease)
@@ -278,7 +262,7 @@ class Push:
     # ── time ──────────────────────────────────────────────────────────────────────────────────
 
     def _watch(self) -> None:
-        """See that what the client has is looked at in time; a little late will do."""
+        """Set the timer for the next lease that needs attention; a little late is fine."""
         if self._timer is None and self._by_offset:
             next_ms = min([pushed.look_ms for pushed in self._by_offset.values()])
             grain_ms = max(self.visibility_ms // LOOKS_PER_VISIBILITY, 1)
@@ -286,25 +270,23 @@ class Push:
             self._timer = self._door.loop.call_later(pause_ms / 1000, self._look)
 
     def _look(self) -> None:
-        """Time has passed: extend leases, let go of those that were extended often enough."""
+        """Extend leases that near their end, unless they were extended often enough."""
         self._timer = None
-        if (
-            self._door.connections.stalls.is_catching_up
-        ):  # what settles these may not have been read yet
+        if self._door.connections.stalls.is_catching_up:  # acknowledgements may be unread
             self._timer = self._door.loop.call_later(SETTLE_S, self._look)
             return
-        now_ms, in_hand = self._door.steady_ms(), self._in_hand
+        now_ms, in_flight = self._door.steady_ms(), self._in_flight
         due = [pushed for pushed in self._by_offset.values() if pushed.look_ms <= now_ms]
         stuck = [pushed for pushed in due if pushed.refreshes == REFRESHES_MAX]
         self._refresh([pushed for pushed in due if pushed.refreshes < REFRESHES_MAX])
         for pushed in stuck:
             self._let_lapse(pushed, now_ms)
         self._watch()
-        if self._in_hand < in_hand:
+        if self._in_flight < in_flight:
             self.ask()
 
-    def _refresh(self, pushed: list[_Pushed]) -> None:
-        """Extend leases by as much again; those that are over were settled elsewhere."""
+    def _refresh(self, pushed: list[_PushedMessage]) -> None:
+        """Extend leases by the visibility; those that are gone were settled elsewhere."""
         group = self._door.broker.groups.get(self.topic, self.group)
         known = group.leases if group else {}
         for one in pushed:
@@ -316,7 +298,7 @@ class Push:
         if alive:
             self._extend(alive, self.visibility_ms + self.visibility_ms // 3)
 
-    def _extend(self, pushed: list[_Pushed], extent_ms: int) -> None:
+    def _extend(self, pushed: list[_PushedMessage], extent_ms: int) -> None:
         leases = [one.leases[-1] for one in pushed]
         self._door.dispatchers.extend_leases(self.topic, self.group, leases, extent_ms)
         until_ms = self._door.steady_ms() + extent_ms
@@ -325,18 +307,18 @@ class Push:
             is_last = one.refreshes == REFRESHES_MAX
             one.look_ms = until_ms if is_last else until_ms - self.visibility_ms // 3
 
-    def _let_lapse(self, pushed: _Pushed, now_ms: int) -> None:
-        """Its lease is over: it takes no place any more; after a while it is nobody's."""
+    def _let_lapse(self, pushed: _PushedMessage, now_ms: int) -> None:
+        """The lease is over: the message leaves the prefetch count, and later the memory."""
         if pushed.is_lapsed:
             self._untrack(pushed)
             return
         pushed.is_lapsed = True
-        self._in_hand -= 1
+        self._in_flight -= 1
         pushed.look_ms = pushed.until_ms = now_ms + self.visibility_ms
 
 
-def subscribe(client: QueueClient, message: queue_pb2.Subscribe, slot: Slot) -> None:
-    """Turn the connection into a channel for messages, once the group exists."""
+def subscribe(client: Requester, message: queue_pb2.Subscribe, slot: Slot) -> None:
+    """Turn the connection into a push connection, once the group exists."""
     push = Push(client, message)
     fault = client.door.group_fault(push.topic, push.group)
     if fault is not None:

@@ -1,13 +1,11 @@
-"""Responses leave in the order of the requests, save those of requests that carry an id.
+"""Responses leave in the order of the requests, except those of requests with an id.
 
-Whoever takes a request opens a **slot**, and answers it once, now or when the disk has: with the
-frames of one response, or of a whole run of them. A slot whose requests have ids is nobody's
-neighbour, and its frames leave at once. The others stand in a line, and leave when all before them
-have left; so a long poll holds up the responses behind it, as the protocol has it.
+Each request, or run of requests, opens a **slot** and answers it once, now or later, with whole
+frames. If the requests have ids, the frames leave at once. Otherwise they leave after those of all
+earlier slots: a long poll holds up the responses behind it, as the protocol demands.
 
-A slot is what the rest of the broker calls an outlet, and so most commands are submitted with
-the slot itself: ``outcome`` answers Ok, ``produced`` answers Produced, and if the disk refuses
-(``close``) the response is an Error, and the connection goes on.
+A slot is a completion: most commands are submitted with the slot itself. ``done`` answers Ok,
+``produced`` answers Produced, ``refused`` answers Error, and the connection goes on.
 """
 
 from collections import deque
@@ -21,27 +19,26 @@ from penstock.wire.queue._generated.queue_pb2 import Response
 
 
 class Slot:
-    """The place of the response to one request, or of the responses to a run of them."""
+    """The response to one request, or the responses to a run of them."""
 
     __slots__ = ("_ids", "_is_stored_later", "_lapsed", "_leases", "_replies", "count", "frames")
 
-    def __init__(self, replies: "Replies", count: int, ids: list[int] | None) -> None:
+    def __init__(self, replies: "ResponseQueue", count: int, ids: list[int] | None) -> None:
         self._replies = replies
         self.count = count
         self._ids = ids
         self._lapsed: set[int] = set()
         self._leases: list[int] | None = None
         self._is_stored_later = False
-        self.frames: bytes | None = None
-        """What leaves when its turn comes; None: not answered yet."""
+        self.frames: bytes | None = None  # None: not answered yet
 
     @property
     def request_id(self) -> int:
-        """The id of a single request; 0: it has none."""
+        """The id of a single request; 0 if it has none."""
         return self._ids[0] if self._ids else 0
 
     def is_stored_later(self) -> None:
-        """Messages of this slot are about to join the line to the disk."""
+        """The messages of this slot are about to be journaled."""
         self._is_stored_later = True
         self._replies.storing += 1
 
@@ -53,7 +50,7 @@ class Slot:
             self._replies.answered(self, in_turn=self._ids is None)
 
     def ok(self) -> None:
-        """Respond with Ok, and say which leases were over."""
+        """Respond with Ok, which names the leases that were over."""
         if not self._lapsed:
             self.answer(encode.ok_run(self.count, self._ids))
         elif self._leases is None:
@@ -64,16 +61,14 @@ class Slot:
             self.answer(b"".join([encode.ok(lapsed, number) for lapsed, number in pairs]))
 
     def each_names(self, leases: list[int]) -> "Slot":
-        """Each request of this slot is about one of these leases."""
+        """Each request of this slot names one of these leases."""
         self._leases = leases
         return self
 
     def lapsed(self, leases: list[int]) -> None:
-        """These leases of the request were over."""
         self._lapsed |= set(leases)
 
     def fail(self, fault: Fault) -> None:
-        """Respond with Error."""
         self._replies.refused(self.count)
         make = partial(
             encode.error,
@@ -88,18 +83,17 @@ class Slot:
             self.answer(b"".join([make(request_id=request_id) for request_id in self._ids]))
 
     def respond(self, response: Response) -> None:
-        """Respond to a single request with any other message."""
+        """Respond to a single request with a message of another kind."""
         response.request_id = self.request_id
         self.answer(encode.response(response))
 
     # ── a completion ─────────────────────────────────────────────────────────────────────────────
 
     def done(self, _value: object) -> None:
-        """What was asked for is on disk and applied."""
         self.ok()
 
     def produced(self, stretches: list[tuple[int, int]]) -> None:
-        """What was produced is on disk, at these places."""
+        """Respond with the offsets of produced messages, as pairs of first and count."""
         frames = []
         first = 0
         for offset, count in stretches:
@@ -109,18 +103,17 @@ class Slot:
         self.answer(b"".join(frames))
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        """What was asked for failed, and changed nothing."""
         self.fail(storage_fault(reason, detail))
 
 
-class Replies:
+class ResponseQueue:
     """The slots of one connection.
 
     ``send`` takes what may leave, ``refuse`` counts errors, and ``progressed`` is called when
     something was answered.
     """
 
-    __slots__ = ("_line", "_progressed", "_refuse", "_send", "held_bytes", "storing", "unanswered")
+    __slots__ = ("_progressed", "_refuse", "_send", "_slots", "held_bytes", "storing", "unanswered")
 
     def __init__(
         self,
@@ -131,33 +124,30 @@ class Replies:
         self._send = send
         self._refuse = refuse
         self._progressed = progressed
-        self._line: deque[Slot] = deque()
-        self.unanswered = 0
-        """Requests without a response, whether it is made or not."""
-        self.held_bytes = 0
-        """Bytes of responses that wait for others before them."""
-        self.storing = 0
-        """Slots whose messages are on their way to the disk."""
+        self._slots: deque[Slot] = deque()
+        self.unanswered = 0  # requests whose response has not left
+        self.held_bytes = 0  # of responses that wait for earlier ones
+        self.storing = 0  # slots whose messages are not on disk yet
 
     def open(self, count: int = 1, ids: list[int] | None = None) -> Slot:
-        """Make the slot of the next request, or of the next run of so many."""
+        """Open the slot of the next request, or of the next run of ``count``."""
         slot = Slot(self, count, ids)
         self.unanswered += count
         if ids is None:
-            self._line.append(slot)
+            self._slots.append(slot)
         return slot
 
     def answered(self, slot: Slot, *, in_turn: bool) -> None:
-        """A slot has its frames: send them, and those that waited for it."""
+        """Send the frames of a slot, and of those that waited for it."""
         assert slot.frames is not None
         if not in_turn:
             self._leave(slot)
         else:
             self.held_bytes += len(slot.frames)
-            line = self._line
-            while line and line[0].frames is not None:
-                self.held_bytes -= len(line[0].frames)
-                self._leave(line.popleft())
+            slots = self._slots
+            while slots and slots[0].frames is not None:
+                self.held_bytes -= len(slots[0].frames)
+                self._leave(slots.popleft())
         self._progressed()
 
     def _leave(self, slot: Slot) -> None:
@@ -166,10 +156,8 @@ class Replies:
         self._send(slot.frames)
 
     def refused(self, count: int) -> None:
-        """Requests are answered with an error."""
         self._refuse(count)
 
     def clear(self) -> None:
-        """Nobody waits for responses any more."""
-        self._line.clear()
+        self._slots.clear()
         self.held_bytes = self.unanswered = 0

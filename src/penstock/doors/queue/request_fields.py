@@ -1,9 +1,6 @@
-"""The terms on which messages are handed out and given back, as requests say them.
+"""Fields that several requests share: groups, visibility, delays, reasons, and messages handed out.
 
-Polls, subscriptions and the plain requests say the same things in the same fields: which messages,
-for how long, why not. Here they are read once, with what is meant where nothing is said and with
-the bounds of what is kept. ``items_of`` is the other direction: what a poll and a push have to say
-of a message.
+Defaults and bounds are applied here, once.
 """
 
 from typing import NamedTuple
@@ -19,8 +16,7 @@ from penstock.model.message import (
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 
-AUTO = "auto"
-"""The mode in which a message is done when it was handed out; any other word is manual."""
+AUTO = "auto"  # settle messages when they are handed out; any other mode is manual
 
 VISIBILITY_MS_DEFAULT = 30_000
 VISIBILITY_MS_MAX = 1 << 48
@@ -32,7 +28,7 @@ _STARTS = {start.value for start in StartAt}
 
 
 class RequestedGroup(NamedTuple):
-    """Which messages somebody asks for, and where the group begins if it is new."""
+    """The group that a request names, and where it begins if it is new."""
 
     topic: bytes
     group: bytes
@@ -42,29 +38,25 @@ class RequestedGroup(NamedTuple):
 def requested_group(
     message: queue_pb2.Poll | queue_pb2.Subscribe | queue_pb2.CreateGroup,
 ) -> RequestedGroup:
-    """Read the place from a request; a start that we do not know is the earliest."""
+    """An unknown kind of start is the earliest."""
     known = message.start in _STARTS
     start = Start(StartAt(message.start), message.start_value) if known else Start()
     return RequestedGroup(message.topic.encode(), message.group.encode(), start)
 
 
 def visibility_ms(asked: int) -> int:
-    """How long a lease runs."""
     return min(asked, VISIBILITY_MS_MAX) or VISIBILITY_MS_DEFAULT
 
 
 def delay_ms(asked: int) -> int:
-    """How long a message is not handed out that is given back."""
     return min(asked, VISIBILITY_MS_MAX)
 
 
 def reason_of(message: queue_pb2.Nack | queue_pb2.NackMany) -> bytes:
-    """Why a message is given back, as far as that is kept."""
     return message.reason.encode()[:REASON_BYTES_MAX]
 
 
 def items_of(jobs: list[Job]) -> list[encode.Item]:
-    """Messages as they are handed out."""
     items: list[encode.Item] = []
     for job in jobs:
         message = job.message

@@ -1,10 +1,10 @@
-"""Stage, CommitStage, AbortStage, ListSinks, ForgetSink: tables on their way to topics.
+"""Stage, CommitStage, AbortStage, ListSinks, ForgetSink: rows on their way to topics.
 
-Names and numbers are looked at here; what is done about them is that of ``staging/sinks``.
+Names and numbers are checked here; ``staging/sinks`` does the rest.
 """
 
 from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault, too_many
-from penstock.doors.queue.operation import QueueClient
+from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.replies import Slot
 from penstock.limits import KIB, SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
 from penstock.model.stages import Stage, part_fault, part_name_fault, sink_fault
@@ -25,12 +25,10 @@ PAGE_MAX = 500
 NOTES_BYTES_MAX = 256 * KIB
 """Sinks of one response, and their notes; the one that exceeds this is the last."""
 
-_ANY_PART = b"part"
-"""Stands for those that are named."""
+_ANY_PART = b"part"  # stands for those that are named
 
 
-def stage(client: QueueClient, message: queue_pb2.Stage, slot: Slot) -> None:
-    """Put a block of rows on disk."""
+def stage(client: Requester, message: queue_pb2.Stage, slot: Slot) -> None:
     sinks = client.door.sinks
     place = Stage(message.sink.encode(), message.epoch, message.part.encode())
     if _is_refused(slot, part_fault(place)):
@@ -46,8 +44,7 @@ def stage(client: QueueClient, message: queue_pb2.Stage, slot: Slot) -> None:
         begin()
 
 
-def commit_stage(client: QueueClient, message: CommitStage, slot: Slot) -> None:
-    """Publish what was staged."""
+def commit_stage(client: Requester, message: CommitStage, slot: Slot) -> None:
     sink, epoch = message.sink.encode(), message.epoch
     fault = too_many(message.parts, STAGED_PARTS_MAX, "parts")
     if fault is None and len(message.note) > SINK_NOTE_BYTES_MAX:
@@ -79,16 +76,13 @@ class _Waiter:
         self._slot.respond(Response(stage_committed=answer))
 
     def fail(self, fault: Fault) -> None:
-        """It is refused."""
         self._slot.fail(fault)
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused."""
         self._slot.refused(reason, detail)
 
 
-def abort_stage(client: QueueClient, message: AbortStage, slot: Slot) -> None:
-    """Let go of what was staged."""
+def abort_stage(client: Requester, message: AbortStage, slot: Slot) -> None:
     sink, parts = message.sink.encode(), [part.encode() for part in message.parts]
     fault = too_many(parts, STAGED_PARTS_MAX, "parts")
     if fault is not None:
@@ -98,8 +92,7 @@ def abort_stage(client: QueueClient, message: AbortStage, slot: Slot) -> None:
         slot.ok()
 
 
-def forget_sink(client: QueueClient, message: ForgetSink, slot: Slot) -> None:
-    """Let a sink be as if it had never been."""
+def forget_sink(client: Requester, message: ForgetSink, slot: Slot) -> None:
     sink = message.name.encode()
     if not _is_refused(slot, sink_fault(sink)):
         client.door.sinks.forget(sink, slot)
@@ -119,8 +112,8 @@ def _is_refused(slot: Slot, fault: str) -> bool:
 # ── what there is ─────────────────────────────────────────────────────────────────────────────
 
 
-def list_sinks(client: QueueClient, message: ListSinks, slot: Slot) -> None:
-    """Describe sinks, by name. There may be many, which a thread brings into order."""
+def list_sinks(client: Requester, message: ListSinks, slot: Slot) -> None:
+    """Sinks by name. There may be many: a reader thread sorts them."""
     sinks, count = client.door.sinks, min(message.max, PAGE_MAX) or PAGE_MAX
     names = {message.name.encode()} if message.name else sinks.names()
     after, request_id = message.after.encode(), slot.request_id

@@ -133,7 +133,6 @@ class RespClient(Connection[Event]):
     # ── authentication, and what it may do ────────────────────────────────────────────────────
 
     def authenticate(self) -> None:
-        """The client knows the password."""
         self.is_authenticated = True
         self._machine.is_trusted = True
         self.limit()
@@ -145,7 +144,6 @@ class RespClient(Connection[Event]):
             self.handle_later(self._machine.receive(b""))
 
     def forget_authentication(self) -> None:
-        """Be the stranger of the beginning again."""
         self.end_transaction()
         if self.is_authenticated:
             self._stranger_since = self.door.monotonic()
@@ -285,12 +283,11 @@ class Spec(NamedTuple):
         return count == self.arity if self.arity >= 0 else count >= -self.arity
 
     def full_name(self, args: list[bytes]) -> bytes:
-        """``client|id``."""
+        """The name with the subcommand: ``client|id``."""
         return args[0] if self.subcommands is None else b"|".join(args[:2])
 
 
-Commands = Mapping[bytes, Spec]
-"""Commands by their names in capitals."""
+Commands = Mapping[bytes, Spec]  # commands by their names in capitals
 
 
 def command_fault(args: list[bytes], spec: Spec | None) -> str:
@@ -309,7 +306,6 @@ def fail_unstored(call: Call, reason: DisconnectReason, _detail: str) -> None:
 
 
 def container(subcommands: Commands) -> Spec:
-    """A command that needs a subcommand."""
     return Spec(_incomplete, -2, subcommands=subcommands)
 
 

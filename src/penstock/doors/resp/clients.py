@@ -7,7 +7,7 @@ from penstock.obs.reasons import DisconnectReason
 
 
 def _id(call: Call) -> None:
-    """The number of this connection; no other had it since the broker started."""
+    """The number of this connection, unique since the broker started."""
     call.value(call.connection.client_number)
 
 
@@ -40,7 +40,7 @@ def _setinfo(call: Call) -> None:
 
 
 def _no_evict(call: Call) -> None:
-    """Nobody is ever evicted: accepted, and that is all."""
+    """Accepted without effect: no client is ever evicted."""
     if call.args[2].upper() in {b"ON", b"OFF"}:
         call.reply(OK)
     else:
@@ -51,7 +51,7 @@ def _no_evict(call: Call) -> None:
 
 
 def _info(call: Call) -> None:
-    """Tell of this connection what the list does."""
+    """The line of this connection in CLIENT LIST."""
     call.value(_line(call.connection))
 
 
@@ -81,7 +81,7 @@ def _list(call: Call) -> None:
 
 
 def _all(call: Call) -> list[RespClient]:
-    """All connections of this protocol, in the order in which they came."""
+    """All RESP connections, oldest first."""
     clients = [one for one in call.door.connections.clients if isinstance(one, RespClient)]
     return sorted(clients, key=lambda client: client.client_number)
 
@@ -113,7 +113,7 @@ def _line(connection: RespClient) -> str:
 
 
 def _flags(connection: RespClient) -> str:
-    """What Redis calls the state of a client, a letter for each."""
+    """The letters that Redis has for the state of a client."""
     flags = {
         "O": connection.outbox in connection.door.registry.monitors,
         "P": connection.subscriptions.count,
@@ -180,7 +180,6 @@ class _Filters:
             raise ValueError(SYNTAX)
 
     def accepts(self, connection: RespClient) -> bool:
-        """Whether a connection is meant."""
         if connection is self._own and self._skips_own:
             return False
         has = {
@@ -197,7 +196,7 @@ _TYPES = {b"NORMAL", b"PUBSUB", b"MASTER", b"REPLICA", b"SLAVE"}
 
 
 def _reply(call: Call) -> None:
-    """Say whether answers are wanted: CLIENT REPLY ON | OFF | SKIP."""
+    """Choose whether replies are wanted: CLIENT REPLY ON | OFF | SKIP."""
     connection, mode = call.connection, call.args[2].upper()
     if mode not in {b"ON", b"OFF", b"SKIP"}:
         call.fail(SYNTAX)
@@ -215,7 +214,7 @@ def _reply(call: Call) -> None:
 
 
 def _unblock(call: Call) -> None:
-    """Let a client wait no longer: CLIENT UNBLOCK id [TIMEOUT | ERROR]."""
+    """End the wait of a client: CLIENT UNBLOCK id [TIMEOUT | ERROR]."""
     how = call.args[3].upper() if len(call.args) == 4 else b"TIMEOUT"
     if len(call.args) > 4 or how not in {b"TIMEOUT", b"ERROR"}:
         call.fail("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")

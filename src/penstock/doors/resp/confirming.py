@@ -22,7 +22,7 @@ from penstock.errors import PenstockError
 
 
 def confirm(call: Call, then: Callable[[str], None]) -> None:
-    """Tell ``then`` why it cannot be said that there is nothing; empty: the quorum agrees."""
+    """Call ``then`` with the reason why this node may not be current; empty: the quorum agrees."""
 
     def answered(error: PenstockError | None) -> None:
         if not call.closed:

@@ -42,18 +42,15 @@ from penstock.wire.resp.events import Event, RespCommand
 from penstock.wire.resp.server import RespServerMachine
 from penstock.wire.violation import Violation
 
-INLINE_BYTES_MAX = 64 * KIB
-"""A line typed by hand; as in Redis."""
+INLINE_BYTES_MAX = 64 * KIB  # A line typed by hand; as in Redis
 
 COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB
 """What a command may have beside its largest argument: names, options."""
 
 
-UNREAD_S = 30.0
-"""How long a client may take to read anything while commands of it wait for room."""
+UNREAD_S = 30.0  # how long a client may take to read anything while commands of it wait for room
 
-KEEP_ALIVE_S = 300
-"""Silence after which TCP asks whether the peer is there; as in Redis."""
+KEEP_ALIVE_S = 300  # silence after which TCP asks whether the peer is there; as in Redis
 
 ALLOWED_WHILE_SUBSCRIBED = frozenset(
     {
@@ -120,7 +117,7 @@ class RespConnection(RespClient):
         return spec.is_read or (names_topic and self.door.pipeline.is_unsettled)
 
     def _split(self, events: list[Event], position: int) -> Event:
-        """Make single commands of a run, in its place; the first of them."""
+        """Replace a run by its single commands; return the first."""
         event = events[position]
         if type(event) is RespCommand and event.more:
             singles = _singles(event)
@@ -158,7 +155,6 @@ class RespConnection(RespClient):
             call.run(chosen)
 
     def _begin_or_queue(self, call: Call, spec: Spec) -> None:
-        """Run a command, unless it is refused or waits for EXEC."""
         if refusal := self._refusal(call.args, spec):
             self._refuse(call, refusal)
         elif self.transaction is not None and call.args[0].upper() not in IMMEDIATE:
@@ -167,13 +163,12 @@ class RespConnection(RespClient):
             call.run(spec)
 
     def _mute_call(self, args: list[bytes], tails: list[bytes], now_ms: int) -> Call:
-        """A command that is not answered."""
         if self.mutes == NEXT:
             self.mutes = 0
         return MuteCall(self, args, tails, now_ms)
 
     def _refuse(self, call: Call, fault: str) -> None:
-        """A command cannot be run, nor the transaction that it should be part of."""
+        """Refuse a command, and the transaction that it should be part of."""
         if self.transaction is not None:
             self.transaction.is_broken = True
         call.fail(fault)
@@ -181,26 +176,23 @@ class RespConnection(RespClient):
     # ── waiting ───────────────────────────────────────────────────────────────────────────────
 
     def _answered(self) -> None:
-        """All that ran is answered."""
         if self._blocks:
             self.unblock_input()
         else:
             self.go_on_if_held()
 
     def resume_writing(self) -> None:
-        """The client has caught up: there is room for more answers."""
         super().resume_writing()
         self.go_on_if_held()
 
     def go_on_if_held(self) -> None:
-        """What commands waited for has happened."""
         if self._held:
             self.resume_soon()
 
     # ── what the client may do ───────────────────────────────────────────────────────────
 
     def _refusal(self, args: list[bytes], spec: Spec) -> str:
-        """Why a command is not carried out; empty if it is."""
+        """Why a command is refused; empty if it is not."""
         refusal = self._limitation(args, spec) if self._is_limited else ""
         return refusal or (self.reads.refusal() if spec.is_read else "")
 
@@ -224,7 +216,7 @@ class RespConnection(RespClient):
         return self._stranger_since + timeout_s, DisconnectReason.CONNECT_TIMEOUT
 
     def overdue(self, now: float) -> float | None:
-        """Enforce the deadline; close, too, a client that reads nothing and wants more."""
+        """Enforce the deadline; also close a client that reads nothing while its commands wait."""
         if self.reason is None and self.outbox.is_crowded and self._held:
             unread, since = self._unread
             waiting = self._transport.get_write_buffer_size()
@@ -235,7 +227,6 @@ class RespConnection(RespClient):
         return super().overdue(now)
 
     def forgive(self, stalled_s: float) -> None:
-        """The broker stood still: neither silence nor unread answers count."""
         super().forgive(stalled_s)
         self._stranger_since += stalled_s
         self._unread = self._unread[0], self._unread[1] + stalled_s
@@ -258,6 +249,5 @@ def _keep_alive(transport: asyncio.Transport) -> None:
 
 
 def _singles(run: RespCommand) -> list[Event]:
-    """The commands of a run, one by one."""
     head = run.args[:-1]
     return [RespCommand(run.args, []), *(RespCommand([*head, tail], []) for tail in run.more)]

@@ -23,7 +23,7 @@ BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characte
 
 
 def _ping(call: Call) -> None:
-    """Answer PONG, or with what was given."""
+    """Answer PONG, or the argument."""
     connection = call.connection
     if len(call.args) > 2:
         call.fail("ERR wrong number of arguments for 'ping' command")
@@ -37,7 +37,7 @@ def _ping(call: Call) -> None:
 
 
 def _echo(call: Call) -> None:
-    """Answer with what was given."""
+    """Answer the argument."""
     call.value(call.args[1])
 
 
@@ -53,13 +53,13 @@ def _select(call: Call) -> None:
 
 
 def _quit(call: Call) -> None:
-    """End the connection."""
+    """Close the connection."""
     call.reply(OK)
     call.connection.close(DisconnectReason.CLIENT_DISCONNECT)
 
 
 def _reset(call: Call) -> None:
-    """Make the connection what it was when it began."""
+    """Reset the connection to the state of a new one."""
     connection = call.connection
     connection.subscriptions.clear()
     connection.door.registry.monitors.pop(connection.outbox, None)
@@ -75,7 +75,7 @@ def _reset(call: Call) -> None:
 
 
 def _auth(call: Call) -> None:
-    """Say the password: AUTH [user] password."""
+    """Authenticate: AUTH [user] password."""
     if len(call.args) > 3:
         call.fail("ERR syntax error")
     elif len(call.args) == 2 and not call.door.settings.password:
@@ -87,7 +87,7 @@ def _auth(call: Call) -> None:
 
 
 def _is_admitted(call: Call, user: bytes, password: bytes) -> bool:
-    """Whether these are the right words; if so, the client is trusted from now on."""
+    """Authenticate the client if the password is right."""
     connection, door = call.connection, call.door
     wanted = door.settings.password.encode()
     if user == b"default" and (not wanted or hmac.compare_digest(password, wanted)):
@@ -125,7 +125,7 @@ def _hello(call: Call) -> None:
 
 
 def _take_options(call: Call, options: list[bytes]) -> str:
-    """Do what the options of HELLO ask for; return what is wrong with them."""
+    """Apply the options of HELLO; return what is wrong with them."""
     connection = call.connection
     words: tuple[bytes, bytes] | None = None
     name: bytes | None = None
@@ -150,7 +150,7 @@ def _take_options(call: Call, options: list[bytes]) -> str:
 
 
 def is_name(name: bytes) -> bool:
-    """Whether a client may call itself so: printable ASCII, no blanks."""
+    """Whether a client may have this name: printable ASCII without spaces."""
     return all(0x21 <= byte <= 0x7E for byte in name)
 
 

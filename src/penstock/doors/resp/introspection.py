@@ -8,7 +8,6 @@ its handler's documentation.
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from penstock import __version__
 from penstock.doors.resp.calls import OK, Call, Commands, Spec
@@ -16,12 +15,13 @@ from penstock.doors.resp.greeting import REDIS_VERSION
 from penstock.doors.resp.parts import RespParts
 from penstock.wire.resp import encode, glob
 
-STATM = Path("/proc/self/statm")
-"""Where Linux tells how many pages a process has in memory."""
+Figures = dict[str, object]
+
+STATM = Path("/proc/self/statm")  # where Linux tells how many pages a process has in memory
 
 
 def _command(call: Call) -> None:
-    """What is known of every command."""
+    """Details of every command."""
     known = call.connection.commands.items()
     call.reply(encode.array([_details(call, name, spec) for name, spec in known]))
 
@@ -48,7 +48,7 @@ def _list(call: Call) -> None:
 
 
 def _info_of(call: Call) -> None:
-    """What is known of some commands; without names, of all."""
+    """Details of some commands, or of all."""
     if len(call.args) == 2:
         _command(call)
         return
@@ -61,14 +61,14 @@ def _info_of(call: Call) -> None:
 
 
 def _docs(call: Call) -> None:
-    """What commands are for; without names, all of them."""
+    """Summaries of some commands, or of all."""
     asked = call.args[2:] or call.connection.commands
     specs = {name: _find(call.connection.commands, name) for name in asked}
     call.value({name.lower(): _doc(name, spec) for name, spec in specs.items() if spec})
 
 
 def _find(commands: Commands, name: bytes) -> Spec | None:
-    """Find a command, or a subcommand: ``client|id``."""
+    """A command, or a subcommand: ``client|id``."""
     first, _, second = name.upper().partition(b"|")
     spec = commands.get(first)
     if spec is None or not second:
@@ -77,14 +77,14 @@ def _find(commands: Commands, name: bytes) -> Spec | None:
 
 
 def _flat(commands: Commands, prefix: bytes = b"") -> Iterator[tuple[bytes, Spec]]:
-    """All commands by the names that COMMAND gives them, subcommands behind their containers."""
+    """All commands by the names that COMMAND gives them, subcommands after their containers."""
     for name, spec in commands.items():
         yield prefix + name.lower(), spec
         yield from _flat(spec.subcommands or {}, name.lower() + b"|")
 
 
 def _details(call: Call, name: bytes, spec: Spec, prefix: bytes = b"") -> bytes:
-    """The ten elements that Redis gives: we have nothing to say of the last but subcommands."""
+    """The ten elements that Redis gives; three of them are always empty here."""
     protocol = call.connection.protocol
     full_name = prefix + name.lower()
     subcommands = spec.subcommands or {}
@@ -143,12 +143,12 @@ def _info(call: Call) -> None:
         call.value(text)
 
 
-def _section(name: str, figures: dict[str, Any]) -> str:
+def _section(name: str, figures: Figures) -> str:
     lines = [f"# {name}", *(f"{key}:{value}" for key, value in figures.items())]
     return "".join(f"{line}\r\n" for line in lines)
 
 
-def _server(door: RespParts) -> dict[str, Any]:
+def _server(door: RespParts) -> Figures:
     return {
         "redis_version": REDIS_VERSION,
         "penstock_version": __version__,
@@ -159,7 +159,7 @@ def _server(door: RespParts) -> dict[str, Any]:
     }
 
 
-def _clients(door: RespParts) -> dict[str, Any]:
+def _clients(door: RespParts) -> Figures:
     return {
         "connected_clients": door.counters.clients_connected,
         "maxclients": door.limits.clients_max,
@@ -175,13 +175,13 @@ def _clients(door: RespParts) -> dict[str, Any]:
     }
 
 
-def _memory(_door: RespParts) -> dict[str, Any]:
+def _memory(_door: RespParts) -> Figures:
     used = _resident_bytes()
     return {"used_memory": used, "used_memory_human": f"{used / 2**20:.2f}M", "maxmemory": 0}
 
 
 def _resident_bytes() -> int:
-    """What the process has in memory; 0 where the system does not tell."""
+    """Memory of the process; 0 if the system does not tell."""
     try:
         pages = int(STATM.read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -189,7 +189,7 @@ def _resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _persistence(door: RespParts) -> dict[str, Any]:
+def _persistence(door: RespParts) -> Figures:
     size = door.store.size()
     return {
         "loading": 0,
@@ -201,7 +201,7 @@ def _persistence(door: RespParts) -> dict[str, Any]:
     }
 
 
-def _stats(door: RespParts) -> dict[str, Any]:
+def _stats(door: RespParts) -> Figures:
     counters = door.counters
     return {
         "total_connections_received": sum(counters.connections_total.values()),
@@ -216,15 +216,15 @@ def _stats(door: RespParts) -> dict[str, Any]:
     }
 
 
-def _replication(_door: RespParts) -> dict[str, Any]:
+def _replication(_door: RespParts) -> Figures:
     return {"role": "master", "connected_slaves": 0}
 
 
-def _keyspace(_door: RespParts) -> dict[str, Any]:
+def _keyspace(_door: RespParts) -> Figures:
     return {}  # topics are not counted: there may be millions, and /topics lists them
 
 
-SECTIONS: dict[str, Callable[[RespParts], dict[str, Any]]] = {
+SECTIONS: dict[str, Callable[[RespParts], Figures]] = {
     "Server": _server,
     "Clients": _clients,
     "Memory": _memory,

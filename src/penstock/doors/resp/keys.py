@@ -25,7 +25,6 @@ GONE = "UNBLOCKED the stream key no longer exists"
 
 
 def _check_removal(door: RespParts, topic: bytes) -> None:
-    """Raise CommandError if clients may not remove messages of a topic."""
     if topic.startswith(b"$"):
         raise CommandError(f"ERR topic_reserved: topic {printable(topic)}")
     refusal = door.gate.admit_removal(topic)
@@ -62,7 +61,7 @@ def _exists(call: Call) -> None:
 
 
 def _type(call: Call) -> None:
-    """Say what a key is: a stream, or none."""
+    """The type of a key: stream, or none."""
     is_there = _is_there(call.door, call.args[1])
     call.reply(encode.simple("stream" if is_there else "none"))
 

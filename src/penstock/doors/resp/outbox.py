@@ -28,14 +28,13 @@ class RespOutbox(Outbox):
         self.when_resumed: Callable[[], None] | None = None
 
     def resume(self) -> None:
-        """The client has caught up."""
         super().resume()
         if self.when_resumed is not None:
             self.when_resumed()
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much is unread that no more should be asked for."""
+        """Whether too much is unread to make more replies."""
         budget = self._connections.budget
         if budget.is_tight and self.counted and budget.room(self.counted) <= 0:
             return self._is_paused or self._squeeze()
@@ -44,7 +43,7 @@ class RespOutbox(Outbox):
         )
 
     def _is_beyond_bound(self) -> bool:
-        """An answer may be as large as the bound by itself: only what is before it counts."""
+        """A reply may be as large as the bound by itself: only what is before it counts."""
         last_bytes = len(self._out[-1]) if self._out else 0
         return self._out_bytes - last_bytes > self._connections.limits.outbound_bytes_max
 

@@ -17,7 +17,7 @@ from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.resp.registry import Registry
 from penstock.doors.resp.streams.group_queues import GroupQueues
 from penstock.doors.resp.streams.known_ids import KnownIds
-from penstock.doors.resp.streams.reader import StreamReader
+from penstock.doors.resp.streams.reader import EntryReader
 from penstock.net.connections import Connections
 from penstock.reading.readers import JournalReaders
 from penstock.store.store import Store
@@ -66,7 +66,7 @@ class RespParts:
         self.known_ids = KnownIds(store)
         self.adding: Counter[bytes] = Counter()
         """XADDs under way by topic: for the commands behind them the stream exists."""
-        self.reader = StreamReader(
+        self.reader = EntryReader(
             store, readers, pipeline, broker.groups, connections.limits.outbound_bytes_max
         )
         self.group_queues = GroupQueues(

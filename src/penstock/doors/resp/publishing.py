@@ -16,7 +16,7 @@ from penstock.wire.resp.names import topic_of
 
 
 def _publish(call: Call) -> None:
-    """Send a message to all who listen: PUBLISH channel message."""
+    """Send a message to all subscribers: PUBLISH channel message."""
     door, topic, payloads = call.door, call.args[1], call.tails
     if b"%" in topic or topic not in door.broker.routes.cached:
         topic = topic_of(topic)
@@ -44,7 +44,7 @@ def _receivers(door: RespParts, route: TopicRoute) -> int:
 
 
 def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
-    """Publish where signatures are demanded: in envelopes, as MQTT clients do, or not at all."""
+    """Publish where signatures are required: in envelopes, as MQTT clients do, or not at all."""
     door = call.door
     if not policy & ENVELOPES:
         call.fail(publish_fault(door.admission.refuse_unsigned(topic, len(call.tails))))
@@ -62,7 +62,7 @@ def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
 
 
 def _publish_opened(door: RespParts, found: OpenedEnvelopes, now_ms: int) -> int:
-    """Publish what came out of envelopes; the number of receivers."""
+    """Publish what came out of envelopes; return the number of receivers."""
     topic, payloads = found.topic, found.payloads
     route = door.admission.route(topic)
     door.counters.messages_in_total[0] += len(payloads)

@@ -34,8 +34,7 @@ from penstock.model.topic import topic_fault
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
-COUNT_MAX = 1_024
-"""Jobs that one PULL may ask for."""
+COUNT_MAX = 1_024  # jobs that one PULL may ask for
 
 PENDING_MAX = 100_000
 """Jobs of a queue that may be without an ACK before a PULL gets no more that need one: as with
@@ -44,15 +43,14 @@ streams, no lease ever ends for them, and all are in memory."""
 ON_ITS_WAY_MS = 30_000
 """How long a job is nobody else's that is about to be sent, and done with that."""
 
-BLOCK_MS_MAX = 365 * 24 * 3600 * 1000
-"""Longest time that a PULL may wait, short of for ever."""
+BLOCK_MS_MAX = 365 * 24 * 3600 * 1000  # longest time that a PULL may wait, short of for ever
 
 
 # ── PUSH ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _push(call: Call) -> None:
-    """Give a job to a queue: PUSH queue job. Answers with its number, once it is stored."""
+    """Add a job to a queue: PUSH queue job. Answers with its number, once it is stored."""
     door, topic, jobs = call.door, PREFIX + call.args[1], call.tails
     route = door.admission.admit_unsigned(call.connection.principal, topic, len(jobs))
     if isinstance(route, Refusal):
@@ -162,7 +160,6 @@ class _Puller:
         self._is_answered = False
 
     def start(self) -> None:
-        """Stand in the circle."""
         self._call.connection.on_close(self._leave)
         if self._options.block_ms is not None:
             self._call.connection.unblock = self._unblock
@@ -172,21 +169,18 @@ class _Puller:
         self._door.dispatchers.join(*self._source, self)
 
     def room(self) -> int:
-        """As many as were asked for, once."""
         return 0 if self._is_answered else self._options.at_most
 
     @property
     def visibility_ms(self) -> int:
-        """A job is its own until the connection ends, or while it is on its way."""
+        """A job is leased until the connection ends, or just while it is on its way."""
         return 0 if self._options.with_ack else ON_ITS_WAY_MS
 
     @property
     def settles(self) -> bool:
-        """Without WITHACK a job is done when it leaves."""
         return not self._options.with_ack
 
     def work(self, jobs: list[Job]) -> None:
-        """Answer with jobs."""
         messages = [job.message for job in jobs]
         self._door.counters.messages_out_total[1] += len(messages)
         if self._options.with_ack:
@@ -200,16 +194,13 @@ class _Puller:
         self._door.dispatchers.rest(*self._source, self.consumer)
 
     def idle(self) -> None:
-        """There is nothing: say so, unless the client would rather wait."""
         if self._options.block_ms is None:
             self._give_up()
 
     def limited(self, _retry_ms: int) -> None:
-        """There is something, but not yet: nothing, for who does not wait."""
         self.idle()
 
     def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
-        """The disk refused to hand anything out."""
         if not self._is_answered:
             self._is_answered = True
             self._unhook()
@@ -218,7 +209,7 @@ class _Puller:
                 self._call.fail(f"ERR {reason.value}: nothing was pulled, try again later")
 
     def _give_up(self) -> None:
-        """Its time is over; but what is on its way to it is still taken."""
+        """The wait is over; what is on its way is still taken."""
         if self._is_answered or self._door.dispatchers.is_serving(*self._source, self.consumer):
             return
         self._is_answered = True
@@ -233,7 +224,6 @@ class _Puller:
             self._call.reply(encode.null_array(self._call.connection.protocol))
 
     def _unblock(self, is_error: bool) -> None:
-        """It is to wait no longer."""
         if not is_error:
             self._give_up()
         elif not self._door.dispatchers.is_serving(*self._source, self.consumer):
@@ -243,7 +233,6 @@ class _Puller:
             self._call.fail(UNBLOCKED)
 
     def _leave(self) -> None:
-        """The connection ended."""
         if not self._is_answered:
             self._is_answered = True
             self._unhook()
@@ -277,7 +266,6 @@ class _Acked:
         self._waits = waits
 
     def ended(self, reason: DisconnectReason | None = None) -> None:
-        """One of them is on disk, or was refused."""
         self._waits -= 1
         self._reason = self._reason or reason
         if self._waits or self._call.closed:
@@ -297,7 +285,7 @@ def _pulled_by(client: RespClient) -> PulledJobs:
 
 
 def _ack(call: Call) -> None:
-    """Be done with a job that was pulled WITHACK: ACK sequence."""
+    """Acknowledge a job that was pulled WITHACK: ACK sequence."""
     sequences = [_integer(tail, 0, (1 << 64) - 1) for tail in call.tails]
     answers = [OK if s is not None else encode.error(NOT_AN_INTEGER) for s in sequences]
     pulled = _pulled_by(call.connection)

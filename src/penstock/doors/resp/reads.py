@@ -37,7 +37,6 @@ class ReadBarrier:
         self.last = self._error = None
 
     def refusal(self) -> str:
-        """Why reads are refused; empty if they are not."""
         return "" if self._error is None or self.is_local else unconfirmed(self._error)
 
 

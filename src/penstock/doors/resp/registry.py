@@ -26,8 +26,7 @@ _ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\"}
 _SHOWN = [
     _ESCAPES.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}")
     for byte in range(256)
-]
-"""Every byte as a monitor is shown it."""
+]  # every byte as a monitor is shown it
 
 
 class Registry:
@@ -37,16 +36,13 @@ class Registry:
 
     def __init__(self) -> None:
         self._numbers = count(1)
-        self.commands_total = 0
-        """Commands that were run, or refused."""
+        self.commands_total = 0  # commands that were run, or refused
         self.monitors: dict[RespOutbox, None] = {}
 
     def next_number(self) -> int:
-        """A number that no connection had since the broker started."""
         return next(self._numbers)
 
     def show(self, peer: str, args: list[bytes], tails: list[bytes], now_ms: int) -> None:
-        """Show monitors a command, or a run of them, that is about to be run."""
         seconds, rest_ms = divmod(now_ms, 1_000)
         head = f"+{seconds}.{rest_ms:03}000 [0 {peer}] ".encode()
         shown = [head + _line([*args[:-1], tail]) for tail in tails[:SHOWN_RUN_MAX]]

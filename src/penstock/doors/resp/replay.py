@@ -32,8 +32,7 @@ READ_MESSAGES_MAX = 1_024
 READ_BYTES_MAX = 512 * KIB
 """What is read from the journal at a time, and waits here if the client is slow."""
 
-SENT_TOGETHER_MAX = 64
-"""Messages sent between two looks at whether there is room for more."""
+SENT_TOGETHER_MAX = 64  # messages sent between two looks at whether there is room for more
 
 REMAINDER_MESSAGES_MAX = 32
 """So few fresh messages are read at once, on the loop: another round would find others."""
@@ -67,20 +66,18 @@ class Replays:
         """Topics that are not live yet; the first is being replayed."""
 
     def begin(self, topic: bytes) -> None:
-        """Replay a topic when those before it are done, but not in this turn."""
+        """Replay a topic after those before it, but not in this turn of the loop."""
         replay = self.topics[topic] = Replay(self._connection, topic, self._done)
         if len(self.topics) == 1:
             self._connection.door.loop.call_soon(replay.go_on)
 
     def stop(self, topic: bytes) -> None:
-        """Forget a topic, whether it was replayed or not."""
         replay = self.topics.pop(topic, None)
         if replay is not None:
             replay.is_stopped = True
             self._go_on_later()
 
     def resume(self) -> None:
-        """The client has caught up."""
         if self.topics:
             next(iter(self.topics.values())).go_on()
 
@@ -112,14 +109,12 @@ class Replay:
         self._connection = connection
         self._topic = topic
         self._done = done
-        self._offset = 0
-        """What is read next."""
+        self._offset = 0  # what is read next
         self._unsent: deque[Message] = deque()
         self._is_reading = False
         self.is_stopped = False
 
     def go_on(self) -> None:
-        """Send what there is room for; read more, or go live."""
         outbox = self._connection.outbox
         while not (self.is_stopped or self._is_reading or outbox.is_full()):
             if self._unsent:
@@ -142,7 +137,7 @@ class Replay:
         self._connection.door.readers.run(self._read_lot, self._found, self._unreadable)
 
     def _read_lot(self) -> tuple[int, list[Message]]:
-        """In whatever thread: read on; return where to go on, and what was found."""
+        """In any thread: what follows, and where to read on."""
         found = self._connection.door.store.read_topic(
             self._topic, self._offset, READ_MESSAGES_MAX, READ_BYTES_MAX
         )
@@ -162,7 +157,7 @@ class Replay:
             self._connection.close(DisconnectReason.STORAGE_FAILED, error.message)
 
     def _send_settled(self) -> bool:
-        """Send some that are settled; False if none of those that were read is."""
+        """Send some settled messages; False if none of those read is settled."""
         settled = self._connection.door.pipeline.settled_sequence
         payloads: list[bytes] = []
         unsent = self._unsent
@@ -178,7 +173,7 @@ class Replay:
             connection.send(encode.messages(self._topic, payloads, connection.protocol))
 
     def _go_live(self) -> None:
-        """The seam; see the module. Too much in the line is waited for, and read from the disk."""
+        """The seam; see the module. If too much is unsettled, wait for the disk."""
         connection, pipeline = self._connection, self._connection.door.pipeline
         payloads = pipeline.unsettled(self._topic)
         if sum(map(len, payloads)) > connection.door.limits.outbound_bytes_max // 2:

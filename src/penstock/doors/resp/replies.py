@@ -27,15 +27,13 @@ class ReplyQueue:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some call is not answered yet."""
         return bool(self._calls)
 
     def open(self, call: Answerable) -> None:
-        """A call begins."""
         self._calls.append(call)
 
     def fill(self, call: Answerable, answer: bytes) -> None:
-        """A call is answered; send what can be sent."""
+        """Send the answer of a call, and of those that waited for it."""
         assert call.answer is None, "answered twice"
         call.answer = answer
         calls = self._calls

@@ -1,11 +1,10 @@
-"""SUBSCRIBE and its kin, and PUBSUB, which tells who listens to what.
+"""SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, their opposites, and PUBSUB.
 
 Each name is confirmed by itself. Many names are taken in slices, so that one client with thousands
 of them does not keep the others waiting.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from penstock.doors.resp.calls import Call, Spec, container
 from penstock.doors.resp.faults import extra_argument
@@ -13,63 +12,63 @@ from penstock.model.topic import has_wildcard
 from penstock.wire.resp import encode, glob
 from penstock.wire.resp.names import name_of, topic_of
 
-SLICE = 128
-"""Names taken in one turn of the loop; a pattern takes a tenth of a millisecond."""
+SLICE = 128  # names taken in one turn of the loop; a pattern takes a tenth of a millisecond
 
 
 def _subscribe(call: Call) -> None:
-    """Listen to channels: SUBSCRIBE channel …."""
+    """Subscribe to channels: SUBSCRIBE channel …."""
     subscriptions = call.connection.subscriptions
-    names = call.args[1:]
-    if fault := subscriptions.channel_fault(names):
-        call.fail(f"ERR {fault}")
-        return
-    _Slices(call, b"subscribe", names, subscriptions.subscribe).go_on()
+    _begin(call, b"subscribe", subscriptions.channel_fault, subscriptions.subscribe)
 
 
 def _psubscribe(call: Call) -> None:
-    """Listen to all channels that match: PSUBSCRIBE pattern …."""
+    """Subscribe to all channels that match: PSUBSCRIBE pattern …."""
     subscriptions = call.connection.subscriptions
-    patterns = call.args[1:]
-    if fault := subscriptions.pattern_fault(patterns):
+    _begin(call, b"psubscribe", subscriptions.pattern_fault, subscriptions.subscribe_pattern)
+
+
+def _ssubscribe(call: Call) -> None:
+    """Subscribe to shard channels, which are topics like all others: SSUBSCRIBE channel …."""
+    subscriptions = call.connection.subscriptions
+    _begin(call, b"ssubscribe", subscriptions.shard_fault, subscriptions.subscribe_shard)
+
+
+def _begin(
+    call: Call,
+    kind: bytes,
+    fault_of: Callable[[list[bytes]], str],
+    subscribe: Callable[[bytes], None],
+) -> None:
+    names = call.args[1:]
+    if fault := fault_of(names):
         call.fail(f"ERR {fault}")
-        return
-    _Slices(call, b"psubscribe", patterns, subscriptions.subscribe_pattern).go_on()
+    else:
+        _Slices(call, kind, names, subscribe).go_on()
 
 
 def _unsubscribe(call: Call) -> None:
-    """Listen no more to some channels, or all."""
+    """Unsubscribe from some channels, or all."""
     subscriptions = call.connection.subscriptions
     names = call.args[1:] or list(subscriptions.channels)
     _Slices(call, b"unsubscribe", names, subscriptions.unsubscribe).go_on()
 
 
 def _punsubscribe(call: Call) -> None:
-    """Listen no more to some patterns, or all."""
+    """Unsubscribe from some patterns, or all."""
     subscriptions = call.connection.subscriptions
     patterns = call.args[1:] or list(subscriptions.patterns)
     _Slices(call, b"punsubscribe", patterns, subscriptions.unsubscribe_pattern).go_on()
 
 
-def _ssubscribe(call: Call) -> None:
-    """Listen to shard channels, which are topics like all others: SSUBSCRIBE channel …."""
-    subscriptions = call.connection.subscriptions
-    names = call.args[1:]
-    if fault := subscriptions.shard_fault(names):
-        call.fail(f"ERR {fault}")
-        return
-    _Slices(call, b"ssubscribe", names, subscriptions.subscribe_shard).go_on()
-
-
 def _sunsubscribe(call: Call) -> None:
-    """Listen no more to some shard channels, or all."""
+    """Unsubscribe from some shard channels, or all."""
     subscriptions = call.connection.subscriptions
     names = call.args[1:] or list(subscriptions.shards)
     _Slices(call, b"sunsubscribe", names, subscriptions.unsubscribe_shard).go_on()
 
 
 class _Slices:
-    """One such command, carried out over as many turns as it takes."""
+    """One such command, over as many turns of the loop as it takes."""
 
     def __init__(
         self, call: Call, kind: bytes, names: list[bytes], change: Callable[[bytes], None]
@@ -82,7 +81,6 @@ class _Slices:
         self._position = 0
 
     def go_on(self) -> None:
-        """Take the next slice; confirm all when the last is done."""
         call = self._call
         if call.closed:
             return
@@ -121,7 +119,7 @@ class _Slices:
 
 
 def _channels(call: Call) -> None:
-    """Topics that somebody listens to by name: PUBSUB CHANNELS [pattern]."""
+    """Topics that clients subscribe to by name: PUBSUB CHANNELS [pattern]."""
     if len(call.args) > 3:
         call.fail(extra_argument(call.args))
         return
@@ -141,15 +139,15 @@ def _channels(call: Call) -> None:
 
 
 def _numsub(call: Call) -> None:
-    """How many listen to each by name: PUBSUB NUMSUB [channel …]."""
-    counted: list[Any] = []
+    """How many clients subscribe to each by name: PUBSUB NUMSUB [channel …]."""
+    counted: list[encode.Value] = []
     for name in call.args[2:]:
         counted += name, _count(call, topic_of(name))
     call.value(counted)
 
 
 def _count(call: Call, topic: bytes) -> int:
-    """Subscribers of a topic by its name, of all protocols, that are connected."""
+    """Connected subscribers of a topic by its name, of all protocols."""
     door = call.door
     sessions = door.broker.routes.audience(topic)
     connected = [True for subscriber in sessions if subscriber.client is not None]
@@ -157,7 +155,7 @@ def _count(call: Call, topic: bytes) -> int:
 
 
 def _numpat(call: Call) -> None:
-    """How many patterns somebody listens to."""
+    """How many patterns clients subscribe to."""
     call.value(call.door.broker.routes.pattern_count)
 
 

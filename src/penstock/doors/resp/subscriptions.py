@@ -1,16 +1,16 @@
 """What one connection subscribes to, and how messages reach it.
 
-Subscriptions join the broker's routes as live subscribers, beside MQTT's sessions. Each has an
-listener, which says how its messages look: all channels of a connection share one (a topic is only
-one of them), each pattern and each wildcard filter has its own. So whoever subscribes to ``a`` and
-``a*`` gets both forms, as in Redis, and PUBLISH counts what will really be sent.
+Subscriptions join the broker's routes as live subscribers, beside the sessions of MQTT. Each has a
+listener, which determines the form of its messages: all channels of a connection share one, each
+pattern and each wildcard filter has its own. So a client that subscribes to ``a`` and ``a*`` gets
+both forms, as in Redis, and PUBLISH counts what will really be sent.
 
 A channel is a topic (``wire.resp.names``). A name that is a well-formed filter of MQTT with a
 wildcard, ``a/#``, is that filter: its messages come under their own names. As in MQTT, neither
 filters nor patterns that begin with a wildcard see topics that begin with ``$``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import itemgetter
 
@@ -39,23 +39,19 @@ class _Listener(LiveSubscriber):
         self._connection = connection
 
     def forward(self, live: Live) -> None:
-        """Send live messages; all subscribers of one protocol share the bytes."""
         connection = self._connection
         connection.outbox.send_live(live.count, live.as_resp(connection.protocol))
 
     def deliver(self, deliveries: list[Delivery]) -> None:
-        """Send messages that waited for the disk."""
         for topic, run in groupby(deliveries, itemgetter(0)):
             self.take(topic, [delivery[1] or b"" for delivery in run])
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
-        """Send live messages of one topic."""
         connection = self._connection
         frames = encode.messages(topic, payloads, connection.protocol)
         connection.outbox.send_live(len(payloads), frames)
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """End the connection."""
         self._connection.close(reason, detail)
 
 
@@ -69,12 +65,10 @@ class _PatternListener(_Listener):
         self._pattern = pattern
 
     def forward(self, live: Live) -> None:
-        """Send live messages."""
         for run in live.runs:
             self.take(run.topic, run.payloads)
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
-        """Send live messages of one topic."""
         connection = self._connection
         frames = encode.pattern_messages(self._pattern, topic, payloads, connection.protocol)
         connection.outbox.send_live(len(payloads), frames)
@@ -86,12 +80,10 @@ class _ShardListener(_Listener):
     __slots__ = ()
 
     def forward(self, live: Live) -> None:
-        """Send live messages."""
         for run in live.runs:
             self.take(run.topic, run.payloads)
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
-        """Send live messages of one topic."""
         connection = self._connection
         frames = encode.shard_messages(topic, payloads, connection.protocol)
         connection.outbox.send_live(len(payloads), frames)
@@ -107,7 +99,6 @@ class _ChannelsListener(_Listener):
         self.replays = Replays(connection)
 
     def forward(self, live: Live) -> None:
-        """Send live messages."""
         if not self.replays.topics:
             super().forward(live)
             return
@@ -115,7 +106,6 @@ class _ChannelsListener(_Listener):
             self.take(run.topic, run.payloads)
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
-        """Send live messages of one topic."""
         if topic not in self.replays.topics:
             super().take(topic, payloads)
 
@@ -132,29 +122,33 @@ class Subscriptions:
         self.channels: dict[bytes, _Listener] = {}
         """By name, a topic or a wildcard filter, in the order of subscribing."""
         self.patterns: dict[bytes, _PatternListener] = {}
-        self.shards: dict[bytes, bytes] = {}
-        """Topics of shard channels by name."""
+        self.shards: dict[bytes, bytes] = {}  # topics of shard channels by name
         self._shard = _ShardListener(connection)
 
     @property
     def count(self) -> int:
-        """How many there are, whatever their kind."""
         return len(self.channels) + len(self.patterns) + len(self.shards)
 
-    # ── may it? ───────────────────────────────────────────────────────────────────────────────
+    # ── checks ────────────────────────────────────────────────────────────────────────────────
 
     def channel_fault(self, names: list[bytes]) -> str:
-        """Say why these channels cannot be subscribed to; empty if they can."""
+        """Why these channels cannot be subscribed to; empty if they can."""
+        return self._names_fault(names, _filter_of) or self._count_fault(names, self.channels)
+
+    def shard_fault(self, names: list[bytes]) -> str:
+        """Why these shard channels cannot be subscribed to; empty if they can."""
+        return self._names_fault(names, topic_of) or self._count_fault(names, self.shards)
+
+    def _names_fault(self, names: list[bytes], filter_of: Callable[[bytes], bytes]) -> str:
         limits = self._connection.door.limits
         for name in names:
-            topic = _filter_of(name)
-            fault = filter_fault(topic, limits.topic_bytes_max, limits.topic_levels_max)
+            fault = filter_fault(filter_of(name), limits.topic_bytes_max, limits.topic_levels_max)
             if fault:
                 return f"invalid channel '{printable(name)}': {fault}"
-        return self._count_fault(names, self.channels)
+        return ""
 
     def pattern_fault(self, patterns: list[bytes]) -> str:
-        """Say why these patterns cannot be subscribed to; empty if they can."""
+        """Why these patterns cannot be subscribed to; empty if they can."""
         if fault := self.size_fault(patterns):
             return fault
         new = set(patterns).difference(self.patterns)
@@ -163,7 +157,7 @@ class Subscriptions:
         return self._count_fault(patterns, self.patterns)
 
     def size_fault(self, patterns: list[bytes]) -> str:
-        """Say whether one of these patterns is too long; no topic is as long as that."""
+        """Whether a pattern is too long; no topic is as long as that."""
         bytes_max = self._connection.door.limits.topic_bytes_max
         if any(len(pattern) > bytes_max for pattern in patterns):
             return f"invalid pattern: longer than {bytes_max} bytes"
@@ -177,7 +171,7 @@ class Subscriptions:
     # ── subscribing ───────────────────────────────────────────────────────────────────────────
 
     def subscribe(self, name: bytes) -> None:
-        """Add a channel; it goes live now, or when what the journal holds of it was replayed."""
+        """Add a channel; it goes live now, or after its replay."""
         if name in self.channels:
             return
         topic = _filter_of(name)
@@ -194,12 +188,11 @@ class Subscriptions:
         return self._own
 
     def _is_replayed(self, topic: bytes) -> bool:
-        """Whether the journal is read first: if it is to be, and if it gets all there is."""
+        """Whether the journal is read first: if configured, and if it has all messages."""
         door = self._connection.door
         return door.settings.replay and bool(door.admission.policy(topic) & CAPTURED)
 
     def unsubscribe(self, name: bytes) -> None:
-        """Remove a channel, if it is there."""
         listener = self.channels.pop(name, None)
         if listener is None:
             return
@@ -210,7 +203,6 @@ class Subscriptions:
             self._own.replays.stop(topic)
 
     def subscribe_pattern(self, pattern: bytes) -> None:
-        """Add a pattern."""
         if pattern not in self.patterns:
             listener = self.patterns[pattern] = _PatternListener(self._connection, pattern)
             matches, cost = glob.compile(pattern), glob.cost(pattern)
@@ -219,36 +211,23 @@ class Subscriptions:
             )
 
     def unsubscribe_pattern(self, pattern: bytes) -> None:
-        """Remove a pattern, if it is there."""
         listener = self.patterns.pop(pattern, None)
         if listener is not None:
             self._routes.unsubscribe_pattern(pattern, listener)
             self._connection.outbox.settle_live()
 
-    def shard_fault(self, names: list[bytes]) -> str:
-        """Say why these shard channels cannot be subscribed to; empty if they can."""
-        limits = self._connection.door.limits
-        for name in names:
-            fault = filter_fault(topic_of(name), limits.topic_bytes_max, limits.topic_levels_max)
-            if fault:
-                return f"invalid channel '{printable(name)}': {fault}"
-        return self._count_fault(names, self.shards)
-
     def subscribe_shard(self, name: bytes) -> None:
-        """Add a shard channel."""
         if name not in self.shards:
             topic = self.shards[name] = topic_of(name)
             self._routes.subscribe(topic, self._shard, 0)
 
     def unsubscribe_shard(self, name: bytes) -> None:
-        """Remove a shard channel, if it is there."""
         topic = self.shards.pop(name, None)
         if topic is not None:
             self._routes.unsubscribe(topic, self._shard)
             self._connection.outbox.settle_live()
 
     def clear(self) -> None:
-        """Remove all of them."""
         for name in list(self.shards):
             self.unsubscribe_shard(name)
         for name in list(self.channels):
@@ -258,7 +237,7 @@ class Subscriptions:
 
 
 def _filter_of(name: bytes) -> bytes:
-    """The topic, or the filter of MQTT, that a channel of this name is."""
+    """The topic, or the MQTT filter, that a channel of this name is."""
     topic = topic_of(name)
     is_filter = topic != name and has_wildcard(name) and not filter_fault(name)
     return name if is_filter and _is_utf8(name) else topic

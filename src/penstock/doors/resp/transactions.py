@@ -32,7 +32,6 @@ class _QueuedCall(Call):
         self._number = number
 
     def reply(self, data: bytes) -> None:
-        """Note the answer."""
         self._execution.answered(self._number, data)
 
 
@@ -45,11 +44,9 @@ class _Execution:
         self._queue = queue
         self._answers: list[bytes] = [b""] * len(queue)
         self._position = 0
-        self._waits = 0
-        """Commands that have begun and are not answered."""
+        self._waits = 0  # commands that have begun and are not answered
         self._is_running = False
-        self._confirmed = -1
-        """The last command for which the disk was waited for."""
+        self._confirmed = -1  # the last command for which the disk was waited for
 
     def go_on(self) -> None:
         """Run what may run; answer when all is done."""
@@ -87,7 +84,6 @@ class _Execution:
         self._call.door.loop.call_soon(self.go_on)
 
     def answered(self, number: int, data: bytes) -> None:
-        """One of the commands is answered."""
         self._answers[number] = data
         self._waits -= 1
         if not self._waits:
@@ -119,7 +115,7 @@ def _exec(call: Call) -> None:
 
 
 def _execute(call: Call, transaction: Transaction, refusal: str) -> None:
-    """Run what was queued, unless reads of it would be out of date."""
+    """Run what was queued, unless its reads would be out of date."""
     if refusal:
         call.fail(refusal)
     else:
@@ -127,7 +123,7 @@ def _execute(call: Call, transaction: Transaction, refusal: str) -> None:
 
 
 def _discard(call: Call) -> None:
-    """Forget the commands that were queued since MULTI."""
+    """Drop the commands that were queued since MULTI."""
     if call.connection.transaction is None:
         call.fail("ERR DISCARD without MULTI")
         return
@@ -147,7 +143,7 @@ def _watch(call: Call) -> None:
 
 
 def _unwatch(call: Call) -> None:
-    """Nothing is ever watched: accepted."""
+    """Accepted without effect: nothing is ever watched."""
     call.reply(OK)
 
 

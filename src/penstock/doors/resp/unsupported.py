@@ -50,5 +50,5 @@ _BY_NAME = {name.encode(): text for text, names in _ADVICE.items() for name in n
 
 
 def advice(name: bytes) -> str:
-    """What to use instead of a command that only Redis has; empty if Redis has none of the name."""
+    """What to use instead of a command that only Redis has; empty for any other name."""
     return _BY_NAME.get(name.upper(), "")

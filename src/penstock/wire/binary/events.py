@@ -99,6 +99,16 @@ class BinaryPong(msgspec.Struct, frozen=True, gc=False):
 
 
 Event: TypeAlias = (
-    Acked | BinaryAcks | Failed | Ping | BinaryPong | BinaryPublishRun | ReceivedMessage
-    | SignedPublish | BinarySubscribe | Unknown | BinaryUnsubscribe | Violation
-)  # fmt: skip
+    Acked
+    | BinaryAcks
+    | Failed
+    | Ping
+    | BinaryPong
+    | BinaryPublishRun
+    | ReceivedMessage
+    | SignedPublish
+    | BinarySubscribe
+    | Unknown
+    | BinaryUnsubscribe
+    | Violation
+)  # whatever ``receive`` of a machine may return

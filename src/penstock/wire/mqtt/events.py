@@ -145,6 +145,18 @@ class PingResp(msgspec.Struct, frozen=True, gc=False):
 
 
 Event: TypeAlias = (
-    MqttAcks | ConnAck | Connect | ConnectRefused | Disconnect | PingReq | PingResp | Publish
-    | MqttPublishRun | SubAck | MqttSubscribe | UnsubAck | MqttUnsubscribe | Violation
-)  # fmt: skip
+    MqttAcks
+    | ConnAck
+    | Connect
+    | ConnectRefused
+    | Disconnect
+    | PingReq
+    | PingResp
+    | Publish
+    | MqttPublishRun
+    | SubAck
+    | MqttSubscribe
+    | UnsubAck
+    | MqttUnsubscribe
+    | Violation
+)  # whatever ``receive`` of a machine may return

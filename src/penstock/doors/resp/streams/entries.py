@@ -88,7 +88,6 @@ def _refused(call: Call, reason: DisconnectReason, detail: str) -> None:
 
 
 def _arrived(call: Call) -> None:
-    """A run of XADDs is not under way any more."""
     adding, topic = call.door.adding, call.args[1]
     adding[topic] -= 1
     if not adding[topic]:
@@ -96,7 +95,7 @@ def _arrived(call: Call) -> None:
 
 
 def _ids(time_ms: int, first_offset: int, count: int) -> bytes:
-    """Answers with the ids of entries in a row, one for each."""
+    """One reply per entry: the ids of consecutive entries."""
     end = first_offset + count
     head = len(b"%d-" % time_ms)
     answers = []
@@ -127,7 +126,6 @@ async def _trimmed(call: Call, trim: TrimOptions, ids: bytes) -> bytes:
 
 
 def _admit_removal(door: RespParts, topic: bytes) -> None:
-    """Raise CommandError if clients of this protocol may not remove messages of a topic."""
     refusal = door.gate.admit_removal(topic)
     if refusal is not None:
         raise CommandError(f"NOPERM {refusal.text}")
@@ -155,7 +153,7 @@ async def _trim_stream(call: Call) -> bytes:
 
 
 async def _trim(door: RespParts, topic: bytes, options: TrimOptions) -> int:
-    """Remove the oldest entries of a topic; how many there were."""
+    """Remove the oldest entries of a topic; return how many."""
     _admit_removal(door, topic)
     info = door.reader.info(topic)
     if info is None:
@@ -175,14 +173,14 @@ async def _trim(door: RespParts, topic: bytes, options: TrimOptions) -> int:
 
 
 def _allowed(excess: int, options: TrimOptions, count: int) -> int:
-    """How many of the entries that are too many may go now; ``count``: how many there are."""
+    """How many of ``excess`` entries may go now, of ``count`` in all."""
     if not options.is_approximate or count <= excess <= (options.limit or excess):
         return excess
     return min(excess, options.limit or excess) // NODE_COUNT * NODE_COUNT
 
 
 async def _offset_behind(door: RespParts, info: TopicInfo, count: int) -> int:
-    """The offset behind the first ``count`` entries that are there."""
+    """The offset behind the first ``count`` existing entries."""
     if not info.deleted:
         return info.first_offset + count
     return await off_loop(door.readers, lambda: _walk(door.store, info, count))

@@ -30,8 +30,7 @@ import msgspec
 
 from penstock.model.message import FLAG_FIELDS, Extras, Signature
 
-PAYLOAD = b"payload"
-"""The field that is the payload of the message."""
+PAYLOAD = b"payload"  # the field that is the payload of the message
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -52,8 +51,7 @@ class Content(NamedTuple):
     """What a run of entries that differ in their last value alone comes to."""
 
     payloads: list[bytes]
-    extras: list[Extras | None] | None
-    """None if no message has any."""
+    extras: list[Extras | None] | None  # none if no message has any
     is_fields: bool
 
 
@@ -120,7 +118,7 @@ def _unmarked(payload: bytes, headers: Headers) -> list[bytes]:
 
 
 def _texts(values: list[bytes]) -> Iterable[bytes]:
-    """Values as JSON strings; those that JSON holds as they are, which most do, at little cost."""
+    """Values as JSON strings; most need no escaping, which costs little."""
     if not b"".join(values).translate(None, _AS_IS):
         return [b'"%b"' % value for value in values]
     return [_to_json(value.decode()) for value in values]

@@ -31,7 +31,7 @@ from penstock.dispatch.dispatchers import Dispatchers
 from penstock.dispatch.unacked import ranges_of
 from penstock.doors.resp.awaiting import submitted
 from penstock.doors.resp.faults import CommandError, no_group
-from penstock.doors.resp.streams.reader import Gathered, StreamReader
+from penstock.doors.resp.streams.reader import EntryReader, Gathered
 from penstock.doors.resp.streams.waiting_consumer import (
     ROUND_COUNT_MAX,
     NewEntries,
@@ -52,7 +52,7 @@ class GroupQueues:
     def __init__(
         self,
         *,
-        reader: StreamReader,
+        reader: EntryReader,
         groups: Groups,
         dispatchers: Dispatchers,
         pipeline: Pipeline,
@@ -96,13 +96,11 @@ class GroupQueues:
                 self._leave(queue, waiting)
 
     def serve(self, topic: bytes, group: bytes) -> None:
-        """There may be something to hand out."""
         queue = self._queues.get((topic, group))
         if queue is not None:
             queue.serve()
 
     def fail(self, topic: bytes, group: bytes, error: Exception) -> None:
-        """Refuse all who wait for a group."""
         queue = self._queues.get((topic, group))
         if queue is not None:
             queue.fail(error)
@@ -146,7 +144,6 @@ class _GroupQueue:
                 waiting.fail(error)
 
     def serve(self) -> None:
-        """Begin a round, unless one is under way or there is nothing to hand out."""
         if self._round_task is not None or not self._free():
             return
         group = self._all.groups.get(self.topic, self.group)
@@ -169,7 +166,6 @@ class _GroupQueue:
         return not (workers or group.wakes_ms() or group.ahead or len(group.returned))
 
     def _go_to_dispatcher(self) -> None:
-        """Have the group's dispatcher serve all consumers."""
         for waiting in self.consumers:
             if waiting.is_free and waiting not in self._workers:
                 worker = self._workers[waiting] = StreamWorker(
@@ -235,7 +231,6 @@ class _GroupQueue:
         return [waiting for waiting in free if waiting.settle == free[0].settle]
 
     def _dismiss(self) -> None:
-        """There is nothing: a consumer that does not wait leaves."""
         for waiting in self._free():
             if not waiting.waits:
                 waiting.answer(None)

@@ -43,8 +43,7 @@ from penstock.wire.resp import encode
 NAME_BYTES_MAX = GROUP_BYTES_MAX
 """Longest name of a group; a consumer is kept with each of its entries, and may have no longer."""
 
-CONSUMERS_MAX = 10_000
-"""Consumers of one group."""
+CONSUMERS_MAX = 10_000  # consumers of one group
 
 PENDING_MAX = 100_000
 """Entries that consumers of one group may leave unacknowledged. No lease ends for them, and all are
@@ -73,21 +72,18 @@ def _check_name(name: bytes, of: str) -> None:
 
 
 def check_group(door: RespParts, topic: bytes, name: bytes) -> None:
-    """Raise CommandError if clients of this protocol may not use a group."""
     refusal = door.gate.admit_group(topic, name)
     if refusal is not None:
         raise CommandError(f"NOPERM {refusal.text}")
 
 
 def check_consumer(group: Group, consumer: bytes) -> None:
-    """Raise CommandError if the group may not have this consumer."""
     _check_name(consumer, "consumer")
     if len(group.consumers) >= CONSUMERS_MAX and consumer not in group.consumers:
         raise CommandError(f"ERR A group may not have more than {CONSUMERS_MAX} consumers")
 
 
 def check_pending(group: Group) -> None:
-    """Raise CommandError if the group has too many pending entries to get more."""
     if len(group.pending) >= PENDING_MAX:
         raise CommandError(
             f"ERR The group has {len(group.pending)} pending entries, acknowledge some with XACK"
@@ -255,7 +251,7 @@ def _gone_entry(offset: int, protocol: encode.Protocol) -> bytes:
 
 
 async def _renew(call: Call, options: ReadOptions, topic: bytes, offsets: list[int]) -> list[int]:
-    """Note that entries are delivered again to the one who has them; those that it still has."""
+    """Count entries as redelivered to their consumer; return those that it still has."""
     door, name, now_ms = call.door, options.group, call.now_ms
     assert name is not None
     if not offsets:
@@ -283,7 +279,7 @@ async def _renew(call: Call, options: ReadOptions, topic: bytes, offsets: list[i
 async def _pending_of(
     door: RespParts, topic: bytes, name: bytes, consumer: bytes, now_ms: int
 ) -> set[int]:
-    """What a consumer has, made if it is new: it is enough to ask for that, as in Redis."""
+    """What a consumer has. As in Redis, a new consumer is created by asking."""
     group = door.broker.groups.get(topic, name)
     if group is not None and consumer not in group.consumers:
         await submitted(door.pipeline, ConsumerMade(topic, name, consumer, now_ms))
@@ -305,14 +301,12 @@ class _Acknowledgements:
         self._answers: dict[int, bytes] = {}
 
     def answer(self, number: int, answer: bytes) -> None:
-        """The answer to one of them."""
         self._answers[number] = answer
         count = len(self._call.tails)
         if len(self._answers) == count and not self._call.closed:
             self._call.reply(b"".join([self._answers[number] for number in range(count)]))
 
     def settle(self, number: int, offsets: list[int]) -> None:
-        """Have the entries of one of them settled."""
         if not offsets:
             self.answer(number, encode.integer(0))
             return

@@ -17,11 +17,9 @@ from penstock.doors.resp.faults import CommandError
 from penstock.store.search import offset_of_entry
 from penstock.store.store import Store
 
-NUMBER_MAX = 2**64 - 1
-"""The greatest number that either part of an id may have."""
+NUMBER_MAX = 2**64 - 1  # the greatest number that either part of an id may have
 
-_ID_LENGTH_AT = len(b"*2\r\n$")
-"""Where an encoded entry has the length of its id."""
+_ID_LENGTH_AT = len(b"*2\r\n$")  # where an encoded entry has the length of its id
 
 INVALID = "ERR Invalid stream ID specified as stream command argument"
 
@@ -38,16 +36,15 @@ class Position(NamedTuple):
 
     number: int
     time_ms: int | None = None
-    is_behind: bool = False
-    """Whether the place behind the entry is meant."""
+    is_behind: bool = False  # whether the place behind the entry is meant
 
     @property
     def is_fixed(self) -> bool:
-        """Whether ``number`` is the offset, and nothing has to be read to know it."""
+        """Whether ``number`` is the offset, so that nothing has to be read."""
         return self.time_ms is None
 
     def resolve(self, store: Store, topic: bytes) -> int:
-        """The offset that is meant. Reads, unless it is fixed: not to be called on the loop."""
+        """The offset of this position. Reads unless it is fixed: not for the loop."""
         if self.time_ms is None:
             return self.number
         return offset_of_entry(store, topic, self.time_ms, self.number, is_behind=self.is_behind)
@@ -58,23 +55,22 @@ END = Position(NUMBER_MAX)
 
 
 def entry_id(time_ms: int, offset: int) -> bytes:
-    """The id of an entry."""
     return b"%d-%d" % (time_ms, offset)
 
 
 def id_of(entry: bytes) -> bytes:
-    """The id of an entry that is encoded for clients."""
+    """The id of an encoded entry."""
     start = entry.index(b"\r\n", _ID_LENGTH_AT) + 2
     return entry[start : start + int(entry[_ID_LENGTH_AT : start - 2])]
 
 
 def entry_ids(texts: Iterable[bytes]) -> list[EntryId]:
-    """The ids of single entries; a time alone is that of its first, as in Redis."""
+    """The ids of single entries; as in Redis, a time alone is that of its first."""
     return [EntryId(time_ms, offset or 0) for time_ms, offset in map(_numbers, texts)]
 
 
 def start(text: bytes) -> Position:
-    """Where a range begins: ``-``, an id, ``(`` and the id before it."""
+    """The beginning of a range: ``-``, an id, or ``(`` and the id before it."""
     if text in (b"-", b"+"):
         return BEGINNING if text == b"-" else END
     if text.startswith(b"("):
@@ -84,7 +80,7 @@ def start(text: bytes) -> Position:
 
 
 def range_end(text: bytes) -> Position:
-    """Where a range ends: the place behind its last entry."""
+    """The end of a range: the position behind its last entry."""
     if text in (b"-", b"+"):
         return BEGINNING if text == b"-" else END
     is_exclusive = text.startswith(b"(")
@@ -95,7 +91,7 @@ def range_end(text: bytes) -> Position:
 
 
 def after(text: bytes) -> Position:
-    """The place behind an entry that was read already; everything is behind 0 and 0-0."""
+    """The position behind an entry that was read; everything is behind 0 and 0-0."""
     time_ms, offset = _numbers(text)
     if offset is None or not (time_ms or offset):
         return _at(time_ms)
@@ -103,7 +99,7 @@ def after(text: bytes) -> Position:
 
 
 def _at(time_ms: int) -> Position:
-    """The place of a time; that of 0 is before everything, also what is there no more."""
+    """The position of a time; that of 0 is before everything, deleted entries included."""
     return Position(0, time_ms) if time_ms else BEGINNING
 
 

@@ -71,7 +71,7 @@ async def _stream(call: Call) -> bytes:
 
 
 def _full_count(args: list[bytes]) -> int | None:
-    """How many entries the full form shows, 0 for all; None if it was not asked for."""
+    """How many entries the full form shows, 0 for all; None for the short form."""
     options = [option.upper() for option in args[3:]]
     if not options:
         return None
@@ -106,7 +106,7 @@ async def _overview(door: RespParts, topic: bytes, protocol: Protocol) -> Pairs:
 
 
 async def _ends(door: RespParts, topic: bytes, protocol: Protocol) -> Pairs:
-    """The first and the last entry that are there."""
+    """The first and the last existing entry."""
     info = door.reader.info(topic)
     if info is None:
         return [("first-entry", encode.null(protocol)), ("last-entry", encode.null(protocol))]
@@ -131,7 +131,6 @@ async def _entries(door: RespParts, topic: bytes, count_max: int) -> list[bytes]
 
 
 async def _full_group(door: RespParts, group: Group, count_max: int) -> Value:
-    """A group with its consumers, and for both some of what is pending."""
     delivered_ones = list(delivered(group))
     listed = _first_of(delivered_ones, count_max)
     held = {name: _first_of(c.pending, count_max) for name, c in sorted(group.consumers.items())}
@@ -170,7 +169,6 @@ def _first_of(offsets: Iterable[int], count_max: int) -> list[int]:
 
 
 async def _progress(door: RespParts, group: Group) -> dict[Value, Value]:
-    """How far a group has come."""
     last = group.next - 1
     names = await door.reader.ids_at(group.topic, [last] if last >= 0 else [])
     info = door.reader.info(group.topic)
@@ -182,7 +180,7 @@ async def _progress(door: RespParts, group: Group) -> dict[Value, Value]:
 
 
 def _lag(info: TopicInfo | None, group: Group) -> int | None:
-    """How many entries the group has yet to hand out; None if some of them may be deleted."""
+    """How many entries the group has yet to hand out; None if some may be deleted."""
     if info is None or group.next >= info.next_offset:
         return 0
     following = max(group.next, info.first_offset)

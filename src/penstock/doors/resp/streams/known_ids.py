@@ -28,7 +28,6 @@ class KnownIds:
         self._known: dict[tuple[int, bytes], None] = {}  # (incarnation, id), the oldest first
 
     def note(self, topic: bytes, entries: Iterable[bytes]) -> None:
-        """A client was given these entries of a topic."""
         info, known = self._store.topic(topic), self._known
         if info is None:
             return

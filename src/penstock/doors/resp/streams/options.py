@@ -21,8 +21,7 @@ what protocols have bits for."""
 INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
 INTEGER_BOUND = 2**63
 
-AUTOCLAIM_COUNT = 100
-"""How many entries XAUTOCLAIM takes over if it is not told."""
+AUTOCLAIM_COUNT = 100  # how many entries XAUTOCLAIM takes over if it is not told
 
 AUTOCLAIM_COUNT_MAX = 2**40
 """Beyond this Redis has no memory for the answer. We would have, but nobody means it."""
@@ -32,7 +31,7 @@ TRIM_LIMIT = 10_000
 
 
 def integer(text: bytes, fault: str = NOT_AN_INTEGER) -> int:
-    """A number as Redis takes it: 64 bits with sign, in its shortest spelling."""
+    """A number as Redis accepts it: 64 bits with sign, in its shortest form."""
     if not INTEGER.fullmatch(text) or not -INTEGER_BOUND <= (number := int(text)) < INTEGER_BOUND:
         raise CommandError(fault)
     return number
@@ -70,7 +69,7 @@ class _TrimArguments:
         self._limit: int | None = None
 
     def take(self, position: int) -> int:
-        """Read one option; return where the next argument is: ``position`` if it was none."""
+        """Read one option; return the position of the next."""
         name = self._args[position].upper()
         if name in (b"MAXLEN", b"MINID") and len(self._args) > position + 1:
             return self._take_strategy(name, position + 1)
@@ -97,7 +96,6 @@ class _TrimArguments:
         return position + 1
 
     def found(self) -> TrimOptions | None:
-        """What was read; None if there was nothing."""
         if self._limit is not None and not self._strategy:
             raise CommandError(
                 f"{SYNTAX}, LIMIT cannot be used without specifying a trimming strategy"
@@ -137,7 +135,7 @@ def add_options(args: Sequence[bytes]) -> AddOptions:
 
 
 def _id_fault(text: bytes) -> CommandError:
-    """An id was given: a wrong one, or one that is not for the client to choose."""
+    """The client gave an id: a malformed one, or one that it cannot choose."""
     ids.entry_ids([text.removesuffix(b"-*")])
     return CommandError(
         "ERR The broker assigns the IDs of entries, XADD takes no other ID than *: the second part"
@@ -197,12 +195,10 @@ class ReadOptions(NamedTuple):
 
     sources: list[ReadSource]
     count_max: int | None
-    block_ms: int | None
-    """How long to wait for something to read; 0: for ever, None: not at all."""
+    block_ms: int | None  # how long to wait for something to read; 0: for ever, None: not at all
     group: bytes | None
     consumer: bytes
-    is_settled: bool
-    """NOACK: what is read counts as acknowledged."""
+    is_settled: bool  # NOACK: what is read counts as acknowledged
 
 
 class _ReadArguments:
@@ -218,7 +214,7 @@ class _ReadArguments:
         self.is_settled = False
 
     def take(self, position: int) -> int:
-        """Read one option; return where the next is."""
+        """Read one option; return the position of the next."""
         name, more = self._args[position].upper(), len(self._args) - 1 - position
         if name == b"BLOCK" and more >= 1:
             self.block_ms = integer(
@@ -382,7 +378,7 @@ class _ClaimArguments:
         self.last: Position | None = None
 
     def take(self, position: int) -> int:
-        """Read one option; return where the next is."""
+        """Read one option; return the position of the next."""
         name, has_more = self._args[position].upper(), len(self._args) > position + 1
         if name == b"FORCE":
             self.forces = True
@@ -397,24 +393,20 @@ class _ClaimArguments:
         return position + 1
 
     def idle(self, text: bytes) -> None:
-        """IDLE: taken so many milliseconds ago."""
         idle_ms = integer(text, "ERR Invalid IDLE option argument for XCLAIM")
         self.taken_ms = self._past(self._now_ms - idle_ms)
 
     def time(self, text: bytes) -> None:
-        """TIME: taken at that time."""
         self.taken_ms = self._past(integer(text, "ERR Invalid TIME option argument for XCLAIM"))
 
     def _past(self, time_ms: int) -> int:
         return time_ms if 0 <= time_ms <= self._now_ms else self._now_ms
 
     def retries(self, text: bytes) -> None:
-        """RETRYCOUNT: delivered so often."""
         count = integer(text, "ERR Invalid RETRYCOUNT option argument for XCLAIM")
         self.deliveries = min(count, RETRIES_MAX) if count >= 0 else None
 
     def last_id(self, text: bytes) -> None:
-        """LASTID: handed out up to there."""
         self.last = ids.after(text)
 
 

@@ -33,11 +33,9 @@ from penstock.doors.resp.streams.options import (
 from penstock.doors.resp.tasks import stepwise
 from penstock.wire.resp import encode
 
-NAMELESS = b""
-"""Stands for whoever has an entry that no consumer has."""
+NAMELESS = b""  # stands for whoever has an entry that no consumer has
 
-ATTEMPTS = 10
-"""Pending entries that XAUTOCLAIM looks at for each that it may claim; as in Redis."""
+ATTEMPTS = 10  # pending entries that XAUTOCLAIM looks at for each that it may claim; as in Redis
 
 
 def _group(call: Call) -> Group:
@@ -78,7 +76,6 @@ async def _pending(call: Call) -> bytes:
 
 
 async def _summary(call: Call, group: Group) -> encode.Value:
-    """How many entries are pending, the first and the last, and how many each consumer has."""
     pending = list(delivered(group))
     if not pending:
         return [0, None, None, None]
@@ -95,7 +92,6 @@ async def _summary(call: Call, group: Group) -> encode.Value:
 def _listed(
     group: Group, options: PendingOptions, start: int, end: int, now_ms: int
 ) -> Iterator[tuple[int, PendingEntry]]:
-    """Pending entries that the long form asks for, ascending."""
     offsets: Iterable[int] = delivered(group)
     if options.consumer == NAMELESS:
         offsets = (offset for offset in offsets if not group.pending[offset].consumer)
@@ -141,7 +137,7 @@ async def _claim(call: Call) -> bytes:
 
 
 async def _settle_gone(door: RespParts, group: Group, offsets: list[int]) -> None:
-    """Entries that do not exist any more cannot be pending, either."""
+    """Entries that no longer exist cannot be pending either."""
     gone = sorted({offset for offset in offsets if offset in group.pending})
     if gone:
         await submitted(door.pipeline, Settled(group.topic, group.name, ranges_of(gone)))
@@ -150,7 +146,7 @@ async def _settle_gone(door: RespParts, group: Group, offsets: list[int]) -> Non
 async def _claim_present(
     call: Call, group: Group, options: ClaimOptions, offsets: list[int]
 ) -> list[int]:
-    """Take over entries that exist; return those that were."""
+    """Claim entries that exist; return those that were claimed."""
     if not offsets:
         return []
     command = Claimed(

@@ -41,7 +41,7 @@ class Gathered(NamedTuple):
     is_timed: bool = False  # it ends before a message that is delayed or expires
 
 
-class StreamReader:
+class EntryReader:
     """Reads entries for all RESP clients of a broker."""
 
     def __init__(
@@ -157,7 +157,6 @@ class StreamReader:
 
 
 def encoded(message: Message) -> bytes:
-    """A message as an entry."""
     name = entry_id(message.time_ms, message.offset)
     fields = fields_of(message.payload, message.flags, message.extras)
     items = [b"$%d\r\n%b\r\n" % (len(field), field) for field in fields]
@@ -195,7 +194,7 @@ def _fitting(batch: list[StreamEntry], room: int, *, is_first: bool) -> int:
 
 
 def read_ids(store: Store, topic: bytes, offsets: set[int]) -> dict[int, bytes]:
-    """``StreamReader.ids_at`` for a reader thread."""
+    """``EntryReader.ids_at`` for a reader thread."""
     wanted = sorted(offsets)
     found = {offset: entry_id(0, offset) for offset in wanted}
     for message in _messages_at(store, topic, wanted):

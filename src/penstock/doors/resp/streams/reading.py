@@ -59,7 +59,7 @@ async def _reverse_range(call: Call) -> bytes:
 
 
 def streams_reply(streams: list[tuple[bytes, list[bytes]]], protocol: encode.Protocol) -> bytes:
-    """Entries by stream, as XREAD and XREADGROUP answer; nothing at all is a null."""
+    """Entries by stream, as XREAD and XREADGROUP answer; null if there are none."""
     if not streams:
         return encode.null_array(protocol)
     pairs = [
@@ -117,7 +117,7 @@ async def _starts(door: RespParts, sources: list[ReadSource]) -> list[_Start]:
 
 
 def _is_known(door: RespParts, source: ReadSource) -> bool:
-    """Whether a stream is read on behind an entry that some client was given lately."""
+    """Whether a stream is read on behind an entry that a client was given lately."""
     topic, after = source
     if after is None or after.time_ms is None or not after.is_behind:
         return False
@@ -127,7 +127,6 @@ def _is_known(door: RespParts, source: ReadSource) -> bool:
 async def _read_once(
     door: RespParts, starts: list[_Start], count: int | None
 ) -> list[tuple[bytes, list[bytes]]]:
-    """What there is to read now, by stream."""
     streams, reader = [], door.reader
     for topic, offset, undecided in starts:
         start = await reader.offset_of(topic, undecided) if undecided else offset
@@ -168,7 +167,7 @@ class _Growth:
         self._has_grown.set()
 
     async def next(self) -> set[bytes]:
-        """Wait until one has grown; those that have."""
+        """Wait until some have grown; return those."""
         await self._has_grown.wait()
         self._has_grown.clear()
         grown, self._grown = self._grown, set()

@@ -51,32 +51,26 @@ class StreamWorker:
         self.consumer = b"stream#%d" % ids.next()
 
     def join(self) -> None:
-        """Stand in the dispatcher's circle."""
         self._dispatchers.join(self._topic, self._group, self)
 
     def rest(self) -> None:
-        """Stand there no longer."""
         self._dispatchers.rest(self._topic, self._group, self.consumer)
 
     def room(self) -> int:
-        """As many as were asked for, once."""
         return self._waiting.count_max if self._waiting.is_free else 0
 
     def idle(self) -> None:
-        """There is nothing: who does not wait leaves."""
         if self._waiting.is_free and not self._waiting.waits:
             self._waiting.answer(None)
 
     def limited(self, _retry_ms: int) -> None:
-        """There is something, but not yet: nothing, for who does not wait."""
         self.idle()
 
     def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
-        """The disk refused to hand anything out."""
         self._waiting.fail(CommandError(not_stored(reason.value)))
 
     def work(self, jobs: list[Job]) -> None:
-        """Make messages the consumer's own, then answer with them."""
+        """Claim messages for the consumer, then answer with them."""
         self._waiting.reserve()
         entries = {job.message.offset: encoded(job.message) for job in jobs}
         if self._waiting.settle:
@@ -103,13 +97,13 @@ class StreamWorker:
         )
 
     def _give(self, entries: dict[int, bytes], offsets: object) -> None:
-        """Answer with those of the entries that are the consumer's; none if the group is gone."""
+        """Answer with the entries that were claimed; none if the group is gone."""
         if isinstance(offsets, list) and offsets:
             own = [entries[offset] for offset in sorted(offsets)]
             self._waiting.answer(NewEntries(self._topic, own))
         self._waiting.release()
 
     def _refused(self, reason: DisconnectReason, _detail: str = "") -> None:
-        """The disk refused: the lease will run out, and the message come again."""
+        """The lease will run out, and the message be redelivered."""
         self.refused(reason)
         self._waiting.release()
