@@ -3,31 +3,31 @@
  *   build: cc -O2 -Wall -Wextra -o mqload mqload*.c
  *   usage: mqload -p PORT [-m MODE] [options]
  *
- * What is spoken (-m)
+ * Protocol (-m)
  *   mqtt              MQTT 3.1.1 (the default)
- *   resp-pubsub       RESP: PUBLISH, pipelined, to SUBSCRIBE; each reply must name all subscribers
+ *   resp-pubsub       RESP: PUBLISH, pipelined, to SUBSCRIBE; each reply must count all subscribers
  *   xadd              RESP: XADD to one stream, -P connections x -w pipelined (32); no subscribers
  *   binary-publish    binary protocol: PUBLISH and its ACK, -P x -w (32); no subscribers
  *   binary-subscribe  binary protocol: PUBLISH -w 256 to MESSAGE; with -a acknowledged
- *   binary-signed     as binary-publish, frames signed beforehand and read from -f FILE
+ *   binary-signed     as binary-publish, frames signed in advance and read from -f FILE
  *   queue-produce     queue protocol: Produce, -P x -w (32); ProduceMany with -k; no subscribers
- *   queue-subscribe   queue protocol: Produce -w 32 to Subscribe, each subscriber in a group of its
- *                     own; every push is acknowledged
- *   queue-push        a backlog is made, then -S consumers of one group Subscribe and Ack
- *   queue-poll        the same with Poll, and Ack or AckMany as -A says
- *   xreadgroup        the same of Redis: XADD, then XREADGROUP and XACK
- *   After xadd, binary-publish and binary-signed everything that was answered is read back, outside
- *   of the time measured; after binary-subscribe -a each subscriber comes back under its client id
- *   and must be sent nothing. After a backlog was emptied nothing must be in flight but -l.
+ *   queue-subscribe   queue protocol: Produce -w 32 to Subscribe, each subscriber in its own group;
+ *                     every push is acknowledged
+ *   queue-push        a backlog is produced, then -S consumers of one group Subscribe and Ack
+ *   queue-poll        the same with Poll, and Ack or AckMany (see -A)
+ *   xreadgroup        the same with Redis: XADD, then XREADGROUP and XACK
+ *   After xadd, binary-publish and binary-signed everything that was answered is read back, not
+ *   measured; after binary-subscribe -a each subscriber reconnects under its client id and must be
+ *   sent nothing. After a backlog was emptied only -l messages may be in flight.
  *
- * Who connects
+ * Connections
  *   -H HOST   IPv4 address of the broker (127.0.0.1)
  *   -P N      publishers (1); 0 with -S 0 measures the background clients alone
  *   -S N      subscribers (1)
  *   -I N      background clients: connect first, then stay silent until the end (0)
  *   -i N      filters per background client; every second one has a wildcard, none matches (0)
- * What is sent
- *   -t N      topics (1)                  -R  picked at random, not in turn
+ * Messages
+ *   -t N      topics (1)                  -R  picked at random, not round-robin
  *   -x NAME   first level of all topics ("bench")
  *   -F all    every subscriber has a filter for each topic
  *   -F wild   every subscriber has the one filter NAME/#
@@ -35,32 +35,32 @@
  *   -q QOS    of publishes and subscriptions (0)
  *   -e SEED   of the random numbers (1)
  *   -a        subscribers give a client id and acknowledge each message (binary-subscribe)
- *   -f FILE   signed frames, one behind the other (binary-signed)
+ *   -f FILE   signed frames, concatenated (binary-signed)
  *   -k N      messages per frame (queue modes: ProduceMany, if more than 1)
- *   -y        with a producer id and numbers, by which the broker knows repetitions (queue modes)
- * What is consumed
- *   -j N      jobs at a time: prefetch, or the most that one poll may get (64; polls: 256)
- *   -A STYLE  each: every job has its own Ack, and the next poll follows behind them (the default)
- *             many: one request acknowledges all, and the next poll follows behind it
+ *   -y        with a producer id and numbers, so that the broker recognises duplicates
+ * Consumers
+ *   -j N      jobs at a time: prefetch, or the maximum of one poll (64; polls: 256)
+ *   -A STYLE  each: every job has its own Ack, directly followed by the next poll (the default)
+ *             many: one request acknowledges all, directly followed by the next poll
  *             turn: one request acknowledges all, and the next poll waits for its answer
- *             one:  every Ack waits for the answer to the last, and so does the poll
- *   -l N      that many further jobs are handed out before, and stay in flight to the end (0)
- *   -u N      the backlog stays at N: what was settled is replaced, out of the time (-A turn)
- * How fast
- *   -n N      messages in all (of a backlog: 100,000 unless told), or
+ *             one:  every Ack, and the poll, waits for the previous answer
+ *   -l N      further jobs that are handed out first and stay in flight to the end (0)
+ *   -u N      keep the backlog at N: settled jobs are replaced, not measured (-A turn)
+ * Rate
+ *   -n N      total messages (of a backlog: 100,000 by default), or
  *   -d SECS   duration (5)
  *   -b N      at most N messages per write; 1 is what ordinary clients do; 0 fills 64 KiB (0)
  *   -w N      unanswered publishes per publisher (QoS 1 and 2: 100; resp-pubsub: 1000)
  *   -c N      credit: messages sent but not yet delivered, all publishers together; 0 for no
  *             bound. The default is what fits in 4 MiB, within 64 .. 20,000. A broker that would
- *             drop when flooded is so measured at the rate that it sustains without loss.
+ *             drop when flooded is measured at the rate that it sustains without loss.
  *   -r RATE   open loop: message k is stamped with the time at which it was *due*, so that waiting
  *             in the generator counts as latency. The generator spins instead of sleeping.
- *   -z        it sleeps: for brokers that need the core on which it would spin (with -r)
- * What is watched
+ *   -z        sleep instead: for brokers that need that core (with -r)
+ * Monitoring
  *   -B PID    the broker, for its CPU time and resident memory
  *   -D SECS   give up on outstanding deliveries after that long without any (2)
- *   -W SECS   end the run after that long, whatever the state (60)
+ *   -W SECS   end the run after that long in any case (60)
  *
  * A payload is: send time in ns (u64) | publisher (u32) | sequence (u32) | filler. From it follow
  * latency, and losses, duplicates and reorderings per pair of publisher and subscriber. Without
@@ -216,7 +216,7 @@ void put_publish(conn *c, u64 stamp) {
   sum.sent += opt.per_frame;
 }
 
-/* ---- The books ------------------------------------------------------------------------------ */
+/* ---- Accounting ----------------------------------------------------------------------------- */
 
 void count_reply(conn *c, u64 now) {
   if (!c->inflight) fail(EXIT_CUT_OFF, "p%d was sent a reply that it did not ask for", c->id);
