@@ -40,9 +40,6 @@ OK = encode.simple("OK")
 NEXT, ALL = 1, 2
 """Which replies a client does not want (CLIENT REPLY): that of its next command, or all."""
 
-IMMEDIATE = frozenset({b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"QUIT", b"RESET"})
-"""Commands that a transaction does not queue."""
-
 QUEUED_MAX = 10_000
 QUEUED_BYTES_MAX = 32 * MIB
 """What one transaction may hold before EXEC: commands, and bytes of their arguments."""
@@ -262,6 +259,8 @@ class Spec(NamedTuple):
     flags: tuple[str, ...] = ()
     keys: tuple[int, int, int] = (0, 0, 0)
     """Positions of the first and last argument that name a topic, and the step between them."""
+    while_subscribed: bool = False  # allowed in RESP 2 while subscribed
+    is_immediate: bool = False  # runs at once in a transaction, where others are queued
     subcommands: "Mapping[bytes, Spec] | None" = None
     """By their names in capitals; ``handler`` is then called only if none was given."""
 

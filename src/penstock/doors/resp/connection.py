@@ -1,23 +1,22 @@
-"""One Redis client's connection, between its machine and the commands.
+"""One Redis client's connection: when its commands run.
 
-**What runs when.** Pipelined commands run one behind the other, answered or not. Any other command
-waits until all before it are answered, and what is behind it waits until it is: so a client always
-reads what it wrote. What has been read and may not run yet is **held**, and nothing more is read
-meanwhile. While a command blocks with nothing behind it the socket is still read: only so can it be
-seen that the client has left.
+**Scheduling.** Pipelined commands run one after the other, answered or not. Any other command waits
+until all before it are answered, and holds up those behind it until it is: so a client reads its
+own writes. What may not run yet is held, and nothing more is read meanwhile. While a command blocks
+with nothing behind it the socket is still read: only so is it seen that the client has left.
 
-**Answers are read, or no more are made.** A command that is not pipelined waits until the client
-has read most of the answers before it: so it may ask for any number of large ones at once. A client
-that reads none at all while commands of it wait is closed.
+**Unread replies.** A command that is not pipelined waits until the client has read most of the
+replies before it: so a client may ask for any number of large ones at once. A client that reads
+nothing while its commands wait is closed.
 
-**Reads** wait, in a cluster, for the quorum's word that this node is current (``confirming``).
+**Reads** wait, in a cluster, until a quorum confirms that this node is current (``confirming``).
 
-**Limited clients.** Before the password, and in RESP 2 while subscribed (unless history is
-replayed), few commands are allowed. One flag says that a client is limited; only then is looked at
-why.
+**Limited clients.** Before authentication, and in RESP 2 while subscribed (unless history is
+replayed), few commands are allowed. One flag marks a limited client; the reason is looked for only
+then.
 
-There is no time-out for silence, as in Redis: subscribers may have nothing to say for years. TCP's
-own keep-alive finds the dead.
+There is no idle timeout, as in Redis: subscribers may be silent for years. TCP keep-alive finds
+dead peers.
 """
 
 import asyncio
@@ -25,7 +24,6 @@ import socket
 
 from penstock.config.schema import Limits
 from penstock.doors.resp.calls import (
-    IMMEDIATE,
     NEXT,
     Call,
     MuteCall,
@@ -52,20 +50,6 @@ UNREAD_S = 30.0  # how long a client may take to read anything while commands of
 
 KEEP_ALIVE_S = 300  # silence after which TCP asks whether the peer is there; as in Redis
 
-ALLOWED_WHILE_SUBSCRIBED = frozenset(
-    {
-        b"SUBSCRIBE",
-        b"UNSUBSCRIBE",
-        b"PSUBSCRIBE",
-        b"PUNSUBSCRIBE",
-        b"SSUBSCRIBE",
-        b"SUNSUBSCRIBE",
-        b"PING",
-        b"QUIT",
-        b"RESET",
-    }
-)
-
 
 class RespConnection(RespClient):
     """One client's connection."""
@@ -77,7 +61,7 @@ class RespConnection(RespClient):
     def __init__(self, door: RespParts, transport: asyncio.Transport, accepted_at: float) -> None:
         super().__init__(door, transport, _machine(door.limits), accepted_at)
         self._unread = 0, 0.0
-        """Bytes that the client had yet to read when it was last looked at, and since when."""
+        """Bytes that the client had yet to read at the last check, and since when."""
         door.counters.clients_connected += 1
         _keep_alive(transport)
         self.check_deadline_at(accepted_at + door.limits.connect_timeout_s)
@@ -109,7 +93,7 @@ class RespConnection(RespClient):
     def _is_looking(self, spec: Spec) -> bool:
         """Whether a command must see all that was acknowledged before.
 
-        Where that may not be on disk yet, so must all that look at a topic in order to change it.
+        If that may not be on disk yet, so must commands that change a topic.
         """
         if self.transaction is not None:
             return False
@@ -157,7 +141,7 @@ class RespConnection(RespClient):
     def _begin_or_queue(self, call: Call, spec: Spec) -> None:
         if refusal := self._refusal(call.args, spec):
             self._refuse(call, refusal)
-        elif self.transaction is not None and call.args[0].upper() not in IMMEDIATE:
+        elif self.transaction is not None and not spec.is_immediate:
             self.transaction.add(spec, call)
         else:
             call.run(spec)
@@ -199,16 +183,16 @@ class RespConnection(RespClient):
     def _limitation(self, args: list[bytes], spec: Spec) -> str:
         if not self.is_authenticated:
             return "" if "no_auth" in spec.flags else "NOAUTH Authentication required."
-        if args[0].upper() in ALLOWED_WHILE_SUBSCRIBED:
+        if spec.while_subscribed:
             return ""
         return not_while_subscribed(COMMANDS[args[0].upper()].full_name(args))
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def deadline(self) -> tuple[float, DisconnectReason]:
-        """The connect time-out, until the client has spoken and said the password.
+        """The connect timeout, until the client has authenticated.
 
-        Whatever else it says gives it no more time: else it could stay, and guess, for ever.
+        No other command extends it: else a client could guess passwords for ever.
         """
         if self._has_spoken and self.is_authenticated:
             return float("inf"), DisconnectReason.IDLE_TIMEOUT

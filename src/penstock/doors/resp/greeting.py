@@ -28,7 +28,7 @@ def _ping(call: Call) -> None:
     if len(call.args) > 2:
         call.fail("ERR wrong number of arguments for 'ping' command")
     elif connection.protocol == 2 and connection.subscriptions.count:
-        # Whatever arrives in this mode is taken for a message, so the answer looks like one.
+        # The client takes everything in this mode for a message, so the reply looks like one.
         call.value([b"pong", call.args[1] if len(call.args) > 1 else b""])
     elif len(call.args) > 1:
         call.value(call.args[1])
@@ -157,11 +157,11 @@ def is_name(name: bytes) -> bool:
 _ALWAYS = ("noscript", "loading", "stale", "fast", "no_auth", "allow_busy")
 
 COMMANDS = {
-    b"PING": Spec(_ping, -1, flags=("fast",)),
+    b"PING": Spec(_ping, -1, flags=("fast",), while_subscribed=True),
     b"ECHO": Spec(_echo, 2, flags=("loading", "stale", "fast")),
     b"SELECT": Spec(_select, 2, flags=("loading", "stale", "fast")),
     b"AUTH": Spec(_auth, -2, flags=_ALWAYS),
     b"HELLO": Spec(_hello, -1, flags=_ALWAYS),
-    b"RESET": Spec(_reset, 1, flags=_ALWAYS),
-    b"QUIT": Spec(_quit, -1, flags=_ALWAYS),
+    b"RESET": Spec(_reset, 1, flags=_ALWAYS, while_subscribed=True, is_immediate=True),
+    b"QUIT": Spec(_quit, -1, flags=_ALWAYS, while_subscribed=True, is_immediate=True),
 }

@@ -1,8 +1,8 @@
-"""What waits to be written to one Redis client.
+"""Output of one Redis client.
 
-Three things beyond the plain outbox. A single answer is never too large for it. Whoever replays the
-journal is told when there is room again. And the confirmation that a subscription has ended must
-come behind its last message, though live messages otherwise leave after whatever must arrive.
+Three things differ from the plain outbox. A single reply is never too large. A replay is resumed
+when there is room again. And the confirmation that a subscription has ended comes after its last
+message, though live messages otherwise leave after all that must arrive.
 """
 
 import asyncio

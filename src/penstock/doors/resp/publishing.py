@@ -1,8 +1,8 @@
-"""PUBLISH: to whoever listens now, and into the journal behind their backs.
+"""PUBLISH: to live subscribers, and into the journal in the background.
 
-Like MQTT's QoS 0: nobody waits for the disk. The answer is the true number of receivers: live
+As with MQTT QoS 0, the reply does not wait for the disk. It is the true number of receivers: live
 subscribers of any protocol, a client with several matching subscriptions once for each as in Redis,
-and those who follow the journal.
+and followers of the journal.
 """
 
 from penstock.access.admission import CAPTURED, ENVELOPES, Refusal, TopicRoute
@@ -55,7 +55,7 @@ def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
     if found.refused is not None:
         reason, text = found.refused
         answer += encode.error(f"ERR {reason.value}: {text}")
-        # To check signatures takes time, and whoever sent a bad one has had theirs.
+        # Checking signatures takes time: a client that sent a bad one gets no more of it.
         behind = len(call.tails) - found.taken - 1
         answer += encode.error(f"ERR {reason.value}: behind one that was refused") * behind
     call.reply(answer)

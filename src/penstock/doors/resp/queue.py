@@ -7,13 +7,13 @@
     PULL topic GROUP group …                    messages of a group of any topic
     ACK sequence                                OK, once that is stored
 
-A queue is a topic and its workers are a group, both by names that are not said. With ``GROUP`` the
-topic is the one that is named, without a prefix, and the group begins with its oldest message.
+A queue is a topic with a prefix, and its workers are a group with a fixed name. With ``GROUP`` the
+topic is used as named, without a prefix, and the group begins with its oldest message.
 
-A PULL stands in the same circle as the workers of the binary protocol until it has got something or
-its time is over. A job is done when it leaves, unless the client asks for ``WITHACK``: then each
-job comes with its sequence and is done when the client says so; what it has not acknowledged when
-its connection ends goes to others.
+A PULL is a worker of the queue's dispatcher, like the workers of the binary protocol, until it got
+something or its time is over. A job is settled when it is sent, unless the client asks for
+``WITHACK``: then each job comes with its sequence and is settled by ACK; what is not acknowledged
+when the connection ends goes to others.
 """
 
 import asyncio
@@ -37,11 +37,9 @@ from penstock.wire.resp import encode
 COUNT_MAX = 1_024  # jobs that one PULL may ask for
 
 PENDING_MAX = 100_000
-"""Jobs of a queue that may be without an ACK before a PULL gets no more that need one: as with
-streams, no lease ever ends for them, and all are in memory."""
+"""Jobs of a queue without an ACK, before PULL WITHACK gets no more: all of them are in memory."""
 
-ON_ITS_WAY_MS = 30_000
-"""How long a job is nobody else's that is about to be sent, and done with that."""
+ON_ITS_WAY_MS = 30_000  # the lease of a job that is settled when it is sent
 
 BLOCK_MS_MAX = 365 * 24 * 3600 * 1000  # longest time that a PULL may wait, short of for ever
 
@@ -185,13 +183,13 @@ class _Puller:
         self._door.counters.messages_out_total[1] += len(messages)
         if self._options.with_ack:
             self._pulled.keep(self._source, self.consumer, jobs)
-            self._finish([[message.sequence, message.payload] for message in messages])
-        else:
-            self._finish([message.payload for message in messages])
-        self._rest()
-
-    def _rest(self) -> None:
-        self._door.dispatchers.rest(*self._source, self.consumer)
+        answer: encode.Value = [
+            [message.sequence, message.payload] if self._options.with_ack else message.payload
+            for message in messages
+        ]
+        self._end()
+        if not self._call.closed:
+            self._call.value(answer)
 
     def idle(self) -> None:
         if self._options.block_ms is None:
@@ -202,9 +200,7 @@ class _Puller:
 
     def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         if not self._is_answered:
-            self._is_answered = True
-            self._unhook()
-            self._rest()
+            self._end()
             if not self._call.closed:
                 self._call.fail(f"ERR {reason.value}: nothing was pulled, try again later")
 
@@ -212,9 +208,7 @@ class _Puller:
         """The wait is over; what is on its way is still taken."""
         if self._is_answered or self._door.dispatchers.is_serving(*self._source, self.consumer):
             return
-        self._is_answered = True
-        self._unhook()
-        self._rest()
+        self._end()
         confirm(self._call, self._answer_with_nothing)
 
     def _answer_with_nothing(self, refusal: str) -> None:
@@ -227,28 +221,22 @@ class _Puller:
         if not is_error:
             self._give_up()
         elif not self._door.dispatchers.is_serving(*self._source, self.consumer):
-            self._is_answered = True
-            self._unhook()
-            self._rest()
+            self._end()
             self._call.fail(UNBLOCKED)
 
     def _leave(self) -> None:
         if not self._is_answered:
-            self._is_answered = True
-            self._unhook()
+            self._end()
             self._door.dispatchers.leave(*self._source, self.consumer)
 
-    def _finish(self, answer: "encode.Value") -> None:
+    def _end(self) -> None:
+        """Take no more jobs."""
         self._is_answered = True
-        self._unhook()
-        if not self._call.closed:
-            self._call.value(answer)
-
-    def _unhook(self) -> None:
         self._call.connection.off_close(self._leave)
         self._call.connection.unblock = None
         if self._timer is not None:
             self._timer.cancel()
+        self._door.dispatchers.rest(*self._source, self.consumer)
 
 
 # ── ACK ───────────────────────────────────────────────────────────────────────────────────────

@@ -1,11 +1,11 @@
-"""What the RESP connections of one broker share: their numbers, and who watches commands.
+"""Numbers of RESP connections, and monitors.
 
-``CLIENT ID`` counts from 1 in each life of the broker, as in Redis. (Numbers that are unique for
-ever, as connections have them otherwise, exceed what JavaScript can hold.)
+``CLIENT ID`` counts from 1 after each start of the broker, as in Redis. (Connection numbers that
+are unique in the cluster exceed what JavaScript can hold.)
 
-**MONITOR.** A monitor gets a line for each command that is run, before it is run. Passwords are
-never shown, long arguments are cut. Lines are live messages of the outbox: a monitor that reads too
-slowly loses the oldest ones, counted, and holds up nobody.
+**MONITOR.** A monitor gets a line for each command before it runs. Passwords are never shown, long
+arguments are cut. Lines are live messages of the outbox: a monitor that reads too slowly loses the
+oldest ones, counted, and delays no other client.
 """
 
 from itertools import count

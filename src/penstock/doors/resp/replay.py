@@ -1,16 +1,16 @@
-"""What the journal holds of a topic, sent before the topic goes live: no gap, nothing twice.
+"""What the journal holds of a topic, sent before the topic goes live: no gap, no duplicates.
 
 A subscriber of an exact topic first gets what retention has left of it. The journal is read off the
-loop, in lots, as fast as the client reads. Meanwhile the subscription stands in the routes already
-(PUBLISH counts it), but its outlet leaves out what comes live of the topic: all of that reaches the
-journal, and the replay will find it there.
+loop, in batches, as fast as the client reads. Meanwhile the subscription is in the routes already
+(PUBLISH counts it), but its listener skips live messages of the topic: all of them reach the
+journal, and the replay will find them there.
 
-**The seam.** The end is reached when all messages that are *settled* were sent: on disk, and
-delivered to whoever was live (``Pipeline.settled_sequence``). A topic's messages are in order of
-sequence, so that is so as soon as one beyond that mark is met, or nothing more is on disk. Of the
-rest, those that live subscribers have had already are still in the line to the disk, and the
-pipeline gives them (``unsettled``); the others are yet to be delivered, and will be. Looking at the
-mark, taking those and going live happens in one turn of the loop, so nothing can slip between.
+**The seam.** The replay ends when all *settled* messages were sent: those on disk and delivered to
+live subscribers (``Pipeline.settled_sequence``). Messages of a topic are in order of sequence, so
+that is when one beyond that mark is found, or nothing more is on disk. Of the rest, those that live
+subscribers got already are still in the pipeline (``unsettled``), and are sent from there; the
+others will be delivered live. Looking at the mark, sending those and going live happens in one turn
+of the loop, so nothing is missed.
 
 A topic that grows faster than a client reads stays in replay for ever: it loses nothing, where a
 live subscriber would see the oldest messages dropped.
@@ -131,26 +131,26 @@ class Replay:
 
     def _read(self) -> None:
         if self._offset and self._remaining() <= REMAINDER_MESSAGES_MAX:
-            self._take(self._read_lot())
+            self._take(self._read_batch())
             return
         self._is_reading = True
-        self._connection.door.readers.run(self._read_lot, self._found, self._unreadable)
+        self._connection.door.readers.run(self._read_batch, self._found, self._unreadable)
 
-    def _read_lot(self) -> tuple[int, list[Message]]:
+    def _read_batch(self) -> tuple[int, list[Message]]:
         """In any thread: what follows, and where to read on."""
         found = self._connection.door.store.read_topic(
             self._topic, self._offset, READ_MESSAGES_MAX, READ_BYTES_MAX
         )
         return max(found.next_offset, found.first_offset), list(found.messages())
 
-    def _found(self, lot: tuple[int, list[Message]]) -> None:
+    def _found(self, batch: tuple[int, list[Message]]) -> None:
         self._is_reading = False
-        self._take(lot)
+        self._take(batch)
         self.go_on()
 
-    def _take(self, lot: tuple[int, list[Message]]) -> None:
-        self._offset = lot[0]
-        self._unsent.extend(lot[1])
+    def _take(self, batch: tuple[int, list[Message]]) -> None:
+        self._offset = batch[0]
+        self._unsent.extend(batch[1])
 
     def _unreadable(self, error: StorageError) -> None:
         if not self.is_stopped:

@@ -160,15 +160,20 @@ def _numpat(call: Call) -> None:
 
 
 _PUBSUB_FLAGS = ("pubsub", "loading", "stale")
-_SUBSCRIBING = ("pubsub", "noscript", "loading", "stale")
+
+
+def _spec(handler: Callable[[Call], None], arity: int) -> Spec:
+    flags = ("pubsub", "noscript", "loading", "stale")
+    return Spec(handler, arity, flags=flags, while_subscribed=True)
+
 
 COMMANDS = {
-    b"SUBSCRIBE": Spec(_subscribe, -2, flags=_SUBSCRIBING),
-    b"UNSUBSCRIBE": Spec(_unsubscribe, -1, flags=_SUBSCRIBING),
-    b"PSUBSCRIBE": Spec(_psubscribe, -2, flags=_SUBSCRIBING),
-    b"PUNSUBSCRIBE": Spec(_punsubscribe, -1, flags=_SUBSCRIBING),
-    b"SSUBSCRIBE": Spec(_ssubscribe, -2, flags=_SUBSCRIBING),
-    b"SUNSUBSCRIBE": Spec(_sunsubscribe, -1, flags=_SUBSCRIBING),
+    b"SUBSCRIBE": _spec(_subscribe, -2),
+    b"UNSUBSCRIBE": _spec(_unsubscribe, -1),
+    b"PSUBSCRIBE": _spec(_psubscribe, -2),
+    b"PUNSUBSCRIBE": _spec(_punsubscribe, -1),
+    b"SSUBSCRIBE": _spec(_ssubscribe, -2),
+    b"SUNSUBSCRIBE": _spec(_sunsubscribe, -1),
     b"PUBSUB": container(
         {
             b"SHARDCHANNELS": Spec(_channels, -2, flags=_PUBSUB_FLAGS),

@@ -1,13 +1,13 @@
-"""MULTI and EXEC: commands are queued, then run one behind the other.
+"""MULTI and EXEC: commands are queued, then run one after the other.
 
-As in Redis there is no rollback: a command that fails leaves the others done. What is wrong with a
-command by itself (there is none of the name, it has too many arguments) is said at once, and EXEC
-then runs nothing. Unlike in Redis, others may have their turn between two commands of a
-transaction: those that wait for the disk would hold up everybody.
+As in Redis there is no rollback: a command that fails leaves the others done. A malformed command
+(unknown, or with a wrong number of arguments) is refused at once, and EXEC then runs nothing.
+Unlike in Redis, other clients may be served between two commands of a transaction: those that wait
+for the disk would hold up everybody.
 
-Commands begin as they would outside: pipelined ones without waiting for the answers before them, so
-that a transaction of many XADDs is one commit, all others when those are there. No command blocks:
-XREAD and PULL answer what there is.
+Commands begin as they would outside: pipelined ones without waiting for earlier replies, so that a
+transaction of many XADDs is one commit, all others after those. No command blocks: XREAD and PULL
+answer with what there is.
 
 WATCH is refused: it makes EXEC depend on keys that did not change, and there are none.
 """
@@ -150,9 +150,9 @@ def _unwatch(call: Call) -> None:
 _FLAGS = ("noscript", "loading", "stale", "fast")
 
 COMMANDS: Commands = {
-    b"MULTI": Spec(_multi, 1, flags=_FLAGS),
-    b"EXEC": Spec(_exec, 1, flags=("noscript", "loading", "stale")),
-    b"DISCARD": Spec(_discard, 1, flags=_FLAGS),
-    b"WATCH": Spec(_watch, -2, flags=_FLAGS, keys=(1, -1, 1)),
+    b"MULTI": Spec(_multi, 1, flags=_FLAGS, is_immediate=True),
+    b"EXEC": Spec(_exec, 1, flags=("noscript", "loading", "stale"), is_immediate=True),
+    b"DISCARD": Spec(_discard, 1, flags=_FLAGS, is_immediate=True),
+    b"WATCH": Spec(_watch, -2, flags=_FLAGS, keys=(1, -1, 1), is_immediate=True),
     b"UNWATCH": Spec(_unwatch, 1, flags=_FLAGS),
 }
