@@ -35,19 +35,18 @@ def on_hup(node: Participant, _message: RaftMessage) -> None:
 def hup(node: Participant, *, asks_first: bool, context: bytes = b"") -> None:
     """Begin an election if that makes sense; ``asks_first``: with a pre-vote."""
     if node.role is Role.LEADER:
-        node.trace("DEBUG", f"{node.id:x} ignoring MsgHup because already leader")
+        node.debug("ignoring MsgHup because already leader")
         return
     if not node.is_promotable():
-        node.trace("WARN", f"{node.id:x} is unpromotable and can not campaign")
+        node.warn("is unpromotable and can not campaign")
         return
     if _has_unapplied_change(node):
-        node.trace(
-            "WARN",
-            f"{node.id:x} cannot campaign at term {node.term} since there are still "
-            "pending configuration changes to apply",
+        node.warn(
+            f"cannot campaign at term {node.term} since there are still "
+            "pending configuration changes to apply"
         )
         return
-    node.trace("INFO", f"{node.id:x} is starting a new election at term {node.term}")
+    node.info(f"is starting a new election at term {node.term}")
     if asks_first:
         node.become_pre_candidate()
         _ask_all(node, MessageKind.PRE_VOTE, node.term + 1, b"")
@@ -75,10 +74,9 @@ def _ask_all(node: Participant, kind: MessageKind, term: int, context: bytes) ->
         if voter == node.id:
             node.after_persist.append(RaftMessage(_RESPONSES[kind], voter, node.id, term))
             continue
-        node.trace(
-            "INFO",
-            f"{node.id:x} [logterm: {log_term}, index: {index}] sent {kind_name(kind)} "
-            f"request to {voter:x} at term {node.term}",
+        node.info(
+            f"[logterm: {log_term}, index: {index}] sent {kind_name(kind)} "
+            f"request to {voter:x} at term {node.term}"
         )
         node.messages.append(
             RaftMessage(kind, voter, node.id, term, log_term, index, context=context)
@@ -99,7 +97,7 @@ def on_vote(node: Participant, message: RaftMessage) -> None:
     if not (may_vote and node.log.is_up_to_date(message.index, message.log_term)):
         reject_vote(node, message)
         return
-    node.trace("INFO", _about(node, message, f"cast {kind_name(message.kind)} for"))
+    node.info(_about(node, message, f"cast {kind_name(message.kind)} for"))
     # The term of the request, not ours: that of a pre-vote is one ahead, and its sender matches the
     # response by it.
     kind = _RESPONSES[message.kind]
@@ -111,7 +109,7 @@ def on_vote(node: Participant, message: RaftMessage) -> None:
 
 def reject_vote(node: Participant, message: RaftMessage) -> None:
     """Refuse a vote, with our term, so that a node that is behind learns it."""
-    node.trace("INFO", _about(node, message, f"rejected {kind_name(message.kind)} from"))
+    node.info(_about(node, message, f"rejected {kind_name(message.kind)} from"))
     kind = _RESPONSES[message.kind]
     node.after_persist.append(RaftMessage(kind, message.sender, node.id, node.term, reject=True))
     _tell_commit(node, message.sender)
@@ -129,20 +127,18 @@ def _tell_commit(node: Participant, to: NodeId) -> None:
 def _on_committed(node: Participant, message: RaftMessage) -> None:
     """Learn what is committed. What is not in our log is ignored."""
     if message.log_term and node.log.maybe_commit(message.index, message.log_term):
-        node.trace(
-            "INFO", f"{node.id:x} knows of {message.sender:x} that {message.index} is committed"
-        )
+        node.info(f"knows of {message.sender:x} that {message.index} is committed")
 
 
 def trace_lease(node: Participant, message: RaftMessage) -> None:
     left = node.config.election_ticks - node.election_elapsed
     text = _about(node, message, f"ignored {kind_name(message.kind)} from")
-    node.trace("INFO", f"{text}: lease is not expired (remaining ticks: {left})")
+    node.info(f"{text}: lease is not expired (remaining ticks: {left})")
 
 
 def _about(node: Participant, message: RaftMessage, deed: str) -> str:
     return (
-        f"{node.id:x} [logterm: {node.log.last_term}, index: {node.log.last_index}, "
+        f"[logterm: {node.log.last_term}, index: {node.log.last_index}, "
         f"vote: {node.vote:x}] {deed} {message.sender:x} "
         f"[logterm: {message.log_term}, index: {message.index}] at term {node.term}"
     )
@@ -166,11 +162,9 @@ def _poll(node: Participant, kind: MessageKind, sender: NodeId, *, granted: bool
     node.tracker.record_vote(sender, granted)
     tally = node.tracker.tally_votes()
     what = kind_name(kind) if granted else f"{kind_name(kind)} rejection"
-    node.trace("INFO", f"{node.id:x} received {what} from {sender:x} at term {node.term}")
-    node.trace(
-        "INFO",
-        f"{node.id:x} has received {tally.granted} {kind_name(kind)} votes "
-        f"and {tally.rejected} vote rejections",
+    node.info(f"received {what} from {sender:x} at term {node.term}")
+    node.info(
+        f"has received {tally.granted} {kind_name(kind)} votes and {tally.rejected} vote rejections"
     )
     return tally.result
 
@@ -179,7 +173,7 @@ def _lead(node: Participant) -> None:
     """Lead, with an empty entry: its commit also commits everything before it."""
     node.become_leader()
     replication.append_empty(node)
-    node.trace("INFO", f"{node.id:x} became leader at term {node.term}")
+    node.info(f"became leader at term {node.term}")
     replication.broadcast_append(node)
 
 
@@ -187,7 +181,7 @@ def _lead(node: Participant) -> None:
 
 
 def _on_proposal(node: Participant, _message: RaftMessage) -> None:
-    node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping proposal")
+    node.info(f"no leader at term {node.term}; dropping proposal")
     raise ProposalDropped(ProposalDropReason.NO_LEADER)
 
 
@@ -205,19 +199,14 @@ def _follow_first(
 
 def _on_timeout_now(node: Participant, message: RaftMessage) -> None:
     state = "StatePreCandidate" if node.role is Role.PRE_CANDIDATE else "StateCandidate"
-    node.trace(
-        "DEBUG",
-        f"{node.id:x} [term {node.term} state {state}] ignored MsgTimeoutNow "
-        f"from {message.sender:x}",
-    )
+    node.debug(f"[term {node.term} state {state}] ignored MsgTimeoutNow from {message.sender:x}")
 
 
 def _on_asked_to_lead(node: Participant, message: RaftMessage) -> None:
     """The leader transfers to us. We have all entries, so no pre-vote is needed."""
-    node.trace(
-        "INFO",
-        f"{node.id:x} [term {node.term}] received MsgTimeoutNow from {message.sender:x} "
-        "and starts an election to get leadership.",
+    node.info(
+        f"[term {node.term}] received MsgTimeoutNow from {message.sender:x} "
+        "and starts an election to get leadership."
     )
     hup(node, asks_first=False, context=BY_TRANSFER)
 

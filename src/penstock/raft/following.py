@@ -42,11 +42,10 @@ def _reject_append(node: Participant, message: RaftMessage) -> None:
     instead of going back one by one.
     """
     log = node.log
-    node.trace(
-        "DEBUG",
-        f"{node.id:x} [logterm: {log.term_or_zero(message.index)}, index: {message.index}] "
+    node.debug(
+        f"[logterm: {log.term_or_zero(message.index)}, index: {message.index}] "
         f"rejected MsgApp [logterm: {message.log_term}, index: {message.index}] "
-        f"from {message.sender:x}",
+        f"from {message.sender:x}"
     )
     hint = min(message.index, log.last_index)
     hint, hint_term = log.find_conflict_by_term(hint, message.log_term)
@@ -77,7 +76,7 @@ def handle_snapshot(node: Participant, message: RaftMessage) -> None:
     snapshot = message.snapshot or SnapshotMeta()
     is_taken = _restore(node, snapshot)
     deed = "restored" if is_taken else "ignored"
-    node.trace("INFO", f"{node.id:x} [commit: {node.log.committed}] {deed} {_text(snapshot)}")
+    node.info(f"[commit: {node.log.committed}] {deed} {_text(snapshot)}")
     node.acknowledge(message.sender, node.log.last_index if is_taken else node.log.committed)
 
 
@@ -91,29 +90,25 @@ def _restore(node: Participant, snapshot: SnapshotMeta) -> bool:
     if snapshot.index <= log.committed:
         return False
     if not _has_member(snapshot.conf_state, node.id):
-        node.trace(
-            "WARN",
-            f"{node.id:x} attempted to restore snapshot but it is not in the ConfState "
-            f"{snapshot.conf_state}; should never happen",
+        node.warn(
+            f"attempted to restore snapshot but it is not in the ConfState "
+            f"{snapshot.conf_state}; should never happen"
         )
         return False
     if log.matches(snapshot.index, snapshot.term):
         # We have all of it, but did not know that it is committed.
-        node.trace("INFO", f"{_where(node)} fast-forwarded commit to {_text(snapshot)}")
+        node.info(f"{_where(node)} fast-forwarded commit to {_text(snapshot)}")
         log.commit_to(snapshot.index)
         return False
     log.restore(snapshot)
     membership.restore(node, snapshot.conf_state)
-    node.trace("INFO", f"{_where(node)} restored {_text(snapshot)}")
+    node.info(f"{_where(node)} restored {_text(snapshot)}")
     return True
 
 
 def _where(node: Participant) -> str:
     log = node.log
-    return (
-        f"{node.id:x} [commit: {log.committed}, lastindex: {log.last_index}, "
-        f"lastterm: {log.last_term}]"
-    )
+    return f"[commit: {log.committed}, lastindex: {log.last_index}, lastterm: {log.last_term}]"
 
 
 def _has_member(state: ConfState, node_id: int) -> bool:
@@ -126,14 +121,10 @@ def _has_member(state: ConfState, node_id: int) -> bool:
 
 def _on_proposal(node: Participant, message: RaftMessage) -> None:
     if node.lead == NO_NODE:
-        node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping proposal")
+        node.info(f"no leader at term {node.term}; dropping proposal")
         raise ProposalDropped(ProposalDropReason.NO_LEADER)
     if not node.config.forwards_proposals:
-        node.trace(
-            "INFO",
-            f"{node.id:x} not forwarding to leader {node.lead:x} at term {node.term}; "
-            "dropping proposal",
-        )
+        node.info(f"not forwarding to leader {node.lead:x} at term {node.term}; dropping proposal")
         raise ProposalDropped(ProposalDropReason.NOT_LEADER)
     sender = message.sender or node.id
     sent = RaftMessage(MessageKind.PROPOSE, node.lead, sender, entries=message.entries)
@@ -159,7 +150,7 @@ def _on_read_index(node: Participant, message: RaftMessage) -> None:
 
 
 def _trace_dropped(node: Participant, what: str) -> None:
-    node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping {what}")
+    node.info(f"no leader at term {node.term}; dropping {what}")
 
 
 def _on_read_index_response(node: Participant, message: RaftMessage) -> None:
@@ -172,7 +163,7 @@ def _on_forget_leader(node: Participant, _message: RaftMessage) -> None:
         # The lease relies on no votes being granted meanwhile.
         node.trace("ERROR", "ignoring MsgForgetLeader due to ReadOnlyLeaseBased")
     elif node.lead != NO_NODE:
-        node.trace("INFO", f"{node.id:x} forgetting leader {node.lead:x} at term {node.term}")
+        node.info(f"forgetting leader {node.lead:x} at term {node.term}")
         node.lead = NO_NODE
 
 

@@ -31,7 +31,7 @@ def _on_beat(node: Participant, _message: RaftMessage) -> None:
 def _on_check_quorum(node: Participant, _message: RaftMessage) -> None:
     """Step down without a quorum for an election timeout: others may have a leader."""
     if not node.tracker.quorum_active():
-        node.trace("WARN", f"{node.id:x} stepped down to follower since quorum is not active")
+        node.warn("stepped down to follower since quorum is not active")
         node.become_follower(node.term, NO_NODE)
     for _, progress in node.peers:
         progress.recent_active = False
@@ -44,10 +44,9 @@ def _on_proposal(node: Participant, message: RaftMessage) -> None:
     if node.id not in node.tracker.progress:
         raise ProposalDropped(ProposalDropReason.REMOVED)
     if node.lead_transferee != NO_NODE:
-        node.trace(
-            "DEBUG",
-            f"{node.id:x} [term {node.term}] transfer leadership to "
-            f"{node.lead_transferee:x} is in progress; dropping proposal",
+        node.debug(
+            f"[term {node.term}] transfer leadership to "
+            f"{node.lead_transferee:x} is in progress; dropping proposal"
         )
         raise ProposalDropped(ProposalDropReason.TRANSFER)
     before = node.pending_conf_index
@@ -70,10 +69,8 @@ def _admit(node: Participant, entry: RaftEntry, place: int) -> tuple[bytes, Entr
         raise ProposalDropped(ProposalDropReason.MALFORMED) from error
     fault = fault_of(node, change)
     if fault and node.config.validates_conf_changes:
-        node.trace(
-            "INFO",
-            f"{node.id:x} ignoring conf change {change_text(change)} at config "
-            f"{node.tracker.config}: {fault}",
+        node.info(
+            f"ignoring conf change {change_text(change)} at config {node.tracker.config}: {fault}"
         )
         return b"", EntryKind.NORMAL
     node.pending_conf_index = node.log.last_index + place
@@ -135,17 +132,16 @@ def _on_append_response(node: Participant, message: RaftMessage) -> None:
 
 def _on_rejection(node: Participant, progress: PeerProgress, message: RaftMessage) -> None:
     """Go back to where the logs may agree: by the follower's hint and our own terms."""
-    node.trace(
-        "DEBUG",
-        f"{node.id:x} received MsgAppResp(rejected, hint: (index {message.reject_hint}, "
-        f"term {message.log_term})) from {message.sender:x} for index {message.index}",
+    node.debug(
+        f"received MsgAppResp(rejected, hint: (index {message.reject_hint}, "
+        f"term {message.log_term})) from {message.sender:x} for index {message.index}"
     )
     hint = message.reject_hint
     if message.log_term:
         hint, _ = node.log.find_conflict_by_term(hint, message.log_term)
     if not progress.maybe_decr_to(message.index, hint):
         return
-    node.trace("DEBUG", f"{node.id:x} decreased progress of {message.sender:x} to [{progress}]")
+    node.debug(f"decreased progress of {message.sender:x} to [{progress}]")
     if progress.state is ProgressState.REPLICATE:
         progress.become_probe()
     replication.send_append(node, message.sender, progress)
@@ -163,9 +159,7 @@ def _on_acknowledgement(node: Participant, progress: PeerProgress, message: Raft
     if sender != node.id:
         replication.send_more(node, sender, progress)
     if sender == node.lead_transferee and progress.match == node.log.last_index:
-        node.trace(
-            "INFO", f"{node.id:x} sent MsgTimeoutNow to {sender:x} after received MsgAppResp"
-        )
+        node.info(f"sent MsgTimeoutNow to {sender:x} after received MsgAppResp")
         node.send(MessageKind.TIMEOUT_NOW, sender)
 
 
@@ -178,10 +172,9 @@ def _note_arrival(node: Participant, progress: PeerProgress, message: RaftMessag
         progress.become_replicate()
     elif progress.match + 1 >= node.log.first_index():
         # Whichever snapshot arrived: the log reaches far enough now.
-        node.trace(
-            "DEBUG",
-            f"{node.id:x} recovered from needing snapshot, resumed sending replication "
-            f"messages to {message.sender:x} [{progress}]",
+        node.debug(
+            f"recovered from needing snapshot, resumed sending replication "
+            f"messages to {message.sender:x} [{progress}]"
         )
         progress.become_probe()  # takes the snapshot's index into account
         progress.become_replicate()
@@ -208,10 +201,8 @@ def _on_unreachable(node: Participant, message: RaftMessage) -> None:
         return
     if progress.state is ProgressState.REPLICATE:
         progress.become_probe()
-    node.trace(
-        "DEBUG",
-        f"{node.id:x} failed to send message to {message.sender:x} because it is "
-        f"unreachable [{progress}]",
+    node.debug(
+        f"failed to send message to {message.sender:x} because it is unreachable [{progress}]"
     )
 
 
@@ -227,16 +218,14 @@ def _on_snapshot_status(node: Participant, message: RaftMessage) -> None:
         progress.pending_snapshot = 0  # else we would continue behind a snapshot that failed
     progress.become_probe()
     how = "failed" if message.reject else "succeeded"
-    node.trace(
-        "DEBUG",
-        f"{node.id:x} snapshot {how}, resumed sending replication messages to "
-        f"{message.sender:x} [{progress}]",
+    node.debug(
+        f"snapshot {how}, resumed sending replication messages to {message.sender:x} [{progress}]"
     )
     progress.msg_app_flow_paused = True
 
 
 def _trace_unknown(node: Participant, message: RaftMessage) -> None:
-    node.trace("DEBUG", f"{node.id:x} no progress available for {message.sender:x}")
+    node.debug(f"no progress available for {message.sender:x}")
 
 
 # ── Reads
@@ -301,12 +290,11 @@ def _on_transfer(node: Participant, message: RaftMessage) -> None:
     if progress is None:
         _trace_unknown(node, message)
     elif progress.is_learner:
-        node.trace("DEBUG", f"{node.id:x} is learner. Ignored transferring leadership")
+        node.debug("is learner. Ignored transferring leadership")
     elif last == to:
-        node.trace(
-            "INFO",
-            f"{node.id:x} [term {node.term}] transfer leadership to {to:x} is in progress, "
-            f"ignores request to same node {to:x}",
+        node.info(
+            f"[term {node.term}] transfer leadership to {to:x} is in progress, "
+            f"ignores request to same node {to:x}"
         )
     else:
         _abort_transfer(node)
@@ -316,30 +304,21 @@ def _on_transfer(node: Participant, message: RaftMessage) -> None:
 def _abort_transfer(node: Participant) -> None:
     last, node.lead_transferee = node.lead_transferee, NO_NODE
     if last != NO_NODE:
-        node.trace(
-            "INFO",
-            f"{node.id:x} [term {node.term}] abort previous transferring leadership to {last:x}",
-        )
+        node.info(f"[term {node.term}] abort previous transferring leadership to {last:x}")
 
 
 def _begin_transfer(node: Participant, to: NodeId, progress: PeerProgress) -> None:
     if to == node.id:
-        node.trace(
-            "DEBUG", f"{node.id:x} is already leader. Ignored transferring leadership to self"
-        )
+        node.debug("is already leader. Ignored transferring leadership to self")
         return
-    node.trace("INFO", f"{node.id:x} [term {node.term}] starts to transfer leadership to {to:x}")
+    node.info(f"[term {node.term}] starts to transfer leadership to {to:x}")
     node.election_elapsed = 0
     node.lead_transferee = to
     if progress.match < node.log.last_index:
         replication.send_append(node, to, progress)
         return
     node.send(MessageKind.TIMEOUT_NOW, to)
-    node.trace(
-        "INFO",
-        f"{node.id:x} sends MsgTimeoutNow to {to:x} immediately as {to:x} already has "
-        "up-to-date log",
-    )
+    node.info(f"sends MsgTimeoutNow to {to:x} immediately as {to:x} already has up-to-date log")
 
 
 HANDLERS = {

@@ -35,7 +35,7 @@ def _switch(node: Participant, made: Changed) -> ConfState:
     tracker = node.tracker
     tracker.config, tracker.progress = made
     node.note_peers()
-    node.trace("INFO", f"{node.id:x} switched to configuration {tracker.config}")
+    node.info(f"switched to configuration {tracker.config}")
     state = tracker.conf_state()
     if node.role is not Role.LEADER:
         return state

@@ -117,10 +117,9 @@ class RaftNode(Participant):
             return True  # it only asks
         if kind is MessageKind.PRE_VOTE_RESPONSE and not message.reject:
             return True  # the term is that of the request, which no node has entered yet
-        self.trace(
-            "INFO",
-            f"{self.id:x} [term: {self.term}] received a {kind_name(kind)} message with "
-            f"higher term from {message.sender:x} [term: {message.term}]",
+        self.info(
+            f"[term: {self.term}] received a {kind_name(kind)} message with "
+            f"higher term from {message.sender:x} [term: {message.term}]"
         )
         self.become_follower(message.term, message.sender if kind in _LEADS else NO_NODE)
         return True
@@ -144,10 +143,9 @@ class RaftNode(Participant):
         elif kind is MessageKind.PRE_VOTE:
             elections.reject_vote(self, message)
         else:
-            self.trace(
-                "INFO",
-                f"{self.id:x} [term: {self.term}] ignored a {kind_name(kind)} message with "
-                f"lower term from {message.sender:x} [term: {message.term}]",
+            self.info(
+                f"[term: {self.term}] ignored a {kind_name(kind)} message with "
+                f"lower term from {message.sender:x} [term: {message.term}]"
             )
 
     # ── What was handed out is done
@@ -162,10 +160,9 @@ class RaftNode(Participant):
         if term == self.term:
             self.log.unstable.stable_to(index, log_term)
         else:
-            self.trace(
-                "INFO",
-                f"{self.id:x} [term: {self.term}] ignored entry appends from a "
-                f"MsgStorageAppendResp message with lower term [term: {term}]",
+            self.info(
+                f"[term: {self.term}] ignored entry appends from a "
+                f"MsgStorageAppendResp message with lower term [term: {term}]"
             )
 
     def snapshot_installed(self, snapshot: SnapshotMeta) -> None:

@@ -90,6 +90,17 @@ class Participant:
         self.term = state.term
         self.vote = state.vote
 
+    # ── Tracing
+
+    def debug(self, text: str) -> None:
+        self.trace("DEBUG", f"{self.id:x} {text}")
+
+    def info(self, text: str) -> None:
+        self.trace("INFO", f"{self.id:x} {text}")
+
+    def warn(self, text: str) -> None:
+        self.trace("WARN", f"{self.id:x} {text}")
+
     # ── Sending
 
     def send(self, kind: MessageKind, to: NodeId, *, index: int = 0, context: bytes = b"") -> None:
@@ -108,14 +119,14 @@ class Participant:
         self._reset(term)
         self.lead = lead
         self.role = Role.FOLLOWER
-        self.trace("INFO", f"{self.id:x} became follower at term {self.term}")
+        self.info(f"became follower at term {self.term}")
 
     def become_candidate(self) -> None:
         assert self.role is not Role.LEADER, "a leader does not run for election"
         self._reset(self.term + 1)
         self.vote = self.id
         self.role = Role.CANDIDATE
-        self.trace("INFO", f"{self.id:x} became candidate at term {self.term}")
+        self.info(f"became candidate at term {self.term}")
 
     def become_pre_candidate(self) -> None:
         """Ask whether we would win, without changing term or vote."""
@@ -123,7 +134,7 @@ class Participant:
         self.tracker.reset_votes()
         self.lead = NO_NODE
         self.role = Role.PRE_CANDIDATE
-        self.trace("INFO", f"{self.id:x} became pre-candidate at term {self.term}")
+        self.info(f"became pre-candidate at term {self.term}")
 
     def become_leader(self) -> None:
         """Become leader. Any entry of the log may be a pending configuration change."""

@@ -49,10 +49,9 @@ def _reserve(node: Participant, size: int) -> None:
     """
     total = node.uncommitted_bytes + size
     if size and node.uncommitted_bytes and total > node.config.uncommitted_bytes_max:
-        node.trace(
-            "WARN",
-            f"{node.id:x} appending new entries to log would exceed uncommitted entry "
-            "size limit; dropping proposal",
+        node.warn(
+            "appending new entries to log would exceed uncommitted entry "
+            "size limit; dropping proposal"
         )
         raise ProposalDropped(ProposalDropReason.UNCOMMITTED)
     node.uncommitted_bytes = total
@@ -128,19 +127,14 @@ def _maybe_send_snapshot(node: Participant, to: NodeId, progress: PeerProgress) 
     try:
         snapshot = node.log.unstable.snapshot or node.log.view.snapshot()
     except SnapshotUnavailable:
-        node.trace(
-            "DEBUG",
-            f"{node.id:x} failed to send snapshot to {to:x} because snapshot is "
-            "temporarily unavailable",
-        )
+        node.debug(f"failed to send snapshot to {to:x} because snapshot is temporarily unavailable")
         return False
-    node.trace(
-        "DEBUG",
-        f"{node.id:x} [firstindex: {node.log.first_index()}, commit: {node.log.committed}] "
-        f"sent snapshot[index: {snapshot.index}, term: {snapshot.term}] to {to:x} [{progress}]",
+    node.debug(
+        f"[firstindex: {node.log.first_index()}, commit: {node.log.committed}] "
+        f"sent snapshot[index: {snapshot.index}, term: {snapshot.term}] to {to:x} [{progress}]"
     )
     progress.become_snapshot(snapshot.index)
-    node.trace("DEBUG", f"{node.id:x} paused sending replication messages to {to:x} [{progress}]")
+    node.debug(f"paused sending replication messages to {to:x} [{progress}]")
     node.messages.append(
         RaftMessage(MessageKind.SNAPSHOT, to, node.id, node.term, snapshot=snapshot)
     )
