@@ -94,7 +94,7 @@ class LivePartition(InputPartition):
 def merged(
     seen: Mapping[str, TopicState], archived: Mapping[str, ArchivedTopic]
 ) -> dict[str, tuple[TopicState, ArchivedTopic | None]]:
-    """Return topics as broker and archive have them; without a broker they end there."""
+    """Return topics as both have them; one that the broker lacks ends with the archive."""
     both: dict[str, tuple[TopicState, ArchivedTopic | None]] = {}
     for name in sorted(seen.keys() | archived.keys()):
         stored, live = archived.get(name), seen.get(name)
