@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.doors.binary.replies import Replies
+from penstock.doors.binary.replies import OrderedReplies
 from penstock.wire.binary import BinaryClientMachine, encode
 from penstock.wire.binary.events import Acked, BinaryPong
 
@@ -15,7 +15,7 @@ class Bench:
     def __init__(self) -> None:
         self.sent = b""
         self.calls: list[str] = []
-        self.replies = Replies(
+        self.replies = OrderedReplies(
             self._send, lambda: self.calls.append("hurry"), lambda: self.calls.append("emptied")
         )
 

@@ -3,14 +3,13 @@
 ====================  =============================================================================
 ``door``              accepts clients, and knows their ids
 ``parts``             what its connections share
-``connection``        one client's connection: publishing, subscribing, what leaves, the end
-``replies``           replies leave in the order of the requests, whatever the disk has to say first
-``acknowledgements``  what a subscriber acknowledges: from sequences to places in the journal
-``work``              the connection as a worker of queues
+``connection``        one client's connection: requests in order, the end
+``publishing``        publishes, signed or not
+``subscriptions``     topics, filters and queues that a client subscribes to, and their messages
+``acknowledgements``  what a subscriber acknowledges: from sequences to offsets
+``queue_worker``      the connection as a worker of queues
+``replies``           sends replies in the order of the requests
 ====================  =============================================================================
-
-The connection makes the other three and gives each what it needs. They know one another only in
-one direction: acknowledgements finish jobs, and both count with the replies.
 """
 
 from penstock.doors.binary.connection import BinaryConnection

@@ -1,17 +1,16 @@
-"""What a subscriber acknowledges: from sequences to places in the journal, and onto the disk.
+"""What a subscriber acknowledges: from sequences to offsets, and onto the disk.
 
-An ACK of a client names the sequence of a message. What is kept is a place: an offset in a topic.
-Whatever was sent on this connection is remembered in stretches (``dispatch.unacked``), so most
-places are known at once. The rest, from an earlier connection or so long ago that it is forgotten,
-are looked up in the journal, off the loop and a few at a time; meanwhile other requests are held,
-for a PONG must not overtake them.
+An ACK names the sequence of a message; the journal keeps offsets in topics. What was sent on this
+connection is remembered in ranges (``dispatch.unacked``), so most offsets are known at once. The
+rest, from an earlier connection or long ago, are looked up in the journal, off the loop and a few
+at a time; meanwhile other requests are held, for a PONG must not overtake them.
 
-Places in queues are jobs: the worker finishes them. All others are progress of the client and are
-journaled (``Progressed``), without what is known already, patiently: an acknowledgement rides with
-the next commit, unless a reply waits behind it. This object waits for the commit (``outcome``); if
-the disk refuses, the connection ends, and the client finds out by subscribing anew what is kept.
+Offsets in queues are jobs: the worker settles them. All others are progress of the client and are
+journaled (``Progressed``), without what is known already. An acknowledgement waits for the next
+commit, unless a reply waits behind it. If the commit fails, the connection ends, and the client
+subscribes again.
 
-Any number is fine: out of order, twice, or of messages that never were.
+Acknowledgements may be out of order, repeated, or of messages that never existed.
 """
 
 from collections import deque
@@ -22,80 +21,66 @@ from penstock.core.commands import Progressed
 from penstock.dispatch.queue_names import is_queue
 from penstock.dispatch.unacked import Place, Unacked, ranges_of
 from penstock.doors.binary.parts import BinaryParts
-from penstock.doors.binary.replies import Replies
+from penstock.doors.binary.replies import OrderedReplies
 from penstock.errors import StorageError
 from penstock.model.message import Message
 from penstock.obs.reasons import DisconnectReason
 
-UNKNOWN_MAX = 65_536
-"""Stretches of acknowledgements that wait to be looked up before nothing more is read."""
+UNKNOWN_MAX = 65_536  # ranges that wait to be looked up before reading pauses
 
-LOOK_UP_MAX = 16
-"""Messages looked up at a time: whole ones are read, and each may be as large as a frame."""
+LOOK_UP_MAX = 16  # messages read at a time; each may be as large as a frame
 
 
-class Subscriber(Protocol):
-    """Whose acknowledgements they are."""
+class AcknowledgingClient(Protocol):
+    """The connection of the subscriber."""
 
-    reason: DisconnectReason | None
-    """Why its connection was closed; None while it is open."""
+    client_id: bytes
+    reason: DisconnectReason | None  # None while it is open
 
-    def block_input(self) -> None:
-        """Hold its other requests until ``unblock_input``."""
-        ...
+    def block_input(self) -> None: ...
 
     def unblock_input(self) -> None: ...
 
-    def unreadable(self, error: StorageError) -> None:
-        """The journal cannot be read."""
-        ...
-
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused, or failed."""
-        ...
+    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
 class Acknowledgements:
-    """Those of one connection. ``unacked`` is told by the connection what it sends.
+    """The acknowledgements of one connection, which notes in ``unacked`` what it sends.
 
-    ``followed`` are the topics that the client subscribes to by name; ``finish`` is given what it
-    acknowledges of queues.
+    ``followed`` are the topics that the client subscribes to by name; ``finish`` settles offsets
+    of queues.
     """
 
     __slots__ = (
+        "_client",
         "_door",
         "_finish",
         "_followed",
         "_is_looking_up",
         "_replies",
-        "_subscriber",
         "_unknown",
-        "client_id",
         "unacked",
     )
 
     def __init__(
         self,
         door: BinaryParts,
-        subscriber: Subscriber,
-        replies: Replies,
+        client: AcknowledgingClient,
+        replies: OrderedReplies,
         followed: Container[bytes],
         finish: Callable[[bytes, list[tuple[int, int]]], None],
     ) -> None:
         self._door = door
-        self._subscriber = subscriber
+        self._client = client
         self._replies = replies
         self._followed = followed
         self._finish = finish
-        self.client_id = b""
-        """The name under which progress is kept; nothing is to be taken before there is one."""
         self.unacked = Unacked()
-        self._unknown: deque[tuple[int, int]] = deque()
-        """Stretches of sequences to be looked up."""
+        self._unknown: deque[tuple[int, int]] = deque()  # ranges of sequences to look up
         self._is_looking_up = False
 
     def take(self, sequences: list[int], now_ms: int) -> None:
-        """The client has dealt with these messages."""
+        """The client has processed these messages; it must have a client id."""
         places: list[Place] = []
         for first, end in ranges_of(sequences):
             found, unknown = self.unacked.settle(first, end)
@@ -118,58 +103,58 @@ class Acknowledgements:
                 self._progress(topic, stretches, now_ms)
 
     def _may_progress(self, topic: bytes) -> bool:
-        """Whether acknowledgements of this topic are kept; of `#` there could be any number."""
+        """Whether progress is kept for this topic; a filter can match any number of them."""
         topic_count = self._door.broker.subscribers.topic_count
         return (
             topic in self._followed
-            or topic_count(self.client_id) < self._door.connections.limits.subscriptions_max
+            or topic_count(self._client.client_id) < self._door.connections.limits.subscriptions_max
         )
 
     def begin(self, topic: bytes, now_ms: int) -> None:
-        """Let it be known that this client reads a topic, where messages go that nobody needs."""
+        """Register as a reader of a topic whose messages are removed once all have read them."""
         dispatchers, progress = self._door.dispatchers, self._door.broker.subscribers.progress
-        if dispatchers.limits.is_used_up(topic) and progress(self.client_id, topic) is None:
-            begun = Progressed(self.client_id, topic, [(0, dispatchers.earliest(topic))], now_ms)
+        if dispatchers.limits.is_used_up(topic) and progress(self._client.client_id, topic) is None:
+            begun = Progressed(
+                self._client.client_id, topic, [(0, dispatchers.earliest(topic))], now_ms
+            )
             self._door.pipeline.submit_patiently(begun, None)
 
     def _progress(self, topic: bytes, stretches: list[tuple[int, int]], now_ms: int) -> None:
-        """Journal acknowledgements, without those that are known: repeating them costs no disk.
+        """Journal acknowledgements that are new: repeating them costs no disk.
 
-        If the end of the topic is in the line, the next messages have these offsets.
+        While the deletion of the topic is in the pipeline, the offsets are void.
         """
         if self._door.pipeline.is_dropping(topic):
             return
-        known = self._door.broker.subscribers.progress(self.client_id, topic)
+        known = self._door.broker.subscribers.progress(self._client.client_id, topic)
         if known is not None:
             stretches = [new for start, end in stretches for new in known.missing(start, end)]
         if stretches:
             self._replies.await_acknowledgement()
-            command = Progressed(self.client_id, topic, stretches, now_ms)
+            command = Progressed(self._client.client_id, topic, stretches, now_ms)
             self._door.pipeline.submit_patiently(command, self)
 
     def done(self, _value: object) -> None:
-        """Progress is stored."""
         self._replies.acknowledged()
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused it."""
-        self._subscriber.close(reason, detail)
+        self._client.close(reason, detail)
 
     # ── looking up ────────────────────────────────────────────────────────────────────────────
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits to be looked up that nothing more should be read."""
+        """Whether reading should pause."""
         return len(self._unknown) > UNKNOWN_MAX
 
     def _look_up(self, first: int, end: int) -> None:
-        """Ask the journal where messages lie that this connection was not sent."""
+        """Ask the journal for offsets of messages that this connection did not send."""
         first, end = max(first, 1), min(end, self._door.pipeline.settled_sequence)
         if first < end:
             self._unknown.append((first, end))
         if self._unknown and not self._is_looking_up:
             self._is_looking_up = True
-            self._subscriber.block_input()
+            self._client.block_input()
             self._read_unknown()
 
     def _read_unknown(self) -> None:
@@ -180,10 +165,10 @@ class Acknowledgements:
             sequences += range(first, stop)
             if stop < end:
                 self._unknown.appendleft((stop, end))
-        self._door.readers.read(sequences, self._found, self._subscriber.unreadable)
+        self._door.readers.read(sequences, self._found, self._unreadable)
 
     def _found(self, found: dict[int, Message | None]) -> None:
-        if self._subscriber.reason is not None:
+        if self._client.reason is not None:
             return
         messages = [message for message in found.values() if message is not None]
         places = [Place(m.topic, m.offset, m.offset + 1) for m in messages]
@@ -192,4 +177,7 @@ class Acknowledgements:
             self._read_unknown()
         else:
             self._is_looking_up = False
-            self._subscriber.unblock_input()
+            self._client.unblock_input()
+
+    def _unreadable(self, error: StorageError) -> None:
+        self._client.close(DisconnectReason.STORAGE_FAILED, error.message)

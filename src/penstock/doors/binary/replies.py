@@ -1,14 +1,14 @@
-"""Replies leave in the order of the requests, although the disk answers some of them.
+"""Replies leave in the order of the requests, although some wait for the disk.
 
-Two kinds of requests are answered by commits: publishes, each with an ACK, and acknowledgements of
-messages, with nothing; of those it only matters that they are stored. Everything else (PONG,
-errors, the ACK of a SUBSCRIBE) could be answered at once. It waits for the publishes and
-acknowledgements before it; so a PONG says that the disk has all that was sent before the PING.
+Two kinds of requests wait for a commit: publishes, each answered with an ACK, and acknowledgements
+of messages, which have no reply. Everything else (PONG, errors, the ACK of a SUBSCRIBE) could be
+answered at once. It waits for the publishes and acknowledgements before it, so a PONG says that the
+disk has all that was sent before the PING.
 
-The line to the disk keeps the order, so counting is enough: how many of each kind were asked of the
-disk, and how many are stored. A reply that waits carries the two counts as they were when it was
-made. Requests of one kind are stored in order, and an acknowledgement before the publishes behind
-it; so the reply at the front never waits for something that comes after a publish it stands before.
+The pipeline keeps the order, so counting is enough: how many of each kind were submitted, and how
+many are stored. A waiting reply carries the two counts of the moment it was made. Requests of one
+kind are stored in order, and an acknowledgement before the publishes behind it; so the first reply
+never waits for something that comes after a publish it precedes.
 """
 
 from collections import deque
@@ -19,18 +19,18 @@ from penstock.wire.binary import encode
 
 
 class _Reply(NamedTuple):
-    """Bytes that may leave when so many publishes and acknowledgements are stored."""
+    """Bytes that may leave when these numbers of requests are stored."""
 
     publishes: int
     acks: int
     data: bytes
 
 
-class Replies:
+class OrderedReplies:
     """The replies of one connection.
 
-    ``send`` takes what may leave; ``hurry`` is called when a reply begins to wait for the disk, and
-    ``emptied`` when none waits any more.
+    ``send`` writes; ``hurry`` is called when a reply begins to wait for the disk, and ``emptied``
+    when none waits any more.
     """
 
     __slots__ = (
@@ -58,21 +58,20 @@ class Replies:
         self._waiting: deque[_Reply] = deque()
 
     def __len__(self) -> int:
-        """How many replies wait."""
         return len(self._waiting)
 
-    # ── asked ─────────────────────────────────────────────────────────────────────────────────
+    # ── requests ──────────────────────────────────────────────────────────────────────────────
 
     def await_publishes(self, count: int) -> None:
-        """The disk is asked to store publishes: ``published`` will tell."""
+        """Publishes were submitted; ``published`` follows."""
         self._publishes_asked += count
 
     def await_acknowledgement(self) -> None:
-        """The disk is asked to store an acknowledgement: ``acknowledged`` will tell."""
+        """An acknowledgement was submitted; ``acknowledged`` follows."""
         self._acks_asked += 1
 
     def answer(self, data: bytes) -> None:
-        """Reply in turn: behind what the disk has still to store."""
+        """Reply after the requests before this one."""
         reply = _Reply(self._publishes_asked, self._acks_asked, data)
         if self._is_due(reply):
             self._send(data)
@@ -81,7 +80,7 @@ class Replies:
             self._hurry()
 
     def answer_last(self, data: bytes, end: Callable[[], None]) -> None:
-        """Reply in turn, for the last time, and then call ``end``."""
+        """Send the last reply in order, then call ``end``."""
         self._emptied = end
         self.answer(data)
         if not self._waiting:
@@ -90,7 +89,7 @@ class Replies:
     # ── stored ────────────────────────────────────────────────────────────────────────────────
 
     def published(self, sequences: list[int]) -> None:
-        """Publishes are stored: acknowledge them, and send the replies between them in between."""
+        """Publishes are stored: acknowledge them, and send the replies between them."""
         waiting = self._waiting
         while waiting and waiting[0].publishes < self._publishes_stored + len(sequences):
             count = waiting[0].publishes - self._publishes_stored
@@ -106,13 +105,11 @@ class Replies:
             self._send_due()
 
     def acknowledged(self) -> None:
-        """One acknowledgement is stored."""
         self._acks_stored += 1
         if self._waiting:
             self._send_due()
 
     def _send_due(self) -> None:
-        """Send the replies whose turn has come."""
         waiting = self._waiting
         while waiting and self._is_due(waiting[0]):
             self._send(waiting.popleft().data)
@@ -123,5 +120,4 @@ class Replies:
         return reply.publishes <= self._publishes_stored and reply.acks <= self._acks_stored
 
     def clear(self) -> None:
-        """Nobody waits for replies any more."""
         self._waiting.clear()

@@ -1,0 +1,117 @@
+"""What one client of the binary protocol publishes; each message is acknowledged on its commit."""
+
+from typing import Protocol
+
+from penstock.access.admission import CAPTURED, ENVELOPES, Refusal
+from penstock.core.session import Publisher
+from penstock.doors.binary.parts import BinaryParts
+from penstock.doors.binary.replies import OrderedReplies
+from penstock.model.message import Extras
+from penstock.model.principal import Principal
+from penstock.net.connection import SIGNED_AT_ONCE
+from penstock.obs.reasons import DropReason
+from penstock.wire.binary.events import BinaryPublishRun, Event, SignedPublish
+
+
+class PublishingConnection(Publisher, Protocol):
+    """The connection of the client."""
+
+    principal: Principal
+
+    def fail(self, text: str) -> None:
+        """Answer a request with an error."""
+
+    def end_turn(self) -> None: ...
+
+
+class BinaryPublishing:
+    """Handles the publishes of one connection."""
+
+    __slots__ = ("_connection", "_door", "_replies")
+
+    def __init__(
+        self, door: BinaryParts, connection: PublishingConnection, replies: OrderedReplies
+    ) -> None:
+        self._door = door
+        self._connection = connection
+        self._replies = replies
+
+    def publish(self, event: BinaryPublishRun, now_ms: int) -> None:
+        topic, admission = event.topic, self._door.admission
+        route = admission.admit(self._connection.principal, topic)
+        if isinstance(route, Refusal):
+            for _ in event.sequences:
+                self._connection.fail(_no_topic(route))
+        elif route.policy > CAPTURED:
+            for _ in event.sequences:
+                self._connection.fail(admission.refuse_unsigned(topic, 1).text)
+        else:
+            self._submit(topic, event.payloads, event.sequences, now_ms)
+
+    def _submit(
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        sequences: list[int],
+        now_ms: int,
+        extras: list[Extras | None] | None = None,
+    ) -> None:
+        door = self._door
+        self._replies.await_publishes(len(sequences))
+        door.connections.counters.messages_in_total[1] += len(payloads)
+        door.pipeline.publish(
+            topic,
+            payloads,
+            now_ms,
+            qos=1,
+            retain=False,
+            packet_ids=sequences,
+            client=self._connection,
+            extras=extras,
+        )
+
+    def publish_signed(self, events: list[Event], position: int, now_ms: int) -> int:
+        """Verify signed publishes in a row, some at a time; those of one topic go together."""
+        accepted: list[SignedPublish] = []
+        end = min(len(events), position + SIGNED_AT_ONCE)
+        while position < end and isinstance(event := events[position], SignedPublish):
+            position += 1
+            refusal = self._refusal(event, now_ms)
+            if accepted and (refusal is not None or event.topic != accepted[0].topic):
+                self._submit_signed(accepted, now_ms)
+                accepted = []
+            if refusal is None:
+                accepted.append(event)
+            else:
+                self._connection.fail(refusal)
+        if accepted:
+            self._submit_signed(accepted, now_ms)
+        if position == end:
+            self._connection.end_turn()
+        return position
+
+    def _refusal(self, event: SignedPublish, now_ms: int) -> str | None:
+        admission = self._door.admission
+        route = admission.admit(self._connection.principal, event.topic)
+        if isinstance(route, Refusal):
+            return _no_topic(route)
+        if route.policy & ENVELOPES:  # the signature covers no message within
+            return admission.refuse_unsigned(event.topic, 1).text
+        refused = admission.gate.admit_signed(event.topic, event.payload, event.signature, now_ms)
+        if refused is None:
+            return None
+        self._door.connections.counters.drops[DropReason.SIGNATURE_REFUSED] += 1
+        return refused.text
+
+    def _submit_signed(self, events: list[SignedPublish], now_ms: int) -> None:
+        self._submit(
+            events[0].topic,
+            [event.payload for event in events],
+            [event.sequence for event in events],
+            now_ms,
+            [Extras(signature=event.signature) for event in events],
+        )
+
+
+def _no_topic(refusal: Refusal) -> str:
+    return f"Not a topic to publish to: {refusal.text}"

@@ -1,0 +1,303 @@
+"""What one client of the binary protocol subscribes to, and the messages it is sent.
+
+An **exact topic** is followed with a cursor: first what the journal holds, then what comes. A
+subscriber with a client id skips what it acknowledged before. A **filter** is live only. A topic
+that begins with ``q:`` is a **queue**, and the client becomes one of its workers.
+
+A SUBSCRIBE is answered when the history was sent; until then the requests behind it are held.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.commit.completion import Callback
+from penstock.commit.feed import Part, Stretch
+from penstock.core.commands import Identified
+from penstock.core.live import LiveClient
+from penstock.dispatch.queue_names import is_queue
+from penstock.doors.binary.acknowledgements import Acknowledgements, AcknowledgingClient
+from penstock.doors.binary.parts import BinaryParts, IdentifiedClient
+from penstock.doors.binary.queue_worker import QueueWorker
+from penstock.doors.binary.replies import OrderedReplies
+from penstock.errors import PenstockError, StorageError
+from penstock.model.message import Extras, Message
+from penstock.model.topic import filter_fault, has_wildcard
+from penstock.obs.log import printable
+from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.reading.cursor import Cursor
+from penstock.wire.binary import encode
+from penstock.wire.binary.events import BinarySubscribe, BinaryUnsubscribe
+
+
+class SubscribingConnection(IdentifiedClient, AcknowledgingClient, LiveClient, Protocol):
+    """The connection of the client."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def fail(self, text: str) -> None:
+        """Answer a request with an error."""
+
+    def is_full(self) -> bool:
+        """Whether the client reads slowly: cursors wait, filters drop."""
+
+
+class BinarySubscriptions:
+    """The subscriptions of one connection."""
+
+    __slots__ = (
+        "_accepts_version_2",
+        "_connection",
+        "_counters",
+        "_cursors",
+        "_door",
+        "_filters",
+        "_replies",
+        "acknowledgements",
+        "is_full",
+        "worker",
+    )
+
+    def __init__(
+        self, door: BinaryParts, connection: SubscribingConnection, replies: OrderedReplies
+    ) -> None:
+        self._door = door
+        self._connection = connection
+        self._replies = replies
+        self._counters = door.connections.counters
+        self._accepts_version_2 = False
+        self._cursors: dict[bytes, Cursor] = {}
+        self._filters: set[bytes] = set()
+        self.is_full = connection.is_full
+        self.worker = QueueWorker(door, self, replies, connection.number)
+        self.acknowledgements = Acknowledgements(
+            door, connection, replies, self._cursors, self.worker.finish
+        )
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────
+
+    def subscribe(self, event: BinarySubscribe) -> None:
+        fault = self._fault(event)
+        if fault:
+            self._connection.fail(f"Cannot subscribe to '{printable(event.topic, 80)}': {fault}")
+            return
+        self._counters.subscribed_total += 1
+        self._accepts_version_2 = event.accepts_version_2
+        if event.client_id:
+            self._identify(event.client_id)
+        if has_wildcard(event.topic):
+            self._in_order(lambda: self._follow_filter(event))
+        elif is_queue(event.topic):
+            self._replies.answer(encode.ack(event.sequence))
+            self.worker.join(event.topic)
+        else:
+            self._in_order(lambda: self._when_current(lambda: self._follow_topic(event)))
+
+    def _fault(self, event: BinarySubscribe) -> str:
+        """Why a subscription is refused; empty if it is not."""
+        limits, client_id = self._door.connections.limits, event.client_id
+        fault = filter_fault(event.topic, limits.topic_bytes_max, limits.topic_levels_max)
+        if fault:
+            return fault
+        if client_id and len(client_id) > limits.client_id_bytes_max:
+            return f"a client id of {len(client_id)} bytes"
+        count = len(self._cursors) + len(self._filters) + len(self.worker.queues)
+        if count >= limits.subscriptions_max:
+            return f"{count} subscriptions"
+        known = self._door.broker.subscribers.by_id
+        if client_id and client_id not in known and len(known) >= limits.sessions_max:
+            return f"{limits.sessions_max} durable subscribers exist"
+        return ""
+
+    def _identify(self, client_id: bytes) -> None:
+        """Take the client id, from another connection if one has it."""
+        door, connection = self._door, self._connection
+        if client_id == connection.client_id:
+            return
+        self.forget_identity()
+        other = door.identities.get(client_id)
+        if other is not None:
+            other.close(DisconnectReason.SESSION_TAKEN_OVER)
+        door.identities[client_id] = connection
+        connection.client_id = client_id
+        self.worker.take_name(client_id)
+        connection.is_identified = not door.cluster.is_clustered
+        if not connection.is_identified:
+            done = Callback(self._identified, connection.close)
+            door.pipeline.submit(Identified(client_id, connection.number), done, durable=True)
+
+    def _identified(self, _result: object) -> None:
+        """All nodes know: from now on another connection can take the client id."""
+        self._connection.is_identified = True
+
+    def forget_identity(self) -> None:
+        client_id, identities = self._connection.client_id, self._door.identities
+        if client_id and identities.get(client_id) is self._connection:
+            del identities[client_id]
+
+    def _in_order(self, act: Callable[[], None]) -> None:
+        """Act when everything submitted before is applied; then ``_done`` answers.
+
+        That is what this client published, and what an earlier connection acknowledged.
+        """
+        self._connection.block_input()
+        self._door.pipeline.barrier(lambda: act() if self._connection.reason is None else None)
+
+    def _when_current(self, act: Callable[[], None]) -> None:
+        """Act when this node has everything that was acknowledged before.
+
+        The reply to a subscription says that the client has the topic's history, so a node that
+        was cut off must not reply.
+        """
+
+        def confirmed(error: PenstockError | None) -> None:
+            if error is not None:
+                self._connection.close(DisconnectReason.NO_QUORUM, error.message)
+            elif self._connection.reason is None:
+                act()
+
+        self._door.cluster.read_barrier(confirmed)
+
+    def _done(self, sequence: int) -> None:
+        self._replies.answer(encode.ack(sequence))
+        self._connection.unblock_input()
+
+    def unsubscribe(self, event: BinaryUnsubscribe) -> None:
+        self._counters.unsubscribed_total += 1
+        self._in_order(lambda: self._unsubscribe(event))
+
+    def _unsubscribe(self, event: BinaryUnsubscribe) -> None:
+        topic = event.topic
+        if topic in self.worker.queues:
+            self.worker.leave(topic)
+        elif topic in self._cursors or topic in self._filters:
+            self._unfollow(topic)
+        self._done(event.sequence)
+
+    # ── following the journal ─────────────────────────────────────────────────────────────────
+
+    def _follow_filter(self, event: BinarySubscribe) -> None:
+        self._filters.add(event.topic)
+        self._follow(event.topic)
+        self._done(event.sequence)
+
+    def _follow_topic(self, event: BinarySubscribe) -> None:
+        """Send what the topic holds, then what comes; reply when the first is done."""
+        door, topic, client_id = self._door, event.topic, self._connection.client_id
+        if topic in self._cursors:
+            self._unfollow(topic)  # all of it is sent once more
+        progress = None
+        if client_id:
+            progress = door.broker.subscribers.progress(client_id, topic)
+            self.acknowledgements.begin(topic, door.connections.wall_ms())
+        cursor = Cursor(
+            door.readers,
+            door.connections.budget,
+            topic,
+            self,
+            progress,
+            lambda: self._done(event.sequence),
+        )
+        self._cursors[topic] = cursor
+        self._follow(topic)
+        cursor.start()
+
+    def _follow(self, topic: bytes) -> None:
+        self._door.feed.follow(topic, self.feed)
+        self._door.fanout.listen(topic, self._connection)
+
+    def _unfollow(self, topic: bytes) -> None:
+        self._filters.discard(topic)
+        cursor = self._cursors.pop(topic, None)
+        if cursor is not None:
+            cursor.close()
+        self._door.feed.unfollow(topic, self.feed)
+        self._door.fanout.unlisten(topic, self._connection)
+
+    def topic_deleted(self, topic: bytes) -> None:
+        """Begin anew with the next topic of this name."""
+        self.acknowledgements.unacked.forget(topic)
+        self.worker.forget(topic)
+        cursor = self._cursors.get(topic)
+        if cursor is not None:
+            self._cursors[topic] = cursor.renewed()
+            self._cursors[topic].start()
+
+    def resume(self) -> None:
+        """The client has caught up: go on with history, and with jobs."""
+        for cursor in self._cursors.values():
+            cursor.resume()
+        self.worker.ask_for_jobs()
+
+    def leave_all(self) -> None:
+        """Follow nothing more, return jobs, free the client id."""
+        for topic in [*self._cursors, *self._filters]:
+            self._unfollow(topic)
+        self.worker.leave_all()
+        self.forget_identity()
+        self._door.fanout.forget(self._connection)
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────
+
+    def feed(self, part: Part) -> None:
+        """Messages were committed to a topic that this client follows."""
+        cursor = self._cursors.get(part.topic)
+        if cursor is not None:
+            cursor.feed(part)
+        elif self.is_full():
+            self._counters.drops[DropReason.SLOW_READER] += part.count
+        else:
+            for stretch in part.stretches():
+                self.take(stretch)
+
+    def take(self, stretch: Stretch) -> None:
+        """Send messages; the first of those who follow the topic makes the frames for all."""
+        count = len(stretch.payloads)
+        if self._connection.client_id:
+            unacked = self.acknowledgements.unacked
+            unacked.add(stretch.topic, stretch.sequence, stretch.offset, count)
+        self._counters.messages_out_total[1] += count
+        frames = stretch.forms.get(self._accepts_version_2)
+        if frames is None:
+            frames = stretch.forms[self._accepts_version_2] = self._frames(stretch)
+        self._connection.send(frames)
+
+    def _frames(self, stretch: Stretch) -> bytes:
+        topic, payloads, sequence = stretch.topic, stretch.payloads, stretch.sequence
+        if not stretch.extras:
+            return encode.messages(topic, payloads, range(sequence, sequence + len(payloads)))
+        return b"".join(
+            [
+                self._frame(topic, payload, sequence + number, stretch.extras.get(number))
+                for number, payload in enumerate(payloads)
+            ]
+        )
+
+    def _frame(self, topic: bytes, payload: bytes, sequence: int, extras: Extras | None) -> bytes:
+        """A message with its signature, if it has one that the client can read."""
+        signature = extras.signature if extras else None
+        if signature is None or (signature.version == 2 and not self._accepts_version_2):
+            return encode.message(topic, payload, sequence)
+        return encode.signed_message(topic, payload, sequence, signature)
+
+    def send_jobs(self, jobs: list[Message]) -> None:
+        """Send jobs; without a signature to a client without a name, which would skip those."""
+        client_id = self._connection.client_id
+        for job in jobs:
+            extras = job.extras if client_id else None
+            self._connection.send(self._frame(job.topic, job.payload, job.sequence, extras))
+            if client_id:
+                self.acknowledgements.unacked.add(job.topic, job.sequence, job.offset, 1)
+        self._counters.messages_out_total[1] += len(jobs)
+
+    def missed(self, topic: bytes, count: int) -> None:
+        """Retention removed messages before they could be sent."""
+        self._counters.drops[DropReason.RETENTION] += count
+        text = f"{count} messages of '{printable(topic, 80)}' were removed by retention unread"
+        self._connection.send(encode.error(text))
+
+    def unreadable(self, error: StorageError) -> None:
+        """Never skip what the journal should have: the operator must look."""
+        self.close(DisconnectReason.STORAGE_FAILED, error.message)
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        self._connection.close(reason, detail)
