@@ -1,8 +1,8 @@
-"""COMMAND and INFO: what the broker understands, and how it is.
+"""COMMAND, INFO and MONITOR.
 
-Libraries ask for both, but look at little of the answers: which commands there are, how many
-arguments they take, which version of Redis to expect. The summary of a command is the first line of
-its handler's documentation.
+Libraries look at little of the replies: which commands there are, how many arguments they take,
+which version of Redis to expect. The summary of a command is the first line of its handler's
+docstring.
 """
 
 import os
@@ -17,7 +17,7 @@ from penstock.wire.resp import encode, glob
 
 Figures = dict[str, object]
 
-STATM = Path("/proc/self/statm")  # where Linux tells how many pages a process has in memory
+STATM = Path("/proc/self/statm")  # the memory of a process, in pages
 
 
 def _command(call: Call) -> None:

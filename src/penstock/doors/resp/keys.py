@@ -1,11 +1,11 @@
-"""Commands on keys that make sense for topics: DEL, EXISTS, TYPE, EXPIRE and their kin.
+"""Commands on keys that make sense for topics: DEL, EXISTS, TYPE, EXPIRE and the like.
 
-A topic is the only kind of key, and its type is ``stream``. To delete one takes its messages,
-groups and settings with it. What Redis calls the expiry of a key is the age limit of a topic here:
-entries older than that go, the topic stays.
+A topic is the only kind of key, and its type is ``stream``. Deleting it deletes its messages,
+groups and settings. The expiry of a key in Redis is the age limit of a topic here: older entries
+go, the topic stays.
 
-Whoever may not remove messages may do none of it: see ``trust.gate``. FLUSHALL and FLUSHDB would
-take everything from everybody; they are refused unless the configuration allows them.
+A client that may not remove messages may do none of it: see ``trust.gate``. FLUSHALL and FLUSHDB
+would delete the topics of all clients; they are refused unless the configuration allows them.
 """
 
 from collections.abc import Iterable

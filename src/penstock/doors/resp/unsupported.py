@@ -1,8 +1,8 @@
 """Commands of Redis that Penstock does not have, and what to use instead.
 
-Whoever points an application at the broker that keeps values in Redis should learn from the first
-answer what it is talking to. The answer begins as that for any unknown command, since libraries
-look for these words.
+An application that keeps values in Redis and is pointed at the broker should learn from the first
+reply what it is talking to. The reply begins like that for any unknown command, since libraries
+look for that.
 """
 
 _BROKER = "Penstock is a message broker, not a key-value store"
@@ -12,11 +12,11 @@ _MESSAGES = (
 )
 
 _STORED = f"{_BROKER}: keep values elsewhere; {_MESSAGES}"
-_LISTED = f"{_BROKER}: for queues use PUSH and PULL, or XADD and XREADGROUP"
+_QUEUED = f"{_BROKER}: for queues use PUSH and PULL, or XADD and XREADGROUP"
 _SCRIPTED = f"{_BROKER}, and runs no scripts; {_MESSAGES}"
-_LISTING = f"{_BROKER}: its topics are listed by HTTP at /topics, on the same port"
-_TIMED = f"{_BROKER}: a topic has an age limit and no end: set it with EXPIRE, see it with TTL"
-_STEERED = "Penstock is configured by its file and flags, see 'penstock config explain'"
+_ENUMERATED = f"{_BROKER}: its topics are listed by HTTP at /topics, on the same port"
+_EXPIRED = f"{_BROKER}: a topic has an age limit and no end: set it with EXPIRE, see it with TTL"
+_CONFIGURED = "Penstock is configured by its file and flags, see 'penstock config explain'"
 _CLUSTERED = "Penstock is no Redis Cluster: every node serves every topic; turn cluster mode off"
 
 _ADVICE = {
@@ -33,16 +33,16 @@ _ADVICE = {
         ZREMRANGEBYLEX ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGE ZREVRANGEBYLEX
         ZREVRANGEBYSCORE ZREVRANK ZSCAN ZSCORE ZUNION ZUNIONSTORE BZMPOP BZPOPMAX BZPOPMIN
         """,
-    _LISTED: """
+    _QUEUED: """
         BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH LINDEX LINSERT LLEN LMOVE LMPOP LPOP LPOS LPUSH
         LPUSHX LRANGE LREM LSET LTRIM RPOP RPOPLPUSH RPUSH RPUSHX SORT SORT_RO
         """,
     _SCRIPTED: """
         EVAL EVALSHA EVALSHA_RO EVAL_RO FCALL FCALL_RO FUNCTION SCRIPT
         """,
-    _TIMED: "EXPIREAT EXPIRETIME PEXPIREAT PEXPIRETIME",
-    _LISTING: "DBSIZE KEYS RANDOMKEY SCAN",
-    _STEERED: "CONFIG BGREWRITEAOF BGSAVE LASTSAVE SAVE SHUTDOWN SLOWLOG",
+    _EXPIRED: "EXPIREAT EXPIRETIME PEXPIREAT PEXPIRETIME",
+    _ENUMERATED: "DBSIZE KEYS RANDOMKEY SCAN",
+    _CONFIGURED: "CONFIG BGREWRITEAOF BGSAVE LASTSAVE SAVE SHUTDOWN SLOWLOG",
     _CLUSTERED: "ASKING CLUSTER",
 }
 

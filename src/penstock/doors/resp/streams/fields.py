@@ -1,8 +1,8 @@
 """The fields of a stream entry as a message, and a message as fields.
 
-A stream entry is a list of names and values; a message has one payload. Every reader of every
-protocol shall make sense of an entry, and whoever reads the stream shall get back what was added,
-byte for byte and in order. So:
+A stream entry is a list of names and values; a message has one payload. An entry must make sense to
+readers of every protocol, and a reader of the stream must get back what was added, byte for byte
+and in order. So:
 
 =============================  ====================================================================
 the field ``payload`` alone    is the payload: a plain message
@@ -12,11 +12,11 @@ no ``payload``                 the payload is a JSON object of the fields (flag 
 
 What JSON cannot hold (bytes that are not UTF-8, a name that occurs twice) is kept in the headers
 as well, exactly; the JSON then has question marks for all bytes of such a text that are not plain
-ASCII, and the last of the equal names. (A replacement character, or an escape, for each byte of a
-compressed picture would make the message several times as large, and nobody the wiser.)
+ASCII, and the last of the equal names. (A replacement character, or an escape, for each byte of
+binary data would make the message several times as large, to no use.)
 
-``payload`` among others is written first when it is read. If it stood elsewhere, or occurred more
-than once, an empty header of that name marks the place of the one that became the payload.
+``payload`` among others comes first when it is read. If it was elsewhere, or occurred more than
+once, an empty header of that name marks the position of the one that became the payload.
 
 A message from another protocol reads as ``payload`` and its headers; a signed one has ``key_id``
 and ``signature`` as well, and ``signed_ms`` and ``nonce`` if its signature covers them.
@@ -38,7 +38,6 @@ _MARK = (PAYLOAD, b"")
 
 REPLACEMENT = "\ufffd"
 _PLAIN = bytes(byte if 0x20 <= byte < 0x7F else ord("?") for byte in range(256))
-"""Every byte as plain ASCII."""
 
 _AS_IS = bytes(range(0x20, 0x7F)).replace(b'"', b"").replace(b"\\", b"")
 """Bytes that stand for themselves in a JSON string."""
@@ -87,17 +86,17 @@ def fields_of(payload: bytes, flags: int, extras: Extras | None) -> list[bytes]:
 def _payload_contents(
     names: Sequence[bytes], values: Sequence[bytes], last_values: list[bytes]
 ) -> Content:
-    place = names.index(PAYLOAD)
+    position = names.index(PAYLOAD)
     before = list(zip(names[:-1], values[:-1], strict=True))
-    if place or PAYLOAD in names[1:]:
-        before[place : place + 1] = [_MARK]
+    if position or PAYLOAD in names[1:]:
+        before[position : position + 1] = [_MARK]
     else:
         del before[0]
-    if place == len(names) - 1:
+    if position == len(names) - 1:
         extras: list[Extras | None] = [Extras(headers=tuple(before))] * len(last_values)
         return Content(last_values, extras, is_fields=False)
     return Content(
-        [values[place]] * len(last_values),
+        [values[position]] * len(last_values),
         [Extras(headers=(*before, (names[-1], value))) for value in last_values],
         is_fields=False,
     )
@@ -106,9 +105,9 @@ def _payload_contents(
 def _unmarked(payload: bytes, headers: Headers) -> list[bytes]:
     """Payload and headers as fields; the payload goes where the first header of its name says."""
     fields = list(headers)
-    place = next((n for n, (name, _) in enumerate(fields) if name == PAYLOAD), None)
-    if place is not None and fields[place] == _MARK:
-        fields[place] = (PAYLOAD, payload)
+    position = next((n for n, (name, _) in enumerate(fields) if name == PAYLOAD), None)
+    if position is not None and fields[position] == _MARK:
+        fields[position] = (PAYLOAD, payload)
     else:
         fields.insert(0, (PAYLOAD, payload))
     return list(chain.from_iterable(fields))

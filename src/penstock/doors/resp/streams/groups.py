@@ -1,8 +1,8 @@
-"""Groups of consumers over RESP: XGROUP, XREADGROUP, XACK.
+"""Consumer groups: XGROUP, XREADGROUP, XACK.
 
-A group of a stream is a group of its topic (``core/groups``). What changes one is a command that is
-journaled and applied before the client hears of it. What only looks at one reads the broker's state
-here, on the loop; ids, and entries, are read from the journal.
+A group of a stream is a group of its topic (``core/groups``). Changes are commands that are
+journaled and applied before the reply. State is read on the loop; ids and entries are read from the
+journal.
 """
 
 from contextlib import nullcontext

@@ -1,13 +1,13 @@
 """Ids of stream entries: ``<time in ms>-<offset>``.
 
 Redis orders ids by both parts, and so do we. As long as the times of a topic ascend, that is the
-order of offsets, and every id stands for one place among them. Where a clock was set back the
-offsets go on ascending and the times do not; an id that an entry really has is then found by its
-offset (``store.search.offset_of_entry`` has the rules). Finding a place means reading: those who
-want to know it ask ``Position.resolve`` off the loop.
+order of offsets, and every id has one position among them. If a clock was set back, the offsets
+ascend and the times do not; the id of an existing entry is then found by its offset
+(``store.search.offset_of_entry`` has the rules). That takes reads: ``Position.resolve`` is called
+off the loop.
 
-Redis begins with 0-0, which is no entry's. Our first entry has the offset 0, and is to be found
-behind 0-0 all the same: whoever reads from 0-0 on reads everything.
+Redis begins with 0-0, which no entry has. Our first entry has the offset 0, and is behind 0-0 all
+the same: reading from 0-0 on reads everything.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from penstock.doors.resp.faults import CommandError
 from penstock.store.search import offset_of_entry
 from penstock.store.store import Store
 
-NUMBER_MAX = 2**64 - 1  # the greatest number that either part of an id may have
+NUMBER_MAX = 2**64 - 1  # of either part of an id
 
 _ID_LENGTH_AT = len(b"*2\r\n$")  # where an encoded entry has the length of its id
 
@@ -32,11 +32,11 @@ class EntryId(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a range begins or ends: an offset, or if there is a time, what an id stands for."""
+    """Where a range begins or ends: an offset or, with a time, the position of an id."""
 
     number: int
     time_ms: int | None = None
-    is_behind: bool = False  # whether the place behind the entry is meant
+    is_behind: bool = False  # the position behind the entry
 
     @property
     def is_fixed(self) -> bool:

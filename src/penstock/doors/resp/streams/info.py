@@ -1,7 +1,7 @@
 """XINFO: what there is to know about a stream, its groups and their consumers.
 
-The fields are those of Redis 7.0. Three of them say little here: a topic has no radix tree, and
-which entry was the last to be deleted is not remembered.
+The fields are those of Redis 7.0. Three of them mean little here: a topic has no radix tree, and
+the last deleted entry is not remembered.
 """
 
 from collections.abc import Iterable

@@ -1,12 +1,12 @@
 """The options of stream commands: arguments in, a value out, or the error that Redis would give.
 
-Each command has a function that reads its arguments and a tuple that says what it found. All of
-them raise ``CommandError``. The order of checks is that of Redis, since with two mistakes in one
-command it decides which of them a client is told.
+Each command has a function that parses its arguments into a tuple. All of them raise
+``CommandError``. The order of checks is that of Redis: with two mistakes in one command it decides
+which error the client gets.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.doors.resp.faults import NOT_AN_INTEGER, SYNTAX, CommandError, argument_fault
@@ -14,20 +14,18 @@ from penstock.doors.resp.streams import ids
 from penstock.doors.resp.streams.ids import EntryId, Position
 from penstock.wire.resp.names import topic_of
 
-RETRIES_MAX = 2**31
-"""Deliveries that a client may say there were. They are counted on from there, and must not outgrow
-what protocols have bits for."""
+RETRIES_MAX = (
+    2**31
+)  # largest RETRYCOUNT: deliveries are counted on from there, and must fit every protocol
 
 INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
 INTEGER_BOUND = 2**63
 
-AUTOCLAIM_COUNT = 100  # how many entries XAUTOCLAIM takes over if it is not told
+AUTOCLAIM_COUNT = 100  # XAUTOCLAIM without COUNT
 
-AUTOCLAIM_COUNT_MAX = 2**40
-"""Beyond this Redis has no memory for the answer. We would have, but nobody means it."""
+AUTOCLAIM_COUNT_MAX = 2**40  # beyond this Redis has no memory for the reply
 
-TRIM_LIMIT = 10_000
-"""How many entries an approximate trim removes at most if it is not told; as in Redis."""
+TRIM_LIMIT = 10_000  # of an approximate trim without LIMIT; as in Redis
 
 
 def integer(text: bytes, fault: str = NOT_AN_INTEGER) -> int:
@@ -46,12 +44,11 @@ class TrimOptions(NamedTuple):
     length: int | None
     first_kept: Position | None
     is_approximate: bool
-    limit: int | None
-    """At most so many at once; only if approximate. None: all of them."""
+    limit: int | None  # entries removed at once, if approximate; None: all
 
 
 class AddOptions(NamedTuple):
-    """An XADD: whether it may make the stream, what is trimmed, where the fields begin."""
+    """An XADD; ``fields`` is the position of its first field."""
 
     may_make_stream: bool
     trim: TrimOptions | None
@@ -194,63 +191,20 @@ class ReadOptions(NamedTuple):
     """An XREAD, or with a group an XREADGROUP."""
 
     sources: list[ReadSource]
-    count_max: int | None
-    block_ms: int | None  # how long to wait for something to read; 0: for ever, None: not at all
-    group: bytes | None
-    consumer: bytes
-    is_settled: bool  # NOACK: what is read counts as acknowledged
-
-
-class _ReadArguments:
-    """Reads the options before STREAMS."""
-
-    def __init__(self, args: Sequence[bytes]) -> None:
-        self._args = args
-        self._is_group_read = args[0].upper() == b"XREADGROUP"
-        self.count: int | None = None
-        self.block_ms: int | None = None
-        self.group: bytes | None = None
-        self.consumer = b""
-        self.is_settled = False
-
-    def take(self, position: int) -> int:
-        """Read one option; return the position of the next."""
-        name, more = self._args[position].upper(), len(self._args) - 1 - position
-        if name == b"BLOCK" and more >= 1:
-            self.block_ms = integer(
-                self._args[position + 1], "ERR timeout is not an integer or out of range"
-            )
-            if self.block_ms < 0:
-                raise CommandError("ERR timeout is negative")
-            return position + 2
-        if name == b"COUNT" and more >= 1:
-            count = integer(self._args[position + 1])
-            self.count = count if count > 0 else None  # as in Redis: none, or less, is all
-            return position + 2
-        if name == b"GROUP" and more >= 2:
-            self._only_groups("GROUP")
-            self.group, self.consumer = self._args[position + 1 : position + 3]
-            return position + 3
-        if name == b"NOACK":
-            self._only_groups("NOACK")
-            self.is_settled = True
-            return position + 1
-        raise CommandError(SYNTAX)
-
-    def _only_groups(self, option: str) -> None:
-        if not self._is_group_read:
-            raise CommandError(
-                f"ERR The {option} option is only supported by XREADGROUP."
-                " You called XREAD instead."
-            )
+    count_max: int | None = None
+    block_ms: int | None = None  # how long to wait; 0: for ever, None: not at all
+    group: bytes | None = None
+    consumer: bytes = b""
+    is_settled: bool = False  # NOACK: what is read counts as acknowledged
 
 
 def read_options(args: Sequence[bytes], *, may_block: bool = True) -> ReadOptions:
     """XREAD [COUNT n] [BLOCK ms] STREAMS key … id …; XREADGROUP has GROUP and NOACK as well."""
-    options = _ReadArguments(args)
+    is_group_read = args[0].upper() == b"XREADGROUP"
+    options = ReadOptions([])
     position = 1
     while position < len(args) and args[position].upper() != b"STREAMS":
-        position = options.take(position)
+        options, position = _read_option(options, args, position, is_group_read=is_group_read)
     names = args[position + 1 :]
     if not names:
         raise CommandError(SYNTAX)
@@ -259,21 +213,43 @@ def read_options(args: Sequence[bytes], *, may_block: bool = True) -> ReadOption
             "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be"
             " specified."
         )
-    is_group_read = args[0].upper() == b"XREADGROUP"
     if is_group_read and options.group is None:
         raise CommandError("ERR Missing GROUP option for XREADGROUP")
     half = len(names) // 2
     parse = _group_position if is_group_read else _read_position
     pairs = zip(names, names[half:], strict=False)
     sources = [ReadSource(topic_of(name), parse(text)) for name, text in pairs]
-    return ReadOptions(
-        sources[:half],
-        options.count,
-        options.block_ms if may_block else None,
-        options.group,
-        options.consumer,
-        options.is_settled,
-    )
+    block_ms = options.block_ms if may_block else None
+    return options._replace(sources=sources[:half], block_ms=block_ms)
+
+
+def _read_option(
+    options: ReadOptions, args: Sequence[bytes], position: int, *, is_group_read: bool
+) -> tuple[ReadOptions, int]:
+    """The options with one more, and the position of the next."""
+    name, more = args[position].upper(), args[position + 1 : position + 3]
+    if name == b"BLOCK" and more:
+        block_ms = integer(more[0], "ERR timeout is not an integer or out of range")
+        if block_ms < 0:
+            raise CommandError("ERR timeout is negative")
+        return options._replace(block_ms=block_ms), position + 2
+    if name == b"COUNT" and more:
+        count = integer(more[0])  # as in Redis: 0, or less, is all
+        return options._replace(count_max=count if count > 0 else None), position + 2
+    if name == b"GROUP" and len(more) == 2:
+        _check_group_read("GROUP", is_group_read=is_group_read)
+        return options._replace(group=more[0], consumer=more[1]), position + 3
+    if name == b"NOACK":
+        _check_group_read("NOACK", is_group_read=is_group_read)
+        return options._replace(is_settled=True), position + 1
+    raise CommandError(SYNTAX)
+
+
+def _check_group_read(option: str, *, is_group_read: bool) -> None:
+    if not is_group_read:
+        raise CommandError(
+            f"ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
+        )
 
 
 def _read_position(text: bytes) -> Position | None:
@@ -358,64 +334,10 @@ class ClaimOptions(NamedTuple):
     ids: list[EntryId]
     min_idle_ms: int
     taken_ms: int
-    deliveries: int | None
-    forces: bool
-    ids_only: bool
-    last: Position | None
-    """The group is to go on there, behind an entry, if it has not come so far yet."""
-
-
-class _ClaimArguments:
-    """Reads the options behind the ids of XCLAIM."""
-
-    def __init__(self, args: Sequence[bytes], now_ms: int) -> None:
-        self._args = args
-        self._now_ms = now_ms
-        self.taken_ms = now_ms
-        self.deliveries: int | None = None
-        self.forces = False
-        self.ids_only = False
-        self.last: Position | None = None
-
-    def take(self, position: int) -> int:
-        """Read one option; return the position of the next."""
-        name, has_more = self._args[position].upper(), len(self._args) > position + 1
-        if name == b"FORCE":
-            self.forces = True
-        elif name == b"JUSTID":
-            self.ids_only = True
-        elif name in _CLAIM_VALUES and has_more:
-            _CLAIM_VALUES[name](self, self._args[position + 1])
-            return position + 2
-        else:
-            shown = self._args[position].decode(errors="replace")
-            raise CommandError(f"ERR Unrecognized XCLAIM option '{shown}'")
-        return position + 1
-
-    def idle(self, text: bytes) -> None:
-        idle_ms = integer(text, "ERR Invalid IDLE option argument for XCLAIM")
-        self.taken_ms = self._past(self._now_ms - idle_ms)
-
-    def time(self, text: bytes) -> None:
-        self.taken_ms = self._past(integer(text, "ERR Invalid TIME option argument for XCLAIM"))
-
-    def _past(self, time_ms: int) -> int:
-        return time_ms if 0 <= time_ms <= self._now_ms else self._now_ms
-
-    def retries(self, text: bytes) -> None:
-        count = integer(text, "ERR Invalid RETRYCOUNT option argument for XCLAIM")
-        self.deliveries = min(count, RETRIES_MAX) if count >= 0 else None
-
-    def last_id(self, text: bytes) -> None:
-        self.last = ids.after(text)
-
-
-_CLAIM_VALUES: dict[bytes, Callable[[_ClaimArguments, bytes], None]] = {
-    b"IDLE": _ClaimArguments.idle,
-    b"TIME": _ClaimArguments.time,
-    b"RETRYCOUNT": _ClaimArguments.retries,
-    b"LASTID": _ClaimArguments.last_id,
-}
+    deliveries: int | None = None
+    forces: bool = False
+    ids_only: bool = False
+    last: Position | None = None  # the group goes on there, if it has not come so far yet
 
 
 def claim_options(args: Sequence[bytes], now_ms: int) -> ClaimOptions:
@@ -425,18 +347,47 @@ def claim_options(args: Sequence[bytes], now_ms: int) -> ClaimOptions:
     while position < len(args) and args[position][:1].isdigit():
         position += 1
     claimed = ids.entry_ids(args[5:position])
-    options = _ClaimArguments(args, now_ms)
+    options = ClaimOptions(claimed, max(min_idle_ms, 0), now_ms)
     while position < len(args):
-        position = options.take(position)
-    return ClaimOptions(
-        claimed,
-        max(min_idle_ms, 0),
-        options.taken_ms,
-        options.deliveries,
-        options.forces,
-        options.ids_only,
-        options.last,
-    )
+        name = args[position].upper()
+        if name == b"FORCE":
+            options = options._replace(forces=True)
+        elif name == b"JUSTID":
+            options = options._replace(ids_only=True)
+        else:
+            position += 1
+            if name not in _CLAIM_VALUES or position == len(args):
+                shown = args[position - 1].decode(errors="replace")
+                raise CommandError(f"ERR Unrecognized XCLAIM option '{shown}'")
+            options = _CLAIM_VALUES[name](options, args[position], now_ms)
+        position += 1
+    return options
+
+
+def _idle(options: ClaimOptions, text: bytes, now_ms: int) -> ClaimOptions:
+    idle_ms = integer(text, "ERR Invalid IDLE option argument for XCLAIM")
+    return options._replace(taken_ms=_past(now_ms - idle_ms, now_ms))
+
+
+def _time(options: ClaimOptions, text: bytes, now_ms: int) -> ClaimOptions:
+    time_ms = integer(text, "ERR Invalid TIME option argument for XCLAIM")
+    return options._replace(taken_ms=_past(time_ms, now_ms))
+
+
+def _past(time_ms: int, now_ms: int) -> int:
+    return time_ms if 0 <= time_ms <= now_ms else now_ms
+
+
+def _retries(options: ClaimOptions, text: bytes, _now_ms: int) -> ClaimOptions:
+    count = integer(text, "ERR Invalid RETRYCOUNT option argument for XCLAIM")
+    return options._replace(deliveries=min(count, RETRIES_MAX) if count >= 0 else None)
+
+
+def _last_id(options: ClaimOptions, text: bytes, _now_ms: int) -> ClaimOptions:
+    return options._replace(last=ids.after(text))
+
+
+_CLAIM_VALUES = {b"IDLE": _idle, b"TIME": _time, b"RETRYCOUNT": _retries, b"LASTID": _last_id}
 
 
 class AutoclaimOptions(NamedTuple):

@@ -1,13 +1,11 @@
 """Entries that were delivered and not acknowledged: XPENDING, XCLAIM, XAUTOCLAIM.
 
-Who has what is the broker's state; whether an entry still exists, and the time in its id, only the
-journal knows. An entry that is gone cannot be claimed: it is settled instead, as there is nothing
-left that anybody could do about it.
+Which consumer has what is the broker's state; whether an entry still exists, and the time in its
+id, only the journal knows. An entry that is gone cannot be claimed: it is settled instead.
 
-In a group that clients of other protocols use as well, entries may be pending without a consumer by
-name: under a lease, or given back. They are shown under the empty name, and can be claimed. What
-waits for its time (it is delayed, or to be repeated later) cannot; what was never delivered is not
-pending as Redis means it, and is not shown.
+In a group that clients of other protocols use as well, entries may be pending without a named
+consumer: leased, or returned. They are shown under the empty name, and can be claimed. Delayed
+entries cannot; what was never delivered is not pending as Redis means it, and is not shown.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +31,7 @@ from penstock.doors.resp.streams.options import (
 from penstock.doors.resp.tasks import stepwise
 from penstock.wire.resp import encode
 
-NAMELESS = b""  # stands for whoever has an entry that no consumer has
+NAMELESS = b""  # the consumer of entries that no named consumer has
 
 ATTEMPTS = 10  # pending entries that XAUTOCLAIM looks at for each that it may claim; as in Redis
 
@@ -200,7 +198,7 @@ async def _autoclaim(call: Call) -> bytes:
     following = next((offset for offset in offsets if offset > last), None)
     gone = [offset for offset in wanted if offset not in entries]
     await _settle_gone(door, group, gone)
-    claim = ClaimOptions([], options.min_idle_ms, now_ms, None, False, options.ids_only, None)
+    claim = ClaimOptions([], options.min_idle_ms, now_ms, ids_only=options.ids_only)
     claimed = await _claim_present(call, group, claim, list(entries))
     reply = await _claimed_reply(call, group, claimed, entries, ids_only=options.ids_only)
     cursor = await _cursor(door, group, last, following)

@@ -1,12 +1,11 @@
-"""A consumer of a stream at the dispatcher of its group, among the workers of other doors.
+"""A consumer of a stream as a worker of its group's dispatcher, among the workers of other doors.
 
-The dispatcher hands out by lease, and a consumer of a stream has no lease: an entry is its own by
-name, also after a restart, until it acknowledges it. So what it is given has a lease for the
-moment, and is claimed under the consumer's name before the client hears of it. (With NOACK it is
-settled.) Should the client or the broker die in between, the lease runs out and the message comes
-again.
+The dispatcher hands out leases, but a consumer of a stream has none: an entry is its own by name,
+also after a restart, until it is acknowledged. So what it gets is leased for a moment, and claimed
+under the consumer's name before the reply. (With NOACK it is settled.) If the client or the broker
+dies in between, the lease runs out and the message is redelivered.
 
-A dispatcher serves by priority. The entries of one answer are in the order of their ids all the
+A dispatcher serves by priority; the entries of one reply are in the order of their ids all the
 same.
 """
 
@@ -22,8 +21,7 @@ from penstock.doors.resp.streams.waiting_consumer import NewEntries, WaitingCons
 from penstock.net.connection_ids import ConnectionIds
 from penstock.obs.reasons import DisconnectReason
 
-ON_ITS_WAY_MS = 30_000
-"""How long a message is nobody else's that is about to be claimed, or settled."""
+ON_ITS_WAY_MS = 30_000  # the lease of a message that is about to be claimed or settled
 
 
 class StreamWorker:
