@@ -30,7 +30,7 @@ def produce(node: BrokerNode, outlet: Outlet) -> None:
     """Number a message, which only a leader can do."""
     with node.pipeline.as_leader():
         node.pipeline.publish(b"jobs", [b"job"], 1_000, qos=1, retain=False)
-        node.pipeline.note_producer(b"jobs", 1, b"p", 1)
+        node.pipeline.add_producer_run(b"jobs", 1, b"p", 1)
     node.pipeline.tell_offsets(b"jobs", 1, outlet, 1_000)
 
 

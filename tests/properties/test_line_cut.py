@@ -42,7 +42,7 @@ def _add(
         place = len(batch.groups[topic].payloads) - count
         group.tell.append((topic, place, count, number, 1))
         if kind == "numbered":
-            batch.note_producer(topic, place, count, b"p%d" % number, 1)
+            batch.add_producer_run(topic, place, count, b"p%d" % number, 1)
             group.bound.append(range(first, first + 1))
             batch.term = 3
     elif kind == "ask":

@@ -67,7 +67,7 @@ def test_lanes_answer_like_a_dictionary(start, chosen, offset, count):
         following = model.of_lane(priority, offset)
         assert lane.next(offset) == (following[0] if following else None)
         assert lane.count(offset) == len(following)
-        stretches = lane.stretches(offset, count)
+        stretches = lane.ranges(offset, count)
         assert spread(stretches) == following[:count]
         assert all(end < start for (_, end), (start, _) in pairwise(stretches))
 

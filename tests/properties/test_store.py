@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from penstock.model.message import Extras, Signature
 from penstock.store import index, lmdb_store, retention
 from penstock.store.batch import Batch
-from penstock.store.deletions import NOTHING, erase, stretches_of
+from penstock.store.deletions import NOTHING, erase, ranges_of
 from penstock.store.entry import Placement, decode, encode
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
@@ -71,7 +71,7 @@ def append(batch, run, now_ms=0):
     place = len(batch.groups[topic].payloads) if topic in batch.groups else 0
     batch.append(topic, payloads, now_ms + delta, flags, found if any(found) else None)
     if numbered is not None:
-        batch.note_producer(topic, place, len(payloads), *numbered)
+        batch.add_producer_run(topic, place, len(payloads), *numbered)
 
 
 def is_a(topic: bytes) -> bool:
@@ -118,7 +118,7 @@ def test_deleted_ranges_are_a_set_of_offsets(steps):
     ranges, rows, deleted, begin = NOTHING, {}, set(), 0
     for step, value in steps:
         if step == "erase":
-            wanted = stretches_of(value, begin, 31)
+            wanted = ranges_of(value, begin, 31)
             sizes = lambda stretches: [sum(range(*stretch)) for stretch in stretches]  # noqa: E731
             ranges, changes, count = erase(ranges, wanted, sizes)
             added = {offset for offset in value if offset >= begin} - deleted

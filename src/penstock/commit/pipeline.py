@@ -224,13 +224,13 @@ class Pipeline:
         if on_disk or not self._applies_first or not self._offsets.tell(wanted, sent):
             self._open.tell.append(wanted)
 
-    def note_producer(self, topic: bytes, count: int, producer: bytes, seq: int) -> None:
+    def add_producer_run(self, topic: bytes, count: int, producer: bytes, seq: int) -> None:
         """The last ``count`` messages of a topic are this producer's, numbered from ``seq`` on.
 
         To be called right after ``publish`` of as many, within ``as_leader``.
         """
         place = len(self._open.batch.groups[topic].payloads) - count
-        self._open.batch.note_producer(topic, place, count, producer, seq)
+        self._open.batch.add_producer_run(topic, place, count, producer, seq)
 
     @contextmanager
     def as_leader(self) -> Iterator[None]:

@@ -126,7 +126,7 @@ class _Numbered:
                 part = payloads[start : start + len(seqs)]
                 start += len(seqs)
                 _publish(self._hub, lot, part, now_ms)
-                pipeline.note_producer(lot.topic, len(part), lot.producer, seqs[0])
+                pipeline.add_producer_run(lot.topic, len(part), lot.producer, seqs[0])
         pipeline.tell_offsets(lot.topic, len(payloads), self, now_ms)
         pipeline.tell_offsets(lot.topic, len(payloads), _Leaving(self), now_ms, on_disk=True)
 

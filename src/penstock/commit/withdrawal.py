@@ -17,7 +17,7 @@ from penstock.commit.pending_batch import OVERHEAD_BYTES, PendingBatch, Step
 from penstock.core.commands import Command, Published, Received, TopicGone, to_event
 from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
 from penstock.store.extras import extras_bytes
-from penstock.store.producers import note_bytes
+from penstock.store.producers import producer_run_bytes
 
 Stretch = tuple[int, int]
 """Positions of messages: the first, and one past the last."""
@@ -135,7 +135,7 @@ def _copy_notes(old: Batch, new: Batch, topic: bytes, moved: dict[int, int]) -> 
     ]
     if notes:
         new.producers[topic] = notes
-        new.payload_bytes += sum(map(note_bytes, notes))
+        new.payload_bytes += sum(map(producer_run_bytes, notes))
 
 
 def _copy_steps(

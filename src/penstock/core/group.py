@@ -144,12 +144,12 @@ class Group:
         self._low = lowest(self.pending, self._low, self.next)
         return self._low
 
-    def unsettled(self, stretches: list[tuple[int, int]]) -> int:
+    def unsettled(self, ranges: list[tuple[int, int]]) -> int:
         """How many of these offsets are pending or not delivered."""
         start_of_new = self.next
-        ahead = sum(max(end - max(start, start_of_new), 0) for start, end in stretches)
+        ahead = sum(max(end - max(start, start_of_new), 0) for start, end in ranges)
         delivered = (offset for offset in self.pending if offset < start_of_new)
-        return ahead + sum(contains(stretches, offset) for offset in delivered)
+        return ahead + sum(contains(ranges, offset) for offset in delivered)
 
     def wakes_ms(self) -> int | None:
         """When the next lease ends or the next message becomes due; None if nothing is timed."""
@@ -360,7 +360,7 @@ class Group:
                 self.generation += 1  # a dispatcher may have chosen them
                 self.returned.remove(priority, those)
 
-    def settle_leases(self, stretches: list[tuple[int, int]]) -> int:
+    def settle_leases(self, ranges: list[tuple[int, int]]) -> int:
         """Mark the messages of these leases as done; return how many there were.
 
         A lease that has ended counts as well, while its message was not delivered again.
@@ -368,7 +368,7 @@ class Group:
         pop_lease, pop_pending = self.leases.pop, self.pending.pop
         changed = self.changed.add
         settled = 0
-        for lease in leases(stretches, self.leases):
+        for lease in leases(ranges, self.leases):
             offset = pop_lease(lease, None)
             if offset is None:
                 continue
@@ -377,7 +377,7 @@ class Group:
             pending = pop_pending(offset)
             if pending.consumer:
                 self._take_from(pending, offset)
-        late = self.lapsed.take(stretches)
+        late = self.lapsed.take(ranges)
         self._let_go(late)
         return settled + len(late)
 

@@ -121,9 +121,9 @@ class Groups:
         for groups in self.by_topic.values():
             yield from groups.values()
 
-    def missed(self, topic: bytes, stretches: list[tuple[int, int]]) -> int:
+    def missed(self, topic: bytes, ranges: list[tuple[int, int]]) -> int:
         """How many messages groups miss if these ranges are removed, summed over the groups."""
-        return sum(group.unsettled(stretches) for group in self.by_topic.get(topic, {}).values())
+        return sum(group.unsettled(ranges) for group in self.by_topic.get(topic, {}).values())
 
     def apply(self, command: GroupCommand, index: int, *, recovering: bool) -> object:
         """Apply a command; return its result, None if there is no such group."""

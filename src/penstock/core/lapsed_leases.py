@@ -32,12 +32,12 @@ class LapsedLeases:
             return None
         return offset
 
-    def take(self, stretches: list[tuple[int, int]]) -> list[int]:
+    def take(self, ranges: list[tuple[int, int]]) -> list[int]:
         """The offsets of such messages, for ranges of leases."""
         if not self._offsets:
             return []
         found: list[int] = []
-        for start, end in stretches:
+        for start, end in ranges:
             is_wide = end - start > len(self._offsets)
             leases = sorted(self._offsets) if is_wide else range(start, end)
             offsets = (self.find(lease) for lease in leases if start <= lease < end)

@@ -47,9 +47,9 @@ class GroupDelivery(NamedTuple):
     lease: int = NO_LEASE
 
 
-def leases(stretches: Iterable[tuple[int, int]], known: dict[int, int]) -> Iterator[int]:
+def leases(ranges: Iterable[tuple[int, int]], known: dict[int, int]) -> Iterator[int]:
     """Lease numbers in some ranges; a wide range costs what exists, not its width."""
-    for start, end in stretches:
+    for start, end in ranges:
         if end - start > len(known):
             yield from [lease for lease in known if start <= lease < end]
         else:
@@ -78,10 +78,10 @@ def lowest(pending: dict[int, Pending], low: int, end: int) -> int:
     return min(end, min(pending, default=end))
 
 
-def contains(stretches: list[tuple[int, int]], offset: int) -> bool:
+def contains(ranges: list[tuple[int, int]], offset: int) -> bool:
     """Whether an offset lies in one of some ascending ranges."""
-    place = bisect_right(stretches, offset, key=itemgetter(0)) - 1
-    return place >= 0 and offset < stretches[place][1]
+    place = bisect_right(ranges, offset, key=itemgetter(0)) - 1
+    return place >= 0 and offset < ranges[place][1]
 
 
 def may_claim(pending: Pending | None, command: Claimed) -> bool:

@@ -128,7 +128,7 @@ class PriorityOffsets:
             return offset
         return self._starts[place] if place < len(self._starts) else None
 
-    def stretches(self, offset: int, count: int) -> list[tuple[int, int]]:
+    def ranges(self, offset: int, count: int) -> list[tuple[int, int]]:
         """The first ``count`` messages at or after an offset, as ranges."""
         starts, ranks = self._starts, self._ranks
         first = self.rank(offset)

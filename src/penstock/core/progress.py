@@ -59,7 +59,7 @@ class Progress:
         return place >= 0 and offset < self.ends[place]
 
     def missing(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The stretches of ``start … end - 1`` that are not acknowledged, ascending."""
+        """The ranges of ``start … end - 1`` that are not acknowledged, ascending."""
         start = max(start, self.mark)
         place = bisect_right(self.ends, start)
         while start < end:

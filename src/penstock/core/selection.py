@@ -292,7 +292,7 @@ class _Stream:
             obstacle = offsets.schedule.first_untimely(self._head, count, self._picker.now_ms)
             if obstacle is not None:
                 count = min(count, offsets.rank(obstacle) - offsets.rank(self._head))
-        ranges = offsets.stretches(self._head, count)
+        ranges = offsets.ranges(self._head, count)
         if ranges:
             self._head = ranges[-1][1]
         return ranges

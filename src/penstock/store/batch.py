@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from penstock.model.message import Extras
 from penstock.store.extras import extras_bytes
-from penstock.store.producers import ProducerRun, join, note_bytes
+from penstock.store.producers import ProducerRun, join, producer_run_bytes
 
 # integers per run in ``TopicBatch.runs``: position in the batch, count, time in ms, flags
 RUN_WIDTH = 4
@@ -123,22 +123,22 @@ class Batch:
         self.payload_bytes += len(payloads[0]) if number == 1 else sum(map(len, payloads))
         return position
 
-    def note_producer(
+    def add_producer_run(
         self, topic: bytes, place: int, count: int, producer: bytes, seq: int
     ) -> None:
         """Note that a producer numbered ``count`` consecutive messages of a topic, from ``seq`` on.
 
         ``place`` is the number of the first one in the topic's payloads. Calls ascend.
         """
-        note = (place, count, producer, seq)
-        size = note_bytes(note)
-        notes = self.producers.setdefault(topic, [])
-        joined = join(notes[-1], note) if notes else None
+        producer_run = (place, count, producer, seq)
+        size = producer_run_bytes(producer_run)
+        producer_runs = self.producers.setdefault(topic, [])
+        joined = join(producer_runs[-1], producer_run) if producer_runs else None
         if joined is not None:
-            notes[-1] = joined
+            producer_runs[-1] = joined
             return
-        assert not notes or place >= notes[-1][0] + notes[-1][1]
-        notes.append(note)
+        assert not producer_runs or place >= producer_runs[-1][0] + producer_runs[-1][1]
+        producer_runs.append(producer_run)
         self.payload_bytes += size
 
     def drop(self, topic: bytes) -> None:
@@ -192,9 +192,9 @@ class Batch:
         if extras:
             shifted = {place + number: found for number, found in extras.items()}
             self.extras.setdefault(topic, {}).update(shifted)
-        notes = other.producers.get(topic)
-        if notes:
-            moved = [(place + first, *rest) for first, *rest in notes]
+        producer_runs = other.producers.get(topic)
+        if producer_runs:
+            moved = [(place + first, *rest) for first, *rest in producer_runs]
             self.producers.setdefault(topic, []).extend(moved)  # type: ignore[arg-type]
 
     def _note_extras(self, topic: bytes, first: int, extras: Sequence[Extras | None]) -> None:

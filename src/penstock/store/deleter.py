@@ -10,7 +10,7 @@ from penstock.store.deletions import (
     OffsetRange,
     erase,
     put_deleted,
-    stretches_of,
+    ranges_of,
 )
 from penstock.store.environment import Environment, Transaction
 from penstock.store.marks import StorePosition, put_marks
@@ -46,7 +46,7 @@ class Deleter:
 
     def delete(self, topic: bytes, offsets: Sequence[int]) -> int:
         """Delete single messages; return how many there were."""
-        return self._delete(topic, lambda first, end: stretches_of(offsets, first, end))
+        return self._delete(topic, lambda first, end: ranges_of(offsets, first, end))
 
     def _delete(self, name: bytes, wanted: Callable[[int, int], list[OffsetRange]]) -> int:
         with self._environment.reading() as transaction:
@@ -56,7 +56,7 @@ class Deleter:
         deletion = erase(
             self._topics.deleted(name),
             wanted(state.first_offset, state.next_offset),
-            lambda stretches: self._reader.payload_bytes(state.id, stretches),
+            lambda offset_ranges: self._reader.payload_bytes(state.id, offset_ranges),
         )
         if deletion.messages:
             self._write(state, deletion)

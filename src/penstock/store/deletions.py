@@ -120,14 +120,14 @@ def erase(
     payload_bytes: Callable[[list[OffsetRange]], list[int]],
 ) -> Deletion:
     """Delete the living messages of some ranges, which ascend and lie within the topic."""
-    stretches = [part for first, end in wanted for part in deleted.living(first, end)]
-    sizes = payload_bytes(stretches)
-    added = [(first, end, size) for (first, end), size in zip(stretches, sizes, strict=True)]
+    offset_ranges = [part for first, end in wanted for part in deleted.living(first, end)]
+    sizes = payload_bytes(offset_ranges)
+    added = [(first, end, size) for (first, end), size in zip(offset_ranges, sizes, strict=True)]
     ranges, changes = deleted.plus(added)
-    return Deletion(ranges, changes, sum(end - first for first, end in stretches))
+    return Deletion(ranges, changes, sum(end - first for first, end in offset_ranges))
 
 
-def stretches_of(offsets: Iterable[int], first: int, end: int) -> list[OffsetRange]:
+def ranges_of(offsets: Iterable[int], first: int, end: int) -> list[OffsetRange]:
     """Offsets between ``first`` and ``end - 1``, as ranges."""
     ordered = sorted({offset for offset in offsets if first <= offset < end})
     numbered = groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0])

@@ -40,7 +40,7 @@ from penstock.store.extras import (
     schedule_between,
     signatures_between,
 )
-from penstock.store.producers import ProducerRun, notes_between, pack_notes
+from penstock.store.producers import ProducerRun, pack_producer_runs, producer_runs_between
 
 assert sys.byteorder == "little", "columns are read in place, which needs a little-endian machine"
 
@@ -251,12 +251,12 @@ def _extras_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
 
 
 def _producer_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
-    notes = [
+    producer_runs = [
         (start + place, count, producer, seq)
         for topic, start in _group_starts(batch)
         for place, count, producer, seq in batch.producers.get(topic, ())
     ]
-    yield from zip(_PRODUCER_SECTIONS, pack_notes(notes), strict=True)
+    yield from zip(_PRODUCER_SECTIONS, pack_producer_runs(producer_runs), strict=True)
 
 
 def _dropped_sections(dropped: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -543,16 +543,16 @@ class Entry:
         if PRODUCER_NUMBERS not in self._sections:
             return
         for group in self.groups:
-            notes = self.notes(group.message_start, group.message_end)
-            for number, count, producer, seq in notes:
+            producer_runs = self.producer_runs(group.message_start, group.message_end)
+            for number, count, producer, seq in producer_runs:
                 yield group.name, group.first_offset + number, count, producer, seq
 
-    def notes(self, start: int, end: int) -> Iterator[ProducerRun]:
+    def producer_runs(self, start: int, end: int) -> Iterator[ProducerRun]:
         """Producer runs of the messages ``start … end - 1``, counted from ``start``."""
         if PRODUCER_NUMBERS not in self._sections:
             return iter(())
         numbers, counts, seqs, name_ends, names = map(self.column, _PRODUCER_SECTIONS)
-        return notes_between((numbers, counts, seqs, name_ends, names), start, end)
+        return producer_runs_between((numbers, counts, seqs, name_ends, names), start, end)
 
     def _message(self, group: GroupView, run: int, number: int, extras: Extras | None) -> Message:
         position = self.run_positions[run] + number - self.run_bounds[run]

@@ -59,7 +59,7 @@ class Reference(NamedTuple):
     def next_offset(self) -> int:
         return self.first_offset + self.message_count
 
-    def piece(self, entry: Entry, first: int, end: int) -> GroupRange:
+    def part(self, entry: Entry, first: int, end: int) -> GroupRange:
         """The part of this group within an offset range, which must not be empty."""
         return GroupRange(
             entry, self.group, max(first, self.first_offset), min(end, self.next_offset)

@@ -82,9 +82,9 @@ class Joined:
         self._name_ends = _Counted()
         self._names: list[Column] = []
 
-    def add(self, stretch: JoinedPart, mask: int) -> bool:
+    def add(self, part: JoinedPart, mask: int) -> bool:
         """Add messages; False if they do not continue this slice, or their numbers do not fit."""
-        first_offset, entry, first, end, start, stop = stretch
+        first_offset, entry, first, end, start, stop = part
         times = _u32(entry.u32(sections.RUN_TIMES, start, stop))
         later = entry.time_ms - self._time_ms
         fits = (

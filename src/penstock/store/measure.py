@@ -37,13 +37,13 @@ def reach(spans: Iterable[GroupOverlap], start: int, bytes_max: int) -> int:
         if span.found.bytes <= left and span.is_whole:
             reached, left = span.found.next_offset, left - span.found.bytes
             continue
-        piece = span.open()
-        if piece is None:
+        part = span.open()
+        if part is None:
             continue
-        end, size = fitting(piece, piece.end - piece.first, left, PAYLOADS)
+        end, size = fitting(part, part.end - part.first, left, PAYLOADS)
         if size > left and reached > start:
             return reached
         reached, left = end, left - size
-        if end < piece.end or left < 0:
+        if end < part.end or left < 0:
             return reached
     return reached

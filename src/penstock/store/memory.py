@@ -16,13 +16,13 @@ from typing import TypeVar
 from penstock.errors import StorageError
 from penstock.model.message import Message
 from penstock.store.batch import Batch
-from penstock.store.deletions import NOTHING, OffsetRange, Ranges, erase, stretches_of
+from penstock.store.deletions import NOTHING, OffsetRange, Ranges, erase, ranges_of
 from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 from penstock.store.index import Reference, reference
 from penstock.store.log_tail import LogTail, log_entry
 from penstock.store.measure import GroupOverlap, reach
 from penstock.store.raw import gather_raw, raw_next, raw_span
-from penstock.store.slices import GroupRange, gather, gather_flags, piece_bytes
+from penstock.store.slices import GroupRange, gather, gather_flags, part_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
     LOG_UNBOUND,
@@ -277,8 +277,8 @@ class MemoryStore:
             if state is None:
                 return TopicRange(topic, 0, 0, [])
             end = start = state.deleted.skip(max(offset, state.first_offset))
-            pieces = self._pieces(state, state.deleted.living(start))
-            slices = gather(pieces, count_max, bytes_max)
+            parts = self._parts(state, state.deleted.living(start))
+            slices = gather(parts, count_max, bytes_max)
             if slices:
                 end = state.deleted.skip(slices[-1].first_offset + slices[-1].count)
             return TopicRange(topic, state.view().first_offset, end, slices)
@@ -292,8 +292,8 @@ class MemoryStore:
                 return None
             info, deleted = state.view(), state.deleted
             start, end = span = raw_span(query, info, deleted)
-            pieces = self._pieces(state, deleted.living(start, end))
-            slices = gather_raw(pieces, query.count_max, query.bytes_max, query.columns)
+            parts = self._parts(state, deleted.living(start, end))
+            slices = gather_raw(parts, query.count_max, query.bytes_max, query.columns)
             return make(info, raw_next(query, span, deleted, slices), slices)
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
@@ -311,7 +311,7 @@ class MemoryStore:
                 if found.first_offset >= end:
                     break
                 entry = self._entries[found.entry_index]
-                yield GroupOverlap(found, first, end, partial(found.piece, entry, first, end))
+                yield GroupOverlap(found, first, end, partial(found.part, entry, first, end))
 
     def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
         with self._lock:
@@ -319,19 +319,19 @@ class MemoryStore:
             if state is None:
                 return TopicFlags(0, [], {})
             start = state.deleted.skip(max(offset, state.first_offset))
-            found = gather_flags(self._pieces(state, state.deleted.living(start)), start, count_max)
+            found = gather_flags(self._parts(state, state.deleted.living(start)), start, count_max)
             found.next_offset = state.deleted.skip(found.next_offset)
             return found
 
-    def _pieces(
-        self, topic: _MemoryTopic, stretches: Iterable[OffsetRange]
+    def _parts(
+        self, topic: _MemoryTopic, offset_ranges: Iterable[OffsetRange]
     ) -> Iterator[GroupRange]:
-        for first, end in stretches:
+        for first, end in offset_ranges:
             place = bisect_right(topic.references, first, key=_next_offset)
             for found in islice(topic.references, place, None):
                 if found.first_offset >= end:
                     break
-                yield found.piece(self._entries[found.entry_index], first, end)
+                yield found.part(self._entries[found.entry_index], first, end)
 
     def topic(self, name: bytes) -> TopicInfo | None:
         with self._lock:
@@ -374,20 +374,22 @@ class MemoryStore:
             state = self._topics.get(topic)
             if state is None:
                 return 0
-            return self._erase(state, stretches_of(offsets, state.first_offset, state.next_offset))
+            return self._erase(state, ranges_of(offsets, state.first_offset, state.next_offset))
 
     def _erase(self, topic: _MemoryTopic, wanted: list[OffsetRange]) -> int:
         erased = erase(
             topic.deleted,
             wanted,
-            lambda stretches: [self._payload_bytes(topic, stretch) for stretch in stretches],
+            lambda offset_ranges: [
+                self._payload_bytes(topic, offset_range) for offset_range in offset_ranges
+            ],
         )
         topic.deleted = erased.ranges
         self._removed_messages += erased.messages
         return erased.messages
 
-    def _payload_bytes(self, topic: _MemoryTopic, *stretches: OffsetRange) -> int:
-        return sum(map(piece_bytes, self._pieces(topic, stretches)))
+    def _payload_bytes(self, topic: _MemoryTopic, *offset_ranges: OffsetRange) -> int:
+        return sum(map(part_bytes, self._parts(topic, offset_ranges)))
 
     # ── Retention ─────────────────────────────────────────────────────────────────────────────
 

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 U64_MAX = 0xFFFF_FFFF_FFFF_FFFF
-NOTE_BYTES = 20  # message number, count, seq, end of the producer's name
+PRODUCER_RUN_BYTES = 20  # message number, count, seq, end of the producer's name
 
 # number of the first message, count, producer, seq of the first message
 ProducerRun: TypeAlias = tuple[int, int, bytes, int]
@@ -24,13 +24,13 @@ ProducerRun: TypeAlias = tuple[int, int, bytes, int]
 ProducerRunColumns: TypeAlias = tuple[memoryview, memoryview, memoryview, memoryview, memoryview]
 
 
-def note_bytes(note: ProducerRun) -> int:
+def producer_run_bytes(producer_run: ProducerRun) -> int:
     """About how many bytes a run adds to an entry; asserts that it fits its columns."""
-    number, count, producer, seq = note
+    number, count, producer, seq = producer_run
     assert number >= 0
     assert count > 0
     assert 0 <= seq <= U64_MAX
-    return NOTE_BYTES + len(producer)
+    return PRODUCER_RUN_BYTES + len(producer)
 
 
 def join(earlier: ProducerRun, later: ProducerRun) -> ProducerRun | None:
@@ -41,9 +41,11 @@ def join(earlier: ProducerRun, later: ProducerRun) -> ProducerRun | None:
     return None
 
 
-def pack_notes(notes: list[ProducerRun]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+def pack_producer_runs(
+    producer_runs: list[ProducerRun],
+) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     """The columns of ascending runs."""
-    numbers, counts, producers, seqs = zip(*notes, strict=True)
+    numbers, counts, producers, seqs = zip(*producer_runs, strict=True)
     return (
         array("I", numbers).tobytes(),
         array("I", counts).tobytes(),
@@ -53,7 +55,9 @@ def pack_notes(notes: list[ProducerRun]) -> tuple[bytes, bytes, bytes, bytes, by
     )
 
 
-def notes_between(columns: ProducerRunColumns, start: int, end: int) -> Iterator[ProducerRun]:
+def producer_runs_between(
+    columns: ProducerRunColumns, start: int, end: int
+) -> Iterator[ProducerRun]:
     """Runs of the messages ``start … end - 1``, with numbers counted from ``start``."""
     numbers, counts, seqs, name_ends, names = columns
     for place in range(max(bisect_right(numbers, start) - 1, 0), len(numbers)):

@@ -31,7 +31,9 @@ SIGNATURE_BYTES: Final = 88  # one record; see ``extras``
 
 FEW: Final = 24  # numbers that are faster to shift one by one
 
-PIECES_MAX: Final = 2_048  # ranges that are opened for one answer; tiny ones take an entry each
+GROUPS_OPENED_MAX: Final = (
+    2_048  # ranges that are opened for one answer; tiny ones take an entry each
+)
 
 # 0, 1, 2 …: message numbers where all have the property
 _COUNTED: Final = memoryview(array("I", range(65_536)).tobytes())
@@ -47,20 +49,20 @@ class _Gathering:
         self._columns = columns
         self._joined: Joined | None = None
 
-    def add(self, stretch: JoinedPart) -> None:
-        if stretch.end - stretch.first > SMALL:
+    def add(self, part: JoinedPart) -> None:
+        if part.end - part.first > SMALL:
             self.end()
-            self.slices.append(_cut(stretch, self._columns))
+            self.slices.append(_cut(part, self._columns))
             return
-        if self._joined is None or not self._joined.add(stretch, self._columns):
+        if self._joined is None or not self._joined.add(part, self._columns):
             self.end()
-            self._joined = Joined(stretch.entry, stretch.first_offset)
-            self._joined.add(stretch, self._columns)
-        if stretch.entry.has_extras:
-            self._add_extras(self._joined, stretch)
+            self._joined = Joined(part.entry, part.first_offset)
+            self._joined.add(part, self._columns)
+        if part.entry.has_extras:
+            self._add_extras(self._joined, part)
 
-    def _add_extras(self, joined: Joined, stretch: JoinedPart) -> None:
-        _, entry, first, end, _, _ = stretch
+    def _add_extras(self, joined: Joined, part: JoinedPart) -> None:
+        _, entry, first, end, _, _ = part
         for bit, cut, add in (
             (wanted.SIGNATURES, _signatures, joined.add_signatures),
             (wanted.HEADERS, _headers, joined.add_headers),
@@ -79,23 +81,23 @@ class _Gathering:
 
 
 def gather_raw(
-    pieces: Iterable[GroupRange], count_max: int, bytes_max: int, columns: int
+    parts: Iterable[GroupRange], count_max: int, bytes_max: int, columns: int
 ) -> list[RawSlice]:
     """Slices of successive ranges, within the bounds; at least one message, if any."""
     gathering = _Gathering(columns)
     is_first = True
-    for piece in islice(pieces, PIECES_MAX):
-        shift, run_start, run_end = piece.entry.span(piece.group)
-        first = piece.first + shift
-        end, size = _fitting(piece, first, piece.end + shift, (count_max, bytes_max, columns))
+    for part in islice(parts, GROUPS_OPENED_MAX):
+        shift, run_start, run_end = part.entry.span(part.group)
+        first = part.first + shift
+        end, size = _fitting(part, first, part.end + shift, (count_max, bytes_max, columns))
         if size > bytes_max and not is_first:
             break  # a cut yields one message at least, and this one does not fit
-        runs = _run_range(piece.entry, (run_start, run_end), first, end)
-        gathering.add(JoinedPart(piece.first, piece.entry, first, end, *runs))
+        runs = _run_range(part.entry, (run_start, run_end), first, end)
+        gathering.add(JoinedPart(part.first, part.entry, first, end, *runs))
         is_first = False
         count_max -= end - first
         bytes_max -= size
-        if count_max <= 0 or end < piece.end + shift:
+        if count_max <= 0 or end < part.end + shift:
             break
     gathering.end()
     return gathering.slices
@@ -126,22 +128,22 @@ def raw_next(
     return max(query.start, min(start, end))
 
 
-def fitting(piece: GroupRange, count_max: int, bytes_max: int, columns: int) -> tuple[int, int]:
+def fitting(part: GroupRange, count_max: int, bytes_max: int, columns: int) -> tuple[int, int]:
     """End offset of the first messages of a range that fit (at least one), and their size.
 
     Payloads count, and headers if they are wanted.
     """
-    shift = piece.entry.span(piece.group)[0]
+    shift = part.entry.span(part.group)[0]
     bounds = count_max, bytes_max, columns
-    end, size = _fitting(piece, piece.first + shift, piece.end + shift, bounds)
+    end, size = _fitting(part, part.first + shift, part.end + shift, bounds)
     return end - shift, size
 
 
 def _fitting(
-    piece: GroupRange, first: int, end: int, bounds: tuple[int, int, int]
+    part: GroupRange, first: int, end: int, bounds: tuple[int, int, int]
 ) -> tuple[int, int]:
     """The same, in message numbers."""
-    entry = piece.entry
+    entry = part.entry
     count_max, bytes_max, columns = bounds
     end = min(end, first + max(count_max, 1))
     size = 0
@@ -177,15 +179,15 @@ def _text_start(entry: Entry, place: int) -> int:
     return int(entry.column(sections.HEADER_TEXT_BOUNDS)[2 * header])
 
 
-def _cut(stretch: JoinedPart, columns: int) -> RawSlice:
-    first_offset, entry, first, end, _, _ = stretch
+def _cut(part: JoinedPart, columns: int) -> RawSlice:
+    first_offset, entry, first, end, _, _ = part
     return RawSlice(
         first_offset,
         end - first,
         entry.base_sequence,
         entry.time_ms,
         _payloads(entry, first, end) if columns & wanted.PAYLOADS else (),
-        _runs(stretch),
+        _runs(part),
         _signatures(entry, first, end) if columns & wanted.SIGNATURES else (),
         _headers(entry, first, end) if columns & wanted.HEADERS else (),
         _schedules(entry, first, end) if columns & wanted.SCHEDULES else (),
@@ -198,9 +200,9 @@ def _payloads(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
     return entry.u32(sections.BOUNDS, first, end + 1), entry.payloads[bounds[first] : bounds[end]]
 
 
-def _runs(stretch: JoinedPart) -> tuple[Column, ...]:
+def _runs(part: JoinedPart) -> tuple[Column, ...]:
     """Runs, the first one trimmed to the beginning of the slice."""
-    _, entry, first, _, start, stop = stretch
+    _, entry, first, _, start, stop = part
     positions: Column = entry.u32(sections.RUN_POSITIONS, start, stop)
     trimmed = first - entry.run_bounds[start]
     if trimmed:

@@ -22,7 +22,7 @@ from penstock.store.journal import JournalCursor
 from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name_key, row_prefix
 from penstock.store.measure import GroupOverlap, reach
 from penstock.store.raw import gather_raw, raw_next, raw_span
-from penstock.store.slices import GroupRange, gather, gather_flags, piece_bytes
+from penstock.store.slices import GroupRange, gather, gather_flags, part_bytes
 from penstock.store.store import (
     RawQuery,
     RawSlice,
@@ -114,8 +114,8 @@ class Reader:
             return TopicRange(topic, 0, 0, [])
         info, deleted = view
         start = deleted.skip(max(offset, info.first_offset))
-        with self._pieces_from(info.id, deleted.living(start)) as pieces:
-            slices = gather(pieces, count_max, bytes_max)
+        with self._open_parts(info.id, deleted.living(start)) as parts:
+            slices = gather(parts, count_max, bytes_max)
         return self._range(info, start, deleted, slices)
 
     def read_raw(
@@ -126,8 +126,8 @@ class Reader:
             return None
         info, deleted = view
         start, end = raw_span(query, info, deleted)
-        with self._pieces_from(info.id, deleted.living(start, end)) as pieces:
-            slices = gather_raw(pieces, query.count_max, query.bytes_max, query.columns)
+        with self._open_parts(info.id, deleted.living(start, end)) as parts:
+            slices = gather_raw(parts, query.count_max, query.bytes_max, query.columns)
             if slices and slices[0].first_offset > start:  # the oldest were removed since
                 info = replace(info, first_offset=slices[0].first_offset)
             return make(info, raw_next(query, (start, end), deleted, slices), slices)
@@ -153,13 +153,13 @@ class Reader:
     ) -> Iterator[GroupOverlap]:
         journal = self.journal(transaction)
 
-        def piece(found: Reference, first: int, end: int) -> GroupRange | None:
+        def part(found: Reference, first: int, end: int) -> GroupRange | None:
             entry = journal.at(found.base_sequence, found.entry_index)
-            return None if entry is None else found.piece(entry, first, end)
+            return None if entry is None else found.part(entry, first, end)
 
         for first, end in living:
             for found in self._references_within(transaction, topic_id, rows, (first, end)):
-                yield GroupOverlap(found, first, end, partial(piece, found, first, end))
+                yield GroupOverlap(found, first, end, partial(part, found, first, end))
 
     def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
         view = self.view(topic)
@@ -167,21 +167,21 @@ class Reader:
             return TopicFlags(0, [], {})
         info, deleted = view
         start = deleted.skip(max(offset, info.first_offset))
-        with self._pieces_from(info.id, deleted.living(start)) as pieces:
-            found = gather_flags(pieces, start, count_max)
+        with self._open_parts(info.id, deleted.living(start)) as parts:
+            found = gather_flags(parts, start, count_max)
         found.next_offset = deleted.skip(found.next_offset)
         return found
 
     @contextmanager
-    def _pieces_from(
+    def _open_parts(
         self, topic_id: int, living: Iterator[OffsetRange]
     ) -> Iterator[Iterator[GroupRange]]:
         """The existing parts of some offset ranges, within one snapshot."""
         rows = self._memory.rows(topic_id)
         with self._environment.reading() as transaction:
-            yield self._pieces(transaction, topic_id, rows, living)
+            yield self._parts(transaction, topic_id, rows, living)
 
-    def _pieces(
+    def _parts(
         self,
         transaction: Transaction,
         topic_id: int,
@@ -193,7 +193,7 @@ class Reader:
             for found in self._references_within(transaction, topic_id, rows, (first, end)):
                 entry = journal.at(found.base_sequence, found.entry_index)
                 if entry is not None:  # else removed since memory was asked, as the oldest can be
-                    yield found.piece(entry, first, end)
+                    yield found.part(entry, first, end)
 
     def _range(
         self, before: TopicInfo, start: int, deleted: Ranges, slices: list[TopicSlice]
@@ -207,33 +207,34 @@ class Reader:
         end = slices[-1].first_offset + slices[-1].count
         return TopicRange(info.name, first_offset, deleted.skip(end), slices)
 
-    def payload_bytes(self, topic_id: int, stretches: list[OffsetRange]) -> list[int]:
+    def payload_bytes(self, topic_id: int, offset_ranges: list[OffsetRange]) -> list[int]:
         """Bytes of payload in each offset range; whole groups are not opened."""
         rows = self._memory.rows(topic_id)
         with self._environment.reading() as transaction:
             return [
-                self._stretch_bytes(transaction, topic_id, rows, stretch) for stretch in stretches
+                self._range_bytes(transaction, topic_id, rows, offset_range)
+                for offset_range in offset_ranges
             ]
 
-    def _stretch_bytes(
-        self, transaction: Transaction, topic_id: int, rows: list[bytes], stretch: OffsetRange
+    def _range_bytes(
+        self, transaction: Transaction, topic_id: int, rows: list[bytes], offset_range: OffsetRange
     ) -> int:
-        first, end = stretch
+        first, end = offset_range
         journal = self.journal(transaction)
         size = 0
-        for found in self._references_within(transaction, topic_id, rows, stretch):
+        for found in self._references_within(transaction, topic_id, rows, offset_range):
             if first <= found.first_offset and found.next_offset <= end:
                 size += found.bytes
             else:
                 entry = journal.at(found.base_sequence, found.entry_index)
                 assert entry is not None, "only the writer removes, and it is the one who asks"
-                size += piece_bytes(found.piece(entry, first, end))
+                size += part_bytes(found.part(entry, first, end))
         return size
 
     def _references_within(
-        self, transaction: Transaction, topic_id: int, rows: list[bytes], stretch: OffsetRange
+        self, transaction: Transaction, topic_id: int, rows: list[bytes], offset_range: OffsetRange
     ) -> Iterator[Reference]:
-        first, end = stretch
+        first, end = offset_range
         for found in self.references(transaction, topic_id, rows, first):
             if found.first_offset >= end:
                 return

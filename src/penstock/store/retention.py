@@ -53,7 +53,7 @@ from penstock.store.keys import index_key, journal_key, topic_key, unpack_journa
 from penstock.store.marks import Marks, put_marks
 from penstock.store.reader import Reader
 from penstock.store.retention_slice import Cursor, RetentionSlice, TopicLeft
-from penstock.store.slices import piece_bytes
+from penstock.store.slices import part_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
     LOG_UNBOUND,
@@ -553,7 +553,7 @@ class RetentionEngine:
         journal = JournalCursor(self._environment, work.snapshot, None)  # a cursor of its own
         entry = journal.at(found.base_sequence, found.entry_index)
         assert entry is not None, "a group that was not dropped is there"
-        size = sum(piece_bytes(found.piece(entry, first, end)) for first, end in deleted)
+        size = sum(part_bytes(found.part(entry, first, end)) for first, end in deleted)
         return found.message_count - count, found.bytes - size
 
     def _drop_through(self, work: RetentionSlice, name: bytes, last: Reference) -> None:

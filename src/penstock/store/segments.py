@@ -101,9 +101,9 @@ def _add_extras(batch: Batch, entry: Entry, topic: bytes, first: int, end: int) 
     extras = entry.extras(first, end)
     if extras:
         batch.extras[topic] = dict(sorted(extras.items()))
-    notes = list(entry.notes(first, end))
-    if notes:
-        batch.producers[topic] = notes
+    producer_runs = list(entry.producer_runs(first, end))
+    if producer_runs:
+        batch.producers[topic] = producer_runs
 
 
 def first_offsets(entry: Entry, span: SegmentRange) -> tuple[int, ...]:

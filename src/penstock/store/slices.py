@@ -22,63 +22,63 @@ class GroupRange(NamedTuple):
     end: int
 
 
-def gather(pieces: Iterable[GroupRange], count_max: int, bytes_max: int) -> list[TopicSlice]:
+def gather(parts: Iterable[GroupRange], count_max: int, bytes_max: int) -> list[TopicSlice]:
     """Slices of successive ranges, within the two bounds; at least one message, if any."""
     slices: list[TopicSlice] = []
-    for piece in pieces:
-        part = cut(piece, count_max, bytes_max)
-        if slices and len(part.blob) > bytes_max:
+    for part in parts:
+        found = cut(part, count_max, bytes_max)
+        if slices and len(found.blob) > bytes_max:
             break  # a cut yields one message at least, and this one does not fit
-        slices.append(part)
-        count_max -= part.count
-        bytes_max -= len(part.blob)
-        if count_max <= 0 or part.first_offset + part.count < piece.end:
+        slices.append(found)
+        count_max -= found.count
+        bytes_max -= len(found.blob)
+        if count_max <= 0 or found.first_offset + found.count < part.end:
             break
     return slices
 
 
-def gather_flags(pieces: Iterable[GroupRange], start: int, count_max: int) -> TopicFlags:
+def gather_flags(parts: Iterable[GroupRange], start: int, count_max: int) -> TopicFlags:
     """Flags and schedules of successive ranges, about ``count_max`` messages."""
     found = TopicFlags(start, [], {})
-    for piece in pieces:
-        _mark(piece, found)
-        count_max -= piece.end - piece.first
+    for part in parts:
+        _mark(part, found)
+        count_max -= part.end - part.first
         if count_max <= 0:
             break
     return found
 
 
-def _mark(piece: GroupRange, found: TopicFlags) -> None:
+def _mark(part: GroupRange, found: TopicFlags) -> None:
     """Add the flags and schedules of a range, merging runs that only differ in time."""
-    entry, group = piece.entry, piece.entry.group(piece.group)
-    first, end = _numbers(piece)
-    shift = piece.first - first
+    entry, group = part.entry, part.entry.group(part.group)
+    first, end = _numbers(part)
+    shift = part.first - first
     run_start, run_end = _run_range(entry, group, first, end)
     bounds = [first, *entry.run_bounds[run_start + 1 : run_end], end]
     for place, run in enumerate(range(run_start, run_end)):
         found.add_run(bounds[place] + shift, bounds[place + 1] + shift, entry.flags(run))
     for number, schedule in entry.schedule(first, end).items():
         found.schedule[number + shift] = schedule
-    found.next_offset = piece.end
+    found.next_offset = part.end
 
 
-def piece_bytes(piece: GroupRange) -> int:
-    first, end = _numbers(piece)
-    bounds = piece.entry.bounds
+def part_bytes(part: GroupRange) -> int:
+    first, end = _numbers(part)
+    bounds = part.entry.bounds
     return int(bounds[end] - bounds[first])
 
 
-def _numbers(piece: GroupRange) -> tuple[int, int]:
+def _numbers(part: GroupRange) -> tuple[int, int]:
     """Message number in the entry of the first message, and of the one after the last."""
-    group = piece.entry.group(piece.group)
+    group = part.entry.group(part.group)
     shift = group.message_start - group.first_offset
-    return piece.first + shift, piece.end + shift
+    return part.first + shift, part.end + shift
 
 
-def cut(piece: GroupRange, count_max: int, bytes_max: int) -> TopicSlice:
+def cut(part: GroupRange, count_max: int, bytes_max: int) -> TopicSlice:
     """The first messages of a range: at least one, within the two bounds."""
-    entry, group = piece.entry, piece.entry.group(piece.group)
-    first, last = _numbers(piece)
+    entry, group = part.entry, part.entry.group(part.group)
+    first, last = _numbers(part)
     last = min(last, first + max(count_max, 1))
     bounds = entry.bounds
     fitting = bisect_right(bounds, bounds[first] + bytes_max, first, last + 1) - 1
@@ -86,7 +86,7 @@ def cut(piece: GroupRange, count_max: int, bytes_max: int) -> TopicSlice:
     run_start, run_end = _run_range(entry, group, first, end)
     starts, positions = _runs(entry, run_start, run_end, first)
     return TopicSlice(
-        first_offset=piece.first,
+        first_offset=part.first,
         count=end - first,
         index=entry.index,
         base_sequence=entry.base_sequence,
@@ -99,7 +99,7 @@ def cut(piece: GroupRange, count_max: int, bytes_max: int) -> TopicSlice:
         run_flags=bytes(entry.run_flags[run_start:run_end]),
         extras=entry.extras(first, end),
         run_types=bytes(entry.run_types[run_start:run_end]),
-        producers=list(entry.notes(first, end)),
+        producers=list(entry.producer_runs(first, end)),
     )
 
 

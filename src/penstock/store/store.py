@@ -351,9 +351,9 @@ class RetentionResult(msgspec.Struct):
     # ranges by topic, ascending, without messages deleted before
     offsets: dict[_Name, list[tuple[int, int]]] = {}
 
-    def note(self, topic: _Name, stretches: Iterable[tuple[int, int]]) -> None:
+    def note(self, topic: _Name, offset_ranges: Iterable[tuple[int, int]]) -> None:
         """Add removed messages of a topic; calls ascend."""
-        for first, end in stretches:
+        for first, end in offset_ranges:
             known = self.offsets.setdefault(topic, [])
             self.messages += end - first
             if known and known[-1][1] == first:
@@ -363,8 +363,8 @@ class RetentionResult(msgspec.Struct):
 
     def add(self, other: "RetentionResult") -> None:
         """Add what another slice removed."""
-        for topic, stretches in other.offsets.items():
-            self.note(topic, stretches)
+        for topic, offset_ranges in other.offsets.items():
+            self.note(topic, offset_ranges)
         self.bytes += other.bytes
         self.entries += other.entries
 

@@ -24,7 +24,7 @@ from penstock.store.journal import JournalCursor
 from penstock.store.keys import journal_key
 from penstock.store.marks import Marks, get_marks
 from penstock.store.reader import Reader
-from penstock.store.slices import piece_bytes
+from penstock.store.slices import part_bytes
 from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 
 FAULTS_MAX = 100  # faults that are listed; a store with more is not examined further
@@ -219,10 +219,10 @@ class _Examination:
                 f"deleted messages of {_quoted(group.name)} are stored under {_quoted(name)}"
             )
         end = group.first_offset + group.message_end - group.message_start
-        for stretch in ranges.within(group.first_offset, end):
+        for offset_range in ranges.within(group.first_offset, end):
             count, size = self._found.get(group.topic_id, (0, 0))
-            size += piece_bytes(reference(entry, group.number).piece(entry, *stretch))
-            self._found[group.topic_id] = (count + stretch[1] - stretch[0], size)
+            size += part_bytes(reference(entry, group.number).part(entry, *offset_range))
+            self._found[group.topic_id] = (count + offset_range[1] - offset_range[0], size)
 
     def _deleted_ranges(self) -> None:
         for topic_id, (name, ranges) in self._deleted.items():

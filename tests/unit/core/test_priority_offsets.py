@@ -21,14 +21,14 @@ def test_nothing_is_known_at_first():
     assert (lanes.start, lanes.end) == (7, 7)
     assert [lane.next(0) for lane in lanes.by_priority] == [None] * PRIORITIES
     assert [lane.count(0) for lane in lanes.by_priority] == [0] * PRIORITIES
-    assert lanes.by_priority[0].stretches(0, 10) == []
+    assert lanes.by_priority[0].ranges(0, 10) == []
 
 
 def test_each_lane_has_the_messages_of_its_priority():
     lanes = made(0, 0, 0, 5, 5, 0, 5)
     assert lanes.end == 7
-    assert lanes.by_priority[0].stretches(0, 10) == [(0, 3), (5, 6)]
-    assert lanes.by_priority[5].stretches(0, 10) == [(3, 5), (6, 7)]
+    assert lanes.by_priority[0].ranges(0, 10) == [(0, 3), (5, 6)]
+    assert lanes.by_priority[5].ranges(0, 10) == [(3, 5), (6, 7)]
     assert [lanes.by_priority[priority].count(0) for priority in (0, 5, 7)] == [4, 3, 0]
 
 
@@ -58,14 +58,14 @@ def test_next_and_count_hold_at_every_place_of_a_range(offset, next_offset, coun
 )
 def test_stretches_begin_and_end_in_the_middle_of_ranges(offset, count, stretches):
     lanes = made(0, 0, 3, 3, 3, 0, 0, 3, 3, 0)
-    assert lanes.by_priority[3].stretches(offset, count) == stretches
+    assert lanes.by_priority[3].ranges(offset, count) == stretches
 
 
 def test_a_gap_belongs_to_no_lane_and_parts_a_range():
     lanes = OffsetsByPriority(0)
     lanes.extend(0, 3, 0)
     lanes.extend(5, 2, 0)
-    assert lanes.by_priority[0].stretches(0, 9) == [(0, 3), (5, 7)]
+    assert lanes.by_priority[0].ranges(0, 9) == [(0, 3), (5, 7)]
     assert lanes.by_priority[0].count(0) == 5
     assert lanes.by_priority[0].next(3) == 5
 
@@ -74,7 +74,7 @@ def test_messages_side_by_side_are_one_range_however_they_came():
     lanes = OffsetsByPriority(0)
     for offset in range(0, 1000, 10):
         lanes.extend(offset, 10, 0)
-    assert lanes.by_priority[0].stretches(0, 2000) == [(0, 1000)]
+    assert lanes.by_priority[0].ranges(0, 2000) == [(0, 1000)]
 
 
 def test_no_messages_are_no_change():
@@ -134,8 +134,8 @@ def test_what_is_forgotten_is_gone_and_the_rest_stays():
     lanes = made(0, 0, 3, 3, 3, 0, 0, 3, 3, 0)
     lanes.forget(4)
     assert (lanes.start, lanes.end) == (4, 10)
-    assert lanes.by_priority[3].stretches(0, 9) == [(4, 5), (7, 9)]
-    assert lanes.by_priority[0].stretches(0, 9) == [(5, 7), (9, 10)]
+    assert lanes.by_priority[3].ranges(0, 9) == [(4, 5), (7, 9)]
+    assert lanes.by_priority[0].ranges(0, 9) == [(5, 7), (9, 10)]
     assert (lanes.by_priority[3].next(0), lanes.by_priority[3].count(0)) == (4, 3)
 
 
@@ -152,14 +152,14 @@ def test_forgetting_beyond_the_end_moves_the_end():
     lanes.forget(9)
     assert (lanes.start, lanes.end) == (9, 9)
     lanes.extend(9, 1, 0)
-    assert lanes.by_priority[0].stretches(0, 9) == [(9, 10)]
+    assert lanes.by_priority[0].ranges(0, 9) == [(9, 10)]
 
 
 def test_a_lane_that_was_forgotten_whole_begins_anew():
     lanes = made(0, 0)
     lanes.forget(2)
     lanes.extend(2, 2, 0)
-    assert lanes.by_priority[0].stretches(0, 9) == [(2, 4)]
+    assert lanes.by_priority[0].ranges(0, 9) == [(2, 4)]
     assert lanes.by_priority[0].count(0) == 2
 
 

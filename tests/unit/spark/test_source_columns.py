@@ -14,7 +14,7 @@ from penstock.model.message import Signature
 from penstock.spark.columns import BATCH_ROWS_MAX, MAKERS, FetchedColumns, batches
 from penstock.spark.schema import COLUMNS, struct_of
 from penstock.store.extras import pack_headers, pack_signatures
-from penstock.store.producers import pack_notes
+from penstock.store.producers import pack_producer_runs
 from penstock.wire.queue._generated.queue_pb2 import Fetched, Slice
 
 TYPES = ("raw", "text", "json", "msgpack")
@@ -126,7 +126,7 @@ def _add_sparse(sent: Slice, model, rows) -> None:
             sent.producer_seqs,
             sent.producer_name_ends,
             sent.producer_names,
-        ) = pack_notes(notes)
+        ) = pack_producer_runs(notes)
 
 
 def rows_of(model):

@@ -73,11 +73,11 @@ def test_a_schedule_is_filed_with_the_extras():
 def test_notes_of_one_producer_that_go_on_are_joined():
     batch = Batch()
     batch.append(b"a", [b"x"] * 6, 5, 0)
-    batch.note_producer(b"a", 0, 2, b"p", 7)
-    batch.note_producer(b"a", 2, 1, b"p", 9)
-    batch.note_producer(b"a", 3, 1, b"p", 11)
-    batch.note_producer(b"a", 4, 1, b"q", 12)
-    batch.note_producer(b"b", 5, 1, b"q", 13)
+    batch.add_producer_run(b"a", 0, 2, b"p", 7)
+    batch.add_producer_run(b"a", 2, 1, b"p", 9)
+    batch.add_producer_run(b"a", 3, 1, b"p", 11)
+    batch.add_producer_run(b"a", 4, 1, b"q", 12)
+    batch.add_producer_run(b"b", 5, 1, b"q", 13)
     assert batch.producers == {
         b"a": [(0, 3, b"p", 7), (3, 1, b"p", 11), (4, 1, b"q", 12)],
         b"b": [(5, 1, b"q", 13)],
@@ -92,9 +92,9 @@ def test_notes_of_one_producer_that_go_on_are_joined():
 )
 def test_notes_that_do_not_fit_their_columns_are_a_bug_of_the_caller(note):
     batch = Batch()
-    batch.note_producer(b"a", 0, 2, b"q", 0)
+    batch.add_producer_run(b"a", 0, 2, b"q", 0)
     with pytest.raises(AssertionError):
-        batch.note_producer(b"a", *note)
+        batch.add_producer_run(b"a", *note)
 
 
 @pytest.mark.parametrize(

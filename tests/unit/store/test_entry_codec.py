@@ -78,9 +78,9 @@ def numbered() -> bytes:
     batch.append(b"a", [b"1", b"2", b"3"], 1_000, 1)
     batch.append(b"b", [b"4"], 1_000, 1)
     batch.append(b"a", [b"5", b"6"], 1_000, 1)
-    batch.note_producer(b"a", 1, 2, b"one", 2**64 - 2)
-    batch.note_producer(b"b", 0, 1, b"", 5)
-    batch.note_producer(b"a", 3, 1, b"two", 0)
+    batch.add_producer_run(b"a", 1, 2, b"one", 2**64 - 2)
+    batch.add_producer_run(b"b", 0, 1, b"", 5)
+    batch.add_producer_run(b"a", 3, 1, b"two", 0)
     return encode(batch, 7, 100, PLACEMENTS)
 
 
@@ -169,7 +169,7 @@ def test_dropped_topics_come_back_with_their_ids():
     ],
 )
 def test_notes_are_cut_to_the_messages_asked_for(stretch, expected):
-    assert list(decode(numbered()).notes(*stretch)) == expected
+    assert list(decode(numbered()).producer_runs(*stretch)) == expected
 
 
 @pytest.mark.parametrize(("make", "written"), [(sample, FIRST_SAMPLE), (adorned, FIRST_ADORNED)])

@@ -163,7 +163,7 @@ def rich():
     made.append(b"a", [b"1", b"2"], 1_000, 1)
     made.append(b"b", [b"3"], 1_001, 0, [Extras(headers=((b"k", b"v"),))])
     made.append(b"a", [b"4"], 1_002, 5)
-    made.note_producer(b"a", 2, 1, b"p", 7)
+    made.add_producer_run(b"a", 2, 1, b"p", 7)
     made.add_event((9, b"x"))
     return made
 

@@ -152,7 +152,9 @@ def fill(store, seed, entries=6):
             batch.append(topic, payloads, time_ms, flags, None if bare else extras)
             if dice.randrange(2):
                 place = len(batch.groups[topic].payloads) - count
-                batch.note_producer(topic, place, count, b"p%d" % dice.randrange(12), 100 * place)
+                batch.add_producer_run(
+                    topic, place, count, b"p%d" % dice.randrange(12), 100 * place
+                )
         store.commit(batch)
 
 
@@ -286,7 +288,7 @@ def test_bytes_reach_over_what_was_deleted_and_not_beyond_the_end(store):
 
 def test_only_so_many_entries_are_opened_for_one_answer(store, monkeypatch):
     """The next one goes on where it ends, and nothing is missing."""
-    monkeypatch.setattr(raw, "PIECES_MAX", 3)
+    monkeypatch.setattr(raw, "GROUPS_OPENED_MAX", 3)
     for number in range(8):
         batch = Batch()
         batch.append(TOPIC, [b"%d" % number], 1, 0)
