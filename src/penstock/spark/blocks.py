@@ -234,7 +234,6 @@ class Blocks:
 
     @staticmethod
     def _in_order(columns: _RowColumns) -> _RowColumns:
-        """Sort by topic. Codes rise as topics appear, so often there is nothing to do."""
         codes = columns.topic_codes
         if not (np.diff(codes) < 0).any():
             return columns
@@ -328,7 +327,6 @@ def _row_costs(columns: _RowColumns) -> Numbers:
 
 
 def _header_bytes(columns: _RowColumns) -> Numbers:
-    """Return the header bytes of each row as a message; a lot stores them once."""
     times: Numbers = np.where(columns.times_ms >= 0, TIME_HEADER_BYTES, 0)
     return times if columns.headers is None else times + columns.headers.bytes
 

@@ -160,7 +160,6 @@ class FetchedColumns:
         return fixed(pa.int32(), self._of_runs(priorities))
 
     def content_types(self) -> pa.Array:
-        """By name; a slice without types is raw."""
         parts = list(map(attrgetter("run_types"), self._slices))
         if not any(map(any, parts)):
             return _repeated(CONTENT_TYPES[0], self.rows)

@@ -38,7 +38,6 @@ class LossError(PenstockError):
 
 
 def report_losses(options: SourceOptions, losses: Sequence[Loss]) -> None:
-    """Raise ``LossError``, or publish each loss once to the loss topic."""
     if not losses:
         return
     if options.fails_on_loss:

@@ -67,7 +67,6 @@ def search(environ: Mapping[str, str] = os.environ) -> Search:
 
 
 def ensure_java(environ: MutableMapping[str, str] = os.environ) -> Java:
-    """Find a Java and point ``JAVA_HOME`` at it; ``ConfigError`` if there is none."""
     found = search(environ)
     if found.java is None:
         raise ConfigError(

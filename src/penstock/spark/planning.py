@@ -93,7 +93,6 @@ def share(lags: Mapping[str, int], total: int, turn: int = 0) -> dict[str, int]:
 
 
 def _proportional(rests: Mapping[str, int], total: int) -> dict[str, int]:
-    """Give one to each, and share ``total`` in proportion; largest remainders round up."""
     whole = sum(rests.values())
     parts = {name: 1 + total * rest // whole for name, rest in rests.items()}
     left = total + len(rests) - sum(parts.values())

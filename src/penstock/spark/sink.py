@@ -181,7 +181,6 @@ def _all_staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 
 
 def _check_order(target: SinkEpoch, done: StageCommitted, advice: str) -> None:
-    """Refuse an epoch that was skipped: a later one is already published."""
     if done.epoch > target.epoch:
         raise PenstockError(
             f"sink {target.sink} has already published epoch {done.epoch}, which is after"

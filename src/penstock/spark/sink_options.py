@@ -52,7 +52,6 @@ class BatchJob(msgspec.Struct, frozen=True):
 
 
 def read_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
-    """Parse the options of both kinds of write; options of the other kind are refused."""
     check_names([name.lower() for name in options], (*_COMMON, *_OF_STREAMS, *_OF_JOBS))
     given = normal(options)
     _check_kind(given, is_stream)

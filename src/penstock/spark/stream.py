@@ -66,7 +66,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @hide_traceback
     def initialOffset(self) -> StreamOffset:  # noqa: N802
-        """Return where the query begins; pinned if the reader has a name."""
         if self._initial is None:
             self._watch.refresh()
             topics = dict(self._watch.topics)
@@ -188,7 +187,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _within_bytes(
         self, start: StreamPosition, seen: Mapping[str, planning.TopicState], takes: dict[str, int]
     ) -> dict[str, int]:
-        """Limit the bytes of a batch; the broker's index tells how many messages fit."""
         most = self._options.max_bytes
         if most is None or sum(seen[name].bytes for name in takes) <= most:
             return takes

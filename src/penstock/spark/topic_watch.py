@@ -169,5 +169,4 @@ def _offset(options: SourceOptions, name: str, spec: OffsetSpec, topic: TopicSta
 
 
 def locate(options: SourceOptions, name: str, time_ms: int) -> Located:
-    """Find the first message of this time or later, and the state of the topic."""
     return ask(options, lambda client: client.locate(name, times_ms=[time_ms]))

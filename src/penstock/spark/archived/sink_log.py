@@ -73,7 +73,6 @@ def read(directory: Path) -> SinkLog:
 
 
 def last(directory: Path) -> int:
-    """Return the last batch by the names in the log; -1 if there is none."""
     found = (_NAME.fullmatch(path.name) for path in (directory / DIRECTORY).glob("*"))
     return max((int(match[1]) for match in found if match), default=-1)
 

@@ -84,7 +84,6 @@ def _chart(results: DemoResults, axis: Axes, data: ChartData) -> None:
 
 
 def _label_kill(results: DemoResults, axis: Axes) -> None:
-    """Label the dashed line, above the data and on the side where there is room."""
     if results.away is None:
         return
     axis.set_ylim(top=axis.get_ylim()[1] * 1.12)

@@ -309,7 +309,6 @@ def _is(now: Mapping[str, Seen], name: str, incarnation: int) -> bool:
 
 
 def _present(client: QueueClient, span: OffsetRange) -> Iterator[OffsetRange]:
-    """Yield the ranges of messages that the broker has; fetches numbers only."""
     begin = span.begin
     while begin < span.end:
         answer = client.fetch_raw(span.topic, begin, span.end, columns=NUMBERS)

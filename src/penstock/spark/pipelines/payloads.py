@@ -47,7 +47,6 @@ def check_device(where: str) -> None:
 
 
 def field(path: str) -> Column:
-    """A field of a JSON payload, as text; null if it is missing."""
     return f.get_json_object(f.col("payload").cast("string"), check_path(path))
 
 
