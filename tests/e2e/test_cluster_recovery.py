@@ -75,4 +75,4 @@ def test_survivor_keeps_its_data_new_nodes_join_and_old_ones_cannot_come_back(tm
         for number in lost:
             code, said = made.command(number, "join", "--to", made.address(survivor))
             assert code == 1
-            assert "part of another cluster" in said
+            assert "a member of another cluster" in said

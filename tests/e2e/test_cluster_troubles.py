@@ -32,7 +32,7 @@ def test_wrong_secret_is_told_to_who_joins_and_mended_by_a_restart(tmp_path):
         assert made.command(1, "init")[0] == 0
         code, said = made.command(2, "join", "--to", made.address(1), "--timeout", "8s")
         assert (code, said.count("(wrong_secret)")) == (1, 2), "while it waits, and at the end"
-        assert "mend it and restart the node" in said
+        assert "fix that and restart the node" in said
         code, said = made.command(1, "status")
         assert "node 2 is joining but not reachable" in said
         assert "(wrong_secret)" in said.splitlines()[-1]
@@ -66,7 +66,7 @@ def test_a_node_in_no_cluster_tells_publishers_why_it_refuses_them(tmp_path):
         refused = run("pub", "-q", "1", "t", "x")
         assert refused.exit_code == 1
         reason = "in no cluster yet: run penstock cluster init or join"
-        assert f"it is not ready: {reason}" in refused.stderr
+        assert f"the broker is not ready: {reason}" in refused.stderr
         assert f"1, {reason}" in run("status").stdout
 
 
