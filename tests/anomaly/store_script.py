@@ -18,7 +18,12 @@ from penstock.model.message import Message
 from penstock.store import index, retention
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store import RetentionLimits, RetentionRules, TopicRetentionRule
+from penstock.store.store import (
+    RetentionLimits,
+    RetentionRequest,
+    RetentionRules,
+    TopicRetentionRule,
+)
 from penstock.store.verify import verify
 
 MAP_BYTES = 128 * 1024
@@ -42,8 +47,8 @@ def live(path: Path, acknowledge) -> None:
             acknowledge(f"{commit.base_sequence} {commit.count}\n")
         remove(store, acknowledge)
         drop(store, acknowledge)
-        store.retain(RULES, 0, 10**9)
-        store.retain(RULES, 0, 10**9)
+        store.retain(RetentionRequest(RULES, 0, 10**9))
+        store.retain(RetentionRequest(RULES, 0, 10**9))
         store.close()
 
 

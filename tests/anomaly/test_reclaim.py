@@ -42,7 +42,7 @@ def work_off(queue: QueueClient) -> None:
 def used_up(broker: Broker) -> int:
     """Return the number of messages that are no longer needed; retention removes them later."""
     server = broker.server
-    examination = RetentionScan(server.hub, lambda _examination: None)
+    examination = RetentionScan(server.parts, lambda _examination: None)
     broker.call(examination.go_on)
     lows = broker.call(examination.lows)
     return lows.get(TOPIC.encode(), 0)

@@ -125,7 +125,7 @@ class Day:
     def left_over(self) -> list[Stage]:
         """What is staged for epochs that are committed."""
         found, name = self.sink(), SINK.encode()
-        staged = self.broker.call(self.broker.server.hub.sinks.stages.of_sink, name)
+        staged = self.broker.call(self.broker.server.parts.sinks.stages.of_sink, name)
         return [stage for stage in staged if found.committed_ms and stage.epoch <= found.epoch]
 
     def do_again(self) -> None:

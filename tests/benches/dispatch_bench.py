@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
+from penstock.assembly import Assembly
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.groups import Group
 from penstock.dispatch.dispatcher import Job
-from penstock.dispatch.dispatchers import REST_S, Dispatchers
+from penstock.dispatch.dispatchers import REST_S
 from penstock.model.message import PRIORITY_SHIFT, Extras
-from penstock.node.hub import Hub
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 from penstock.reading.readers import READERS
@@ -94,14 +94,14 @@ class Told:
 
 
 class Bench:
-    """A hub with dispatchers; nothing is on disk, and time stands still until it is moved."""
+    """A broker with dispatchers; nothing is on disk, and time stands still until it is moved."""
 
     def __init__(self, **settings: object) -> None:
         self.store = GatedStore()
         self.clock = VirtualClock()
         counters = Counters()
         node = LoneNode(self.store)
-        self.hub = Hub(
+        self.parts = Assembly(
             config=msgspec.convert(settings, Config),
             broker=Broker(counters),
             store=self.store,
@@ -110,7 +110,7 @@ class Bench:
             log=node,
             cluster=node,
         )
-        self.dispatchers = self.hub.dispatchers = Dispatchers(self.hub)
+        self.dispatchers = self.parts.dispatchers
 
     def push(
         self,
@@ -119,10 +119,10 @@ class Bench:
         priority: int = 0,
         extras: Extras | None = None,
     ) -> None:
-        self.hub.pipeline.publish(
+        self.parts.pipeline.publish(
             topic,
             list(jobs),
-            self.hub.wall_ms(),
+            self.parts.wall_ms(),
             qos=1,
             retain=False,
             extras=[extras] * len(jobs) if extras else None,
@@ -142,23 +142,23 @@ class Bench:
     async def submitted(self, command: Any) -> object:
         """Have a command applied; what came of it."""
         told = Told()
-        self.hub.pipeline.submit(command, told, durable=True)
+        self.parts.pipeline.submit(command, told, durable=True)
         await self.rest()
         return told.values[0]
 
     async def rest(self) -> None:
         """Wait until nothing moves any more."""
         for _ in range(10):
-            await self.hub.pipeline.drain()
+            await self.parts.pipeline.drain()
             await turns(3)
             await self._readers_rest()
 
     async def _readers_rest(self) -> None:
         """Have all threads that read meet: whatever they were reading is read then."""
         meeting = threading.Barrier(READERS)
-        run = self.hub.loop.run_in_executor
+        run = self.parts.loop.run_in_executor
         await asyncio.gather(
-            *[run(self.hub.readers._readers, meeting.wait, 10) for _ in range(READERS)]
+            *[run(self.parts.readers._readers, meeting.wait, 10) for _ in range(READERS)]
         )
 
     async def later(self, seconds: float) -> None:
@@ -180,12 +180,12 @@ class Bench:
                 for consumer in list(dispatcher.workers):
                     self.dispatchers.rest(topic, dispatcher.group, consumer)
         await self.rest()
-        self.hub.close()
+        self.parts.close()
         await turns()
 
     @property
     def group(self) -> Group:
-        group = self.hub.broker.groups.get(TOPIC, GROUP)
+        group = self.parts.broker.groups.get(TOPIC, GROUP)
         assert group is not None
         return group
 

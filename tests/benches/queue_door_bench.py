@@ -3,11 +3,7 @@
 import asyncio
 from typing import Any
 
-from penstock.commit.produce import Producing
-from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.queue.connection import QueueConnection
-from penstock.node.doors import queue_door
-from penstock.staging.sinks import Sinks
 from penstock.wire.queue import QueueClientMachine, encode
 from penstock.wire.queue._generated import queue_pb2 as wire
 from tests.benches.dispatch_bench import Bench as DispatchBench
@@ -60,7 +56,7 @@ class Peer:
     def __init__(self, bench: "Bench") -> None:
         self._bench = bench
         self.transport = Transport()
-        self.connection = QueueConnection(bench.door, self.transport, bench.hub.monotonic())  # type: ignore[arg-type]
+        self.connection = QueueConnection(bench.door, self.transport, bench.parts.monotonic())  # type: ignore[arg-type]
         self._machine = QueueClientMachine()
         self.responses: list[Any] = []
 
@@ -109,25 +105,25 @@ class Peer:
 
 
 class Bench(DispatchBench):
-    """A hub with dispatchers; nothing is on disk, and time stands still until it is moved."""
+    """A broker with dispatchers; nothing is on disk, and time stands still until it is moved."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = VirtualLoop(self.hub.loop, self.clock.monotonic)
-        self.hub.loop = self.loop  # type: ignore[assignment]
-        self.dispatchers = self.hub.dispatchers = Dispatchers(self.hub)
-        self.hub.producing = Producing(self.hub)
-        self.hub.sinks = Sinks(self.hub, self.store)
-        self.door = queue_door(self.hub)
+        self.loop = VirtualLoop(self.parts.loop, self.clock.monotonic)
+        self.parts.loop = self.parts.connections.loop = self.loop  # type: ignore[assignment]
+        self.dispatchers = self.parts.dispatchers
+        self.door = self.parts.queue_door
+        self.door.loop = self.loop  # type: ignore[assignment]
 
     @property
     def cluster(self) -> Any:
         """The node as the door sees it; tests put another in its place."""
-        return self.hub.cluster
+        return self.door.cluster
 
     @cluster.setter
     def cluster(self, node: Any) -> None:
-        self.hub.cluster = self.door.cluster = node
+        self.door.cluster = node
+        self.dispatchers._parts = self.dispatchers._parts._replace(cluster=node)
 
     def peer(self) -> Peer:
         return Peer(self)
@@ -157,7 +153,7 @@ class Bench(DispatchBench):
             due[1]()
 
     async def close(self) -> None:
-        for client in list(self.hub.connections.clients):
+        for client in list(self.parts.connections.clients):
             client.connection_lost(None)  # type: ignore[attr-defined]
         await super().close()
 

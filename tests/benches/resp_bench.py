@@ -54,10 +54,10 @@ class Client:
     """A client of ``broker``: ``send`` what it sends; ``replies`` is what it was sent, parsed."""
 
     def __init__(self, broker: AsyncBroker) -> None:
-        self.hub = broker.server.hub
+        self.parts = broker.server.parts
         self.transport: Any = Transport()
         self.connection = RespConnection(
-            broker.server.resp_door, self.transport, self.hub.monotonic()
+            broker.server.parts.resp_door, self.transport, self.parts.monotonic()
         )
 
     def send(self, *arguments: bytes) -> None:
@@ -89,7 +89,7 @@ def command(*arguments: bytes) -> bytes:
 async def settle(broker: AsyncBroker, *clients: Client) -> None:
     """Wait until everything is on disk, every replay is over and everything is written."""
     while True:
-        await broker.server.hub.pipeline.drain()
+        await broker.server.parts.pipeline.drain()
         await asyncio.sleep(0)
         if not any(_is_replaying(client) for client in clients):
             break

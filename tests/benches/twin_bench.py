@@ -15,24 +15,19 @@ from typing import Any
 
 import msgspec
 
+from penstock.assembly import Assembly
 from penstock.cluster.consensus import DoneCallback, Leadership
 from penstock.cluster.replicated_log import LogListener
-from penstock.commit.produce import Producing
 from penstock.commit.recovery import recover
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import Command
 from penstock.core.group_row import encode_group
-from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.binary import BinaryConnection
 from penstock.doors.mqtt.connection import MqttConnection
 from penstock.errors import PenstockError
-from penstock.node.doors import binary_door, mqtt_door, resp_door
-from penstock.node.housekeeping import Housekeeping
-from penstock.node.hub import Hub, connect
 from penstock.obs.counters import Counters
 from penstock.reading.readers import READERS
-from penstock.staging.sinks import Sinks
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.segments import pack_batch, unpack_batch
@@ -91,11 +86,11 @@ class Cluster:
         self.leader = number
         self.term += 1
         for node in self.nodes.values():
-            node.hub.housekeeping.led(node.leadership)
+            node.parts.housekeeping.led(node.leadership)
 
     async def close(self) -> None:
         for node in self.nodes.values():
-            for client in list(node.hub.connections.clients):
+            for client in list(node.parts.connections.clients):
                 client.abort()
         await turns(3)
         for node in self.nodes.values():
@@ -104,7 +99,7 @@ class Cluster:
 
 
 class Node:
-    """One node: its hub with all that hangs on it. It is a ``Log``, and a ``ClusterView``."""
+    """One node with all its parts. It is a ``Log``, and a ``ClusterView``."""
 
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster = cluster
@@ -124,7 +119,7 @@ class Node:
         self.broker = Broker(self.counters, inflight_max=4, queue_messages_max=8)
         recover(self.store, self.broker)
         self.applied = self.store.next_index - 1
-        self.hub = Hub(
+        self.parts = Assembly(
             config=msgspec.convert(self.cluster.settings, Config),
             broker=self.broker,
             store=self.store,
@@ -133,25 +128,17 @@ class Node:
             log=self,
             cluster=self,
         )
-        self.hub.dispatchers = Dispatchers(self.hub)
-        self.hub.producing = Producing(self.hub)
-        self.hub.sinks = Sinks(self.hub, self.store)
-        self.binary_door = binary_door(self.hub)
-        self.hub.housekeeping = Housekeeping(self.hub, self.binary_door.identities)
-        self.mqtt_door = mqtt_door(self.hub)
-        self.resp_door = resp_door(self.hub)
-        connect(self.hub)
 
     def start(self) -> None:
-        self.hub.housekeeping.start()
-        self.hub.housekeeping.bury_own()
+        self.parts.housekeeping.start()
+        self.parts.housekeeping.bury_own()
 
     def end(self) -> None:
         """Everything in memory is of no use any more, and does nothing more."""
-        for dispatchers in self.hub.dispatchers._dispatchers.values():
+        for dispatchers in self.parts.dispatchers._dispatchers.values():
             for dispatcher in dispatchers.values():
                 dispatcher.end()
-        self.hub.close()
+        self.parts.close()
 
     def restart(self) -> None:
         """Everything in memory is gone; what it had handed over goes its way."""
@@ -203,7 +190,7 @@ class Node:
         self.live.append((topic, payloads))
         for node in self.cluster.nodes.values():
             if node is not self:
-                node.hub.fanout.pass_on(topic, payloads)
+                node.parts.fanout.pass_on(topic, payloads)
 
     # ── a log
 
@@ -214,7 +201,7 @@ class Node:
         if batch.has_content:
             self.cluster.waiting.append((self.node_id, self.incarnation, batch))
         else:  # rows of a checkpoint, and nobody else's business
-            self.hub.loop.call_soon(self._commit_rows, self.line, batch)
+            self.parts.loop.call_soon(self._commit_rows, self.line, batch)
 
     def _commit_rows(self, line: LogListener, batch: Batch) -> None:
         if line is self.line:
@@ -252,7 +239,7 @@ class Node:
 
     def hurry(self) -> bool:
         """Commit what waits for company; whether there was something."""
-        pipeline = self.hub.pipeline
+        pipeline = self.parts.pipeline
         if pipeline._commit_timer is None:
             return False
         pipeline._commit_timer.cancel()
@@ -261,10 +248,10 @@ class Node:
 
     async def readers_done(self) -> None:
         """Wait until the threads that read have done what they were given before."""
-        loop, threads = asyncio.get_running_loop(), self.hub.readers._readers
+        loop, threads = asyncio.get_running_loop(), self.parts.readers._readers
         barrier = Barrier(READERS)
         meeting = [loop.run_in_executor(threads, barrier.wait, 10) for _ in range(READERS)]
-        await asyncio.gather(loop.run_in_executor(self.hub.readers._searchers, int), *meeting)
+        await asyncio.gather(loop.run_in_executor(self.parts.readers._searchers, int), *meeting)
 
     # ── what it has
 
@@ -296,7 +283,7 @@ class Node:
         return rows
 
     def submitted(self, command: Command, outlet: Any = None) -> None:
-        self.hub.pipeline.submit(command, outlet, durable=True)
+        self.parts.pipeline.submit(command, outlet, durable=True)
 
     def mqtt(self, name: bytes, **options: Any) -> "MqttClient":
         return MqttClient(self, name, **options)
@@ -307,7 +294,9 @@ class MqttClient:
 
     def __init__(self, node: Node, name: bytes, **options: Any) -> None:
         self.transport: Any = Transport()
-        self.connection = MqttConnection(node.mqtt_door, self.transport, node.hub.monotonic())
+        self.connection = MqttConnection(
+            node.parts.mqtt_door, self.transport, node.parts.monotonic()
+        )
         self.send(encode.connect(name, **options))
 
     def send(self, data: bytes) -> None:
@@ -339,7 +328,9 @@ class BinaryClient:
 
     def __init__(self, node: Node) -> None:
         self.transport: Any = Transport()
-        self.connection = BinaryConnection(node.binary_door, self.transport, node.hub.monotonic())
+        self.connection = BinaryConnection(
+            node.parts.binary_door, self.transport, node.parts.monotonic()
+        )
 
     def send(self, data: bytes) -> None:
         self.connection.data_received(data)

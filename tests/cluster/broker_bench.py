@@ -1,7 +1,7 @@
 """Nodes whose line is a real pipeline with a real broker behind it, and no doors before it.
 
 Commands are submitted as doors would. What the broker wants to have sent is noted and goes nowhere;
-only what it wants to have journaled next (``FollowUp``) is, as in the hub.
+only what it wants to have journaled next (``FollowUp``) is, as in the parts.
 """
 
 from typing import Any

@@ -7,7 +7,7 @@ from penstock.cluster.log_view import RECENT_ENTRIES_MAX
 from penstock.errors import PenstockError, StorageForeign, StorageFull
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store import RetentionRules
+from penstock.store.store import RetentionRequest, RetentionRules
 from tests.cluster.cluster_bench import Bench, Node, batch_of, until
 
 pytestmark = pytest.mark.asyncio
@@ -174,7 +174,7 @@ async def test_retention_may_be_quicker_than_the_core_is_told(bench: Bench) -> N
     rows = Batch()
     rows.checkpoint = node.store.last_index
     await node.submit(rows)
-    while node.store.retain(RetentionRules(), 0, 1 << 60).more:
+    while node.store.retain(RetentionRequest(RetentionRules(), 0, 1 << 60)).more:
         pass
     assert node.store.first_index == node.store.last_index + 1
     raw = node.replica.node.raw

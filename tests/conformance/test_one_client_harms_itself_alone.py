@@ -84,7 +84,7 @@ def test_many_new_topics_in_one_piece_are_taken_turn_by_turn(own_broker, connect
     client, watcher = connect(at=broker), connect(at=broker)
     watcher.subscribe(("t/#", 0))
     put_off, put_events_off = [], MqttConnection._put_off
-    connections, steps = broker.server.hub.connections, count()
+    connections, steps = broker.server.parts.connections, count()
     now = connections.monotonic()
 
     def spy(connection, events):

@@ -41,7 +41,7 @@ def test_sessions_that_come_back_and_do_not_read_stay_within_the_budget(own_brok
 
 
 def outgoing(broker) -> int:
-    return broker.call(lambda: broker.server.hub.connections.budget.used)
+    return broker.call(lambda: broker.server.parts.connections.budget.used)
 
 
 def test_live_messages_for_those_who_do_not_read_are_dropped_and_counted(own_broker, connect):

@@ -42,11 +42,11 @@ def publish_all(publisher, topic, payloads):
 
 def shares(broker, topic, group="g"):
     """Return the number of members of a group."""
-    return broker.call(broker.server.hub.dispatchers.workers, topic.encode(), group.encode())
+    return broker.call(broker.server.parts.dispatchers.workers, topic.encode(), group.encode())
 
 
 def group_of(broker, topic, group="g"):
-    return broker.server.hub.broker.groups.get(topic.encode(), group.encode())
+    return broker.server.parts.broker.groups.get(topic.encode(), group.encode())
 
 
 @pytest.fixture

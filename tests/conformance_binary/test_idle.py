@@ -72,7 +72,7 @@ def test_a_client_that_completes_no_frame_is_closed_after_the_connect_time_out(o
     broker = own_broker(limits={"connect_timeout_s": 10})
     client = dial(at=broker)
     client.send(b"\x01\x00")
-    wait_until(lambda: broker.call(lambda: len(broker.server.hub.connections.clients)) == 1)
+    wait_until(lambda: broker.call(lambda: len(broker.server.parts.connections.clients)) == 1)
     broker.clock.advance(9.9)
     assert disconnects(broker, "connect_timeout") == 0
     broker.clock.advance(0.2)

@@ -14,7 +14,7 @@ LIMIT = BUDGET + BUDGET // 4
 
 
 def outgoing(broker) -> int:
-    return broker.call(lambda: broker.server.hub.connections.budget.used)
+    return broker.call(lambda: broker.server.parts.connections.budget.used)
 
 
 def test_followers_that_do_not_read_stay_within_the_budget_and_get_all_later(own_broker, dial):

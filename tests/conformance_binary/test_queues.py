@@ -151,7 +151,7 @@ def test_jobs_of_the_last_worker_wait_for_the_next(own_broker, dial):
     dial(at=broker).publish(b"q:jobs", *numbered(5))
     jobs = worker.receive_messages(5)
     worker.close()
-    wait_until(lambda: not broker.server.hub.dispatchers.workers(b"q:jobs", b"workers"))
+    wait_until(lambda: not broker.server.parts.dispatchers.workers(b"q:jobs", b"workers"))
     dial(at=broker).publish(b"q:jobs", b"5")
     (worker,) = joined(dial, broker, 1)
     assert payloads(worker.receive_messages(6)) == [*payloads(jobs), b"5"]

@@ -28,7 +28,7 @@ def test_nobody_publishes_to_a_topic_of_the_broker(broker, name):
     with contextlib.suppress(ClientError, AssertionError, redis.ResponseError):
         WAYS_IN[name](broker, TOPIC, b"nine")
     assert broker.server.broker.retained.get(TOPIC).payload != b"nine"
-    broker.call(broker.server.hub.pipeline.when_committed, lambda: None)
+    broker.call(broker.server.parts.pipeline.when_committed, lambda: None)
     assert broker.server.store.topic(TOPIC) is None
     assert broker.server.counters.messages_in_total == [0, 0, 0]
 

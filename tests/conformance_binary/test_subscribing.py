@@ -141,7 +141,7 @@ def test_after_unsubscribe_nothing_more_comes_but_other_subscriptions_stay(dial,
 def test_a_lost_subscriber_is_forgotten(own_broker, dial):
     """Also one that is lost at any moment of subscribing once more."""
     broker = own_broker()
-    feed = broker.server.hub.feed
+    feed = broker.server.parts.feed
     publisher = dial(at=broker)
     for _ in range(20):
         subscriber = dial(at=broker)
@@ -150,7 +150,7 @@ def test_a_lost_subscriber_is_forgotten(own_broker, dial):
         publisher.publish(b"t", b"m")
         subscriber.send(subscribe(b"t") * 3)
         subscriber.reset()
-    wait_until(lambda: len(broker.server.hub.connections.clients) == 1)
+    wait_until(lambda: len(broker.server.parts.connections.clients) == 1)
     wait_until(lambda: feed.routes.subscription_count == 0)
 
 

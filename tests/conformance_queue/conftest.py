@@ -40,9 +40,9 @@ class TimedBroker:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.host, self.port = broker.host, broker.port
-        hub, clock = broker.server.hub, broker.clock
-        self._loop = hub.loop = VirtualLoop(hub.loop, clock.monotonic)
-        broker.server.queue_door.loop = self._loop
+        parts, clock = broker.server.parts, broker.clock
+        self._loop = parts.loop = VirtualLoop(parts.loop, clock.monotonic)
+        broker.server.parts.queue_door.loop = self._loop
 
     def wait(self, seconds: float) -> None:
         """Let time pass; what becomes due is done and stored before time goes on."""

@@ -101,4 +101,4 @@ def test_a_shared_subscription_creates_no_group_beyond_the_limit(crowded):
         mqtt.sendall(b"\x82\x10\x00\x01\x00\x0b$share/g3/t\x01")
         assert mqtt.recv(5) == b"\x90\x03\x00\x01\x01"
         crowded.clock.advance(0.1)  # and let all that is in the line be stored
-        assert crowded.call(lambda: crowded.server.hub.broker.groups.count) == 3
+        assert crowded.call(lambda: crowded.server.parts.broker.groups.count) == 3

@@ -519,7 +519,7 @@ class _Next:
 
 def test_the_next_block_may_be_staged_as_soon_as_one_is_confirmed(broker, client):
     """Blocks 1 and 2 are stored together, and 3 arrives before 2 is confirmed."""
-    stages = broker.server.hub.sinks.stages
+    stages = broker.server.parts.sinks.stages
     last = _Next(stages, 3)
     blocks = [_Next(stages, 0), _Next(stages, 1, last), _Next(stages, 2)]
     broker.call(lambda: [each.stage() for each in blocks])

@@ -60,7 +60,7 @@ def test_a_deleted_stream_begins_anew(client):
 def test_an_expiry_is_the_age_limit_of_the_topic(broker, client):
     client.xadd("s", {"n": 1})
     assert client.pexpire("s", 1_500) == 1
-    assert broker.server.hub.broker.topics.get(b"s").max_age_ms == 1_500
+    assert broker.server.parts.broker.topics.get(b"s").max_age_ms == 1_500
     assert (client.ttl("s"), client.pttl("s")) == (2, 1_500)
     broker.restart()
     assert client.pttl("s") == 1_500

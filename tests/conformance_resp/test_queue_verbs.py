@@ -138,7 +138,7 @@ def test_an_ack_of_a_deleted_queues_job_does_not_finish_one_of_the_next(dial):
 
 
 def _waiting(broker: Broker) -> int:
-    return broker.call(broker.server.hub.dispatchers.workers, b"q:jobs", b"workers")
+    return broker.call(broker.server.parts.dispatchers.workers, b"q:jobs", b"workers")
 
 
 def _until(condition) -> None:

@@ -140,8 +140,8 @@ def test_a_consumer_that_waits_gets_what_is_given_back(broker, queue):
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    hub = broker.server.hub
-    wait_until(lambda: broker.call(hub.dispatchers.workers, b"jobs", b"g") == 1)
+    parts = broker.server.parts
+    wait_until(lambda: broker.call(parts.dispatchers.workers, b"jobs", b"g") == 1)
     queue.nack(jobs)
     waiting.join(10)
     assert got == [[0]]

@@ -54,7 +54,7 @@ def signature_1(_broker: Broker, topic: bytes, payload: bytes) -> Signature:
 
 def signature_2(broker: Broker, topic: bytes, payload: bytes) -> Signature:
     """By the broker's clock, which may be a virtual one."""
-    signed_ms = broker.server.hub.wall_ms() + 1
+    signed_ms = broker.server.parts.wall_ms() + 1
     nonce = secrets.token_bytes(8)
     return sign_2(SEED, KEY_ID, topic, payload, signed_ms=signed_ms, nonce=nonce)
 

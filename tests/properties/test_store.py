@@ -25,6 +25,7 @@ from penstock.store.memory import MemoryStore
 from penstock.store.store import (
     ProtectedTopics,
     RetentionLimits,
+    RetentionRequest,
     RetentionResult,
     RetentionRules,
     TopicRetentionRule,
@@ -203,10 +204,10 @@ class StoreMachine(RuleBasedStateMachine):
             ProtectedTopics(b"b", floors),
             low_water_marks,
         )
-        plain = self.model.retain(*order)
+        plain = self.model.retain(RetentionRequest(*order))
         ours = RetentionResult(more=True)
         while ours.more:
-            removed = self.store.retain(*order)
+            removed = self.store.retain(RetentionRequest(*order))
             ours.add(removed)
             ours.more = removed.more
         assert ours == plain

@@ -72,7 +72,7 @@ class Signer(NamedTuple):
 
 def now_ms(broker: Broker) -> int:
     """The broker's wall clock."""
-    return broker.server.hub.wall_ms() + 1
+    return broker.server.parts.wall_ms() + 1
 
 
 def advance_ms(broker: Broker, milliseconds: int) -> None:
@@ -187,7 +187,7 @@ class Counts(NamedTuple):
         return cls(
             server.store.next_sequence - 1,
             server.counters.drops[DropReason.SIGNATURE_REFUSED],
-            dict(server.hub.gate.failures),
+            dict(server.parts.gate.failures),
         )
 
     def since(self, before: Self) -> tuple[int, int, dict[str, int]]:

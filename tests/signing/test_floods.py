@@ -70,7 +70,7 @@ def test_bad_signatures_do_not_keep_others_waiting(own_broker, flood):
     """Neither for an answer nor for the disk."""
     broker = own_broker()
     data, answer = flood(register(broker))
-    failures = broker.server.hub.gate.failures
+    failures = broker.server.parts.gate.failures
     looked_at = []
     with Binary(broker) as other, flooding(broker, data, answer) as finished:
         wait_until(lambda: failures[SignatureFault.BAD_SIGNATURE] > 0)
@@ -89,5 +89,5 @@ def test_every_bad_signature_of_a_flood_is_answered_and_nothing_of_it_is_stored(
     data, answer = binary_flood(register(broker))
     with flooding(broker, data, answer) as finished:
         assert finished.wait(TIMEOUT_S)
-    assert broker.server.hub.gate.failures[SignatureFault.BAD_SIGNATURE] == FLOOD
+    assert broker.server.parts.gate.failures[SignatureFault.BAD_SIGNATURE] == FLOOD
     assert broker.server.store.next_sequence == 1

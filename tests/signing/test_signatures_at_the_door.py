@@ -192,7 +192,7 @@ def test_permission_is_looked_at_after_the_signature(broker, topic):
 
 def test_a_refused_signature_takes_no_place_in_the_replay_window(broker, topic):
     signer = register(broker, "elsewhere")
-    window = broker.server.hub.gate._window
+    window = broker.server.parts.gate._window
     before = window.count
     publish_signed(broker, topic, b"x", signer.sign_2(topic, b"x", now_ms(broker)))
     assert window.count == before

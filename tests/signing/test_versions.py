@@ -141,7 +141,7 @@ def test_version_2_is_stale_when_the_window_is_over(own_broker, topic):
 
 
 def test_version_2_may_be_ahead_of_the_brokers_clock_a_little(broker, topic):
-    signer, clock_ms = register(broker), broker.server.hub.wall_ms()
+    signer, clock_ms = register(broker), broker.server.parts.wall_ms()
     at_the_limit = signer.sign_2(topic, b"x", clock_ms + AHEAD_MS_MAX)
     beyond = signer.sign_2(topic, b"x", clock_ms + AHEAD_MS_MAX + 1)
     assert publish_signed(broker, topic, b"x", at_the_limit) == ""
@@ -156,7 +156,7 @@ def test_version_2_is_not_accepted_again_after_a_restart(own_broker, topic, ahea
     """Not even of a device whose clock is ahead, which signed after our start by its own clock."""
     broker = own_broker()
     signer = register(broker)
-    signature = signer.sign_2(topic, b"x", broker.server.hub.wall_ms() + ahead_ms)
+    signature = signer.sign_2(topic, b"x", broker.server.parts.wall_ms() + ahead_ms)
     assert publish_signed(broker, topic, b"x", signature) == ""
     advance_ms(broker, 1)
     broker.restart(kill=kill)

@@ -73,7 +73,7 @@ def _stored(broker: Broker, topic: str) -> list[bytes]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_clients_cannot_remove_signed_messages(broker, topic, way):
-    failures = broker.server.hub.gate.failures
+    failures = broker.server.parts.gate.failures
     before = sum(failures.values())
     with pytest.raises((redis.ResponseError, QueueRefusedError)) as refused:
         WAYS[way](broker, topic)
@@ -87,7 +87,7 @@ def test_clients_cannot_remove_signed_messages(broker, topic, way):
 def test_dead_letters_of_signed_messages_are_protected_alike(broker, way):
     with pytest.raises((redis.ResponseError, QueueRefusedError), match=ADVICE):
         WAYS[way](broker, "$dlq/secure/x/g")
-    assert broker.server.hub.gate.failures[SignatureFault.PROTECTED]
+    assert broker.server.parts.gate.failures[SignatureFault.PROTECTED]
 
 
 def test_a_topic_cannot_be_made_a_queue_before_its_first_signed_message(broker):

@@ -105,9 +105,9 @@ async def test_orphans_are_buried_with_their_wills():
     store.commit(batch)
     server = new_server(store)
     await server.start()
-    await server.hub.pipeline.drain()
-    assert server.sessions() == (0, 1)
-    assert server.retained() == 1
+    await server.parts.pipeline.drain()
+    assert server.view.sessions() == (0, 1)
+    assert server.view.retained() == 1
     await server.abandon()
     again = recovered(store)
     assert not again.sessions[b"ann"].connected
@@ -122,7 +122,7 @@ async def test_a_server_that_cannot_listen_leaves_nothing_behind():
     with pytest.raises(Refused):
         await second.start()
     await first.stop()
-    assert first.ready() == (False, "shutting down")
+    assert first.view.ready() == (False, "shutting down")
 
 
 @pytest.mark.asyncio
@@ -132,14 +132,14 @@ async def test_a_session_expires_when_its_time_is_over_and_not_before():
     store.commit(batch)
     server = new_server(store, limits={"session_expiry_s": 60})
     await server.start()
-    await server.hub.pipeline.drain()
+    await server.parts.pipeline.drain()
     server._clock.advance(59)
     server.turn()
-    await server.hub.pipeline.drain()
+    await server.parts.pipeline.drain()
     assert b"ann" in server.broker.sessions
     server._clock.advance(2)
     server.turn()
-    await server.hub.pipeline.drain()
+    await server.parts.pipeline.drain()
     assert not server.broker.sessions
     await server.stop()
 
@@ -149,11 +149,11 @@ async def test_a_full_disk_is_not_ready_and_says_why():
     store = Store()
     server = new_server(store)
     await server.start()
-    assert server.ready() == (True, "")
+    assert server.view.ready() == (True, "")
     store.is_full = True
-    server.hub.pipeline.publish(b"t", [b"x"], 5, qos=1, retain=False, packet_ids=[])
-    await server.hub.pipeline.drain()
-    assert server.ready() == (False, "full")
+    server.parts.pipeline.publish(b"t", [b"x"], 5, qos=1, retain=False, packet_ids=[])
+    await server.parts.pipeline.drain()
+    assert server.view.ready() == (False, "full")
     store.is_full = False
     await server.stop()
 
@@ -169,8 +169,8 @@ async def test_expiry_does_not_pile_up_while_the_disk_is_full():
     store.is_full = True
     for _ in range(20):
         server.turn()
-        await server.hub.pipeline.drain()
-    pipeline = server.hub.pipeline
+        await server.parts.pipeline.drain()
+    pipeline = server.parts.pipeline
     waiting = len(pipeline._open.steps)
     waiting += len(pipeline._in_flight.steps) if pipeline._in_flight else 0
     await server.abandon()
@@ -195,8 +195,8 @@ async def test_forgetting_subscribers_does_not_pile_up_while_the_disk_is_full():
     store.is_full = True
     for _ in range(20):
         server.turn()
-        await server.hub.pipeline.drain()
-    pipeline = server.hub.pipeline
+        await server.parts.pipeline.drain()
+    pipeline = server.parts.pipeline
     waiting = len(pipeline._open.steps) + len(pipeline._kept)
     waiting += len(pipeline._in_flight.steps) if pipeline._in_flight else 0
     await server.abandon()
@@ -212,11 +212,11 @@ async def test_a_wall_clock_that_jumps_makes_no_subscriber_forgotten():
     wall_ms = server._clock.wall_ms
     server._clock.wall_ms = lambda: wall_ms() + 50 * 365 * 24 * 3600 * 1000
     server.turn()
-    await server.hub.pipeline.drain()
+    await server.parts.pipeline.drain()
     assert b"ann" in server.broker.subscribers.by_id
     server._clock.advance(61)
     server.turn()
-    await server.hub.pipeline.drain()
+    await server.parts.pipeline.drain()
     assert not server.broker.subscribers.by_id
     await server.stop()
 
@@ -225,7 +225,7 @@ async def test_a_wall_clock_that_jumps_makes_no_subscriber_forgotten():
 async def test_a_stop_says_that_all_that_was_accepted_is_kept():
     server = new_server(Store())
     await server.start()
-    server.hub.pipeline.publish(b"t", [b"x"], 5, qos=1, retain=False)
+    server.parts.pipeline.publish(b"t", [b"x"], 5, qos=1, retain=False)
     assert await server.stop() is True
     assert server.store.next_sequence == 2
 
@@ -238,7 +238,7 @@ async def test_a_stop_on_a_full_disk_says_that_something_is_missing(durability):
     server = new_server(store, durability=durability)
     await server.start()
     store.is_full = True
-    server.hub.pipeline.publish(b"t", [b"x"], 5, qos=1, retain=False, keep=True)
+    server.parts.pipeline.publish(b"t", [b"x"], 5, qos=1, retain=False, keep=True)
     assert await server.stop() is False
 
 
@@ -257,7 +257,7 @@ async def test_a_retained_message_beyond_the_limit_is_taken_but_not_as_retained(
     for packet_id, topic in enumerate((b"a", b"b", b"a"), start=1):
         writer.write(b"\x33\x06\x00\x01" + topic + packet_id.to_bytes(2, "big") + b"x")
         await reader.readexactly(4)
-    assert server.retained() == 1
+    assert server.view.retained() == 1
     assert server.counters.drops[DropReason.RETAINED_LIMIT] == 1
     assert store.next_sequence == 4
     writer.close()
@@ -303,13 +303,13 @@ async def test_a_client_that_leaves_before_its_connect_is_refused_is_forgotten()
     await server.start()
     _reader, writer = await asyncio.open_connection("127.0.0.1", server.addresses[0].port)
     writer.write(CONNECT)
-    opening = server._mqtt.connect_queue._opening
+    opening = server.parts.mqtt_door.connect_queue._opening
     while not opening:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.001)
-    (connection,) = server.hub.connections.open
+    (connection,) = server.parts.connections.open
     connection.close(DisconnectReason.KEEP_ALIVE_TIMEOUT)
     store.gate.set()
-    await server.hub.pipeline.drain()
+    await server.parts.pipeline.drain()
     left_over = dict(opening)
     writer.close()
     await server.abandon()

@@ -59,7 +59,7 @@ async def _serve(config: Config) -> None:
         server = Server(config, snapshots_received=server.snapshots_received + 1)
         await server.start()
     click.echo("Stopping: completing what was accepted.")
-    logger.info("stopping", clients=len(server.hub.connections.clients))
+    logger.info("stopping", clients=len(server.parts.connections.clients))
     if await server.stop():
         click.echo("Stopped. All acknowledged messages are on disk.")
     else:
@@ -137,7 +137,7 @@ def _what(server: Server) -> str:
 
 
 def _cluster(server: Server) -> str:
-    cluster, status = server.config.cluster, server.cluster()
+    cluster, status = server.config.cluster, server.view.cluster()
     state = "a member" if status.state is NodeState.MEMBER else diagnosis(status)
     return f"node {cluster.node_id}, for other nodes {cluster.peer_listen}; {state}"
 

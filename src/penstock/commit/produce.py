@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.commit.completion import JournaledCallback
+from penstock.commit.pipeline import Pipeline
+from penstock.core.broker import Broker
 from penstock.core.completion import Completion, Journaled
 from penstock.model.message import Extras
-from penstock.node.hub import Hub
+from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 
 Stretch = tuple[int, int]
@@ -33,32 +35,33 @@ class Lot(NamedTuple):
 class Producing:
     """What is being produced under numbers; one for all doors."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, broker: Broker, pipeline: Pipeline, counters: Counters) -> None:
+        self.known = broker.producers
+        self.pipeline = pipeline
+        self._counters = counters
         self._in_line: dict[tuple[bytes, bytes], dict[int, _Numbered]] = {}
         """By topic and producer: numbers whose messages are in the line."""
 
     def produce(self, lot: Lot, now_ms: int, waiter: Completion[list[Stretch]]) -> None:
         """Journal messages, except those that are known, and tell ``waiter`` where they lie."""
         if lot.producer:
-            _Numbered(self._hub, self._in_line, lot, waiter).start(now_ms)
+            _Numbered(self, self._in_line, lot, waiter).start(now_ms)
         else:
-            _publish(self._hub, lot, lot.payloads, now_ms)
+            self.publish(lot, lot.payloads, now_ms)
             count = len(lot.payloads)
             journaled = JournaledCallback(
                 lambda first: waiter.done([(first.offset, count)]), waiter.refused
             )
-            self._hub.pipeline.tell_offsets(lot.topic, count, journaled, now_ms)
+            self.pipeline.tell_offsets(lot.topic, count, journaled, now_ms)
 
-
-def _publish(hub: Hub, lot: Lot, payloads: list[bytes], now_ms: int) -> None:
-    hub.counters.messages_in_total[1] += len(payloads)
-    extras: list[Extras | None] | None = None
-    if lot.extras is not None:
-        extras = [lot.extras] * len(payloads)
-    hub.pipeline.publish(
-        lot.topic, payloads, now_ms, qos=1, retain=False, extras=extras, marks=lot.marks
-    )
+    def publish(self, lot: Lot, payloads: list[bytes], now_ms: int) -> None:
+        self._counters.messages_in_total[1] += len(payloads)
+        extras: list[Extras | None] | None = None
+        if lot.extras is not None:
+            extras = [lot.extras] * len(payloads)
+        self.pipeline.publish(
+            lot.topic, payloads, now_ms, qos=1, retain=False, extras=extras, marks=lot.marks
+        )
 
 
 class _Numbered:
@@ -66,12 +69,12 @@ class _Numbered:
 
     def __init__(
         self,
-        hub: Hub,
+        producing: Producing,
         in_line: dict[tuple[bytes, bytes], dict[int, "_Numbered"]],
         lot: Lot,
         waiter: Completion[list[Stretch]],
     ) -> None:
-        self._hub = hub
+        self._producing = producing
         self._in_line = in_line
         self._lot = lot
         self._waiter = waiter
@@ -87,8 +90,8 @@ class _Numbered:
     def start(self, now_ms: int) -> None:
         """Find out which messages are new, and journal those."""
         lot = self._lot
-        is_ending = self._hub.pipeline.is_dropping(lot.topic)
-        find = self._hub.broker.producers.find
+        is_ending = self._producing.pipeline.is_dropping(lot.topic)
+        find = self._producing.known.find
         line = self._in_line.setdefault((lot.topic, lot.producer), {})
         fresh: list[int] = []
         payloads: list[bytes] = []
@@ -117,7 +120,7 @@ class _Numbered:
             self._answer()
 
     def _journal(self, fresh: list[int], payloads: list[bytes], now_ms: int) -> None:
-        lot, pipeline = self._lot, self._hub.pipeline
+        lot, pipeline = self._lot, self._producing.pipeline
         self._waits += 1
         self._fresh = _rows(fresh)
         start = 0
@@ -125,7 +128,7 @@ class _Numbered:
             for seqs in self._fresh:
                 part = payloads[start : start + len(seqs)]
                 start += len(seqs)
-                _publish(self._hub, lot, part, now_ms)
+                self._producing.publish(lot, part, now_ms)
                 pipeline.add_producer_run(lot.topic, len(part), lot.producer, seqs[0])
         pipeline.tell_offsets(lot.topic, len(payloads), self, now_ms)
         pipeline.tell_offsets(lot.topic, len(payloads), _Leaving(self), now_ms, on_disk=True)

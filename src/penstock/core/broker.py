@@ -1,16 +1,16 @@
-"""The broker's state and its one verb: apply a command, gather the effects.
+"""The broker's state and its one verb: apply a command, collect the effects.
 
-Pure and deterministic: no clock, no socket, no disk. The state is the fold of all commands, in
-order, so the same journal gives the same state anywhere: after a restart, on a replica, in a test.
+Pure and deterministic: no clock, no socket, no disk. The state follows from all commands, in order,
+so the same journal gives the same state anywhere: after a restart, on a replica, in a test.
 
-Two kinds of session share all code. A **durable** one (MQTT: clean session 0) lives in the journal.
-A **live** one lives as long as its connection; its commands are applied in the same order but never
-written. A live session that has a will is recorded too, so that the will is published even if the
-broker itself dies first. In a cluster it is recorded in any case, as all nodes must know who has
-which client id; but what it subscribes to and is sent remains its own node's business.
+Two kinds of session share all code. A **durable** one (MQTT: clean session 0) is in the journal. A
+**live** one lasts as long as its connection; its commands are applied in the same order but never
+written. A live session with a will is recorded too, so that the will is published even if the
+broker crashes first. In a cluster it is always recorded, as all nodes must know who has which
+client id; but only its own node knows what it subscribes to and is sent.
 
-QoS 0 messages do not pass here on their way to subscribers: ``net`` routes them at once. They come
-by only to be retained.
+QoS 0 messages do not pass here on their way to subscribers: doors route them at once. They only
+come here to be retained.
 """
 
 from collections.abc import Callable, Iterator
@@ -109,8 +109,7 @@ from penstock.trust.keys import Key, KeyRing
 
 __all__ = ["SUBSCRIBE_FAILED", "Broker"]
 
-PORTION = 64
-"""Messages that waited for a client and are sent at a time, unless it acknowledges more."""
+PORTION = 64  # queued messages sent to a client at a time, unless it acknowledges more
 
 _GROUP_COMMANDS = (
     GroupMade,
@@ -134,6 +133,7 @@ _GROUP_COMMANDS = (
 _SINK_COMMANDS = (SinkBegan, SinkAdvanced, SinkEnded, SinkForgotten)
 _OfSession = Subscribed | Unsubscribed | Received
 
+# commands that may concern those who wait for a group at another node
 _STIRRING = (
     GroupMade,
     GroupMoved,
@@ -145,7 +145,6 @@ _STIRRING = (
     Swept,
     Claimed,
 )
-"""What may bring messages, or news, to those who wait for a group at another node."""
 
 
 class Broker:
@@ -174,19 +173,16 @@ class Broker:
         self.sinks = Sinks()
         self.keys = KeyRing()
         self.sessions: dict[bytes, Session] = {}
+        # durable sessions without a connection, the longest away first
         self.away: dict[bytes, Session] = {}
-        """Durable sessions without a connection, the longest away first."""
-        self.dirty: dict[bytes, None] = {}
-        """Client ids whose row on disk is older than the state here."""
+        self.dirty: dict[bytes, None] = {}  # client ids whose row on disk is outdated
         self.queued_count = 0
-        self.index = 0
-        """The journal entry whose commands are being applied, or were last."""
+        self.index = 0  # of the journal entry whose commands are being applied
         self.retained_delivery = RetainedDelivery(
             self.retained, self.routes, inflight_max, self._offer
         )
         self._base_sequence = 0
-        self._last_sequence = 0
-        """No message that was applied has a higher one."""
+        self._last_sequence = 0  # the highest that was applied
         self._recovering = False
         self._handlers: dict[type, Callable[..., None]] = {
             SessionOpened: self._opened,
@@ -218,7 +214,7 @@ class Broker:
     # ── applying ──────────────────────────────────────────────────────────────────────────────
 
     def begin(self, index: int, base_sequence: int) -> None:
-        """Say which journal entry the commands that follow belong to."""
+        """Set the journal entry to which the following commands belong."""
         self.index = index
         self._base_sequence = base_sequence
         self._last_sequence = max(self._last_sequence, base_sequence - 1)
@@ -262,7 +258,7 @@ class Broker:
             effects.controls.append(PageTurned(client))
 
     def _resume(self, session: Session, effects: Effects, portion: int) -> None:
-        """Repeat what is unfinished, same ids, same order; then what waited [MQTT-4.4.0-1]."""
+        """Repeat unfinished deliveries in order, then send queued messages [MQTT-4.4.0-1]."""
         client = session.client
         if client is not None:
             for packet_id, sequence, state, retain in session.unfinished():
@@ -273,11 +269,11 @@ class Broker:
         self._drain(session, effects, portion)
 
     def _drain(self, session: Session, effects: Effects, portion: int) -> None:
-        """Send what waits, as far as the window allows, and a portion at most.
+        """Send queued messages, as far as the window allows, one portion at most.
 
-        The next one follows when the client has read it (``Drained``), or acknowledges. If
-        thousands of clients came back at once, each with a thousand messages waiting, sending all
-        of them would be one long turn.
+        The next portion follows when the client has read it (``Drained``), or acknowledges. If
+        thousands of clients came back at once, each with a thousand queued messages, sending all of
+        them would block the loop.
         """
         if not session.queue or not session.connected:
             return
@@ -328,7 +324,6 @@ class Broker:
         self._discard(session)
 
     def _discard(self, session: Session) -> None:
-        """Forget a session and all that waited for it."""
         del self.sessions[session.client_id]
         self.away.pop(session.client_id, None)
         self.routes.remove_subscriber(session, session.subscriptions or ())
@@ -342,7 +337,7 @@ class Broker:
         session.offers = session.overtaken = None
 
     def _meant(self, command: _OfSession) -> Session | None:
-        """The session that a command is about; None: it is no more, or contains it already."""
+        """The session of a command; None if it is gone or contains the command already."""
         session = self.sessions.get(command.client_id)
         if session is None or self._is_contained(session):
             return None
@@ -411,9 +406,9 @@ class Broker:
             self.acknowledge(session, command.kind, command.packet_ids, effects)
 
     def _current(self, command: Acknowledged | Released) -> Session | None:
-        """The session that came by that connection; None: a newer one, which repeats it, or none.
+        """The session if it has that connection; None if a newer one, which repeats it, has it.
 
-        Nor if its row contains the command already.
+        None also if its row contains the command already.
         """
         session = self.sessions.get(command.client_id)
         if session is None or command.connection not in {0, session.connection}:
@@ -423,7 +418,7 @@ class Broker:
     def acknowledge(
         self, session: Session, kind: int, packet_ids: list[int], effects: Effects
     ) -> None:
-        """Move deliveries on. Called directly for live sessions: nothing of theirs is journaled."""
+        """Advance deliveries. Called directly for live sessions, which are not journaled."""
         for packet_id in packet_ids:
             session.acknowledge(kind, packet_id)
         if kind == PUBREC and session.client is not None:
@@ -498,7 +493,7 @@ class Broker:
             effects.ack(client, PUBACK if command.qos == 1 else PUBREC, command.packet_ids)
 
     def _retain(self, command: Published, sequence: int) -> None:
-        """Keep or clear the topic's retained message [MQTT-3.3.1-5], [MQTT-3.3.1-10], -11."""
+        """Retain or clear a topic's message [MQTT-3.3.1-5], [MQTT-3.3.1-10], [MQTT-3.3.1-11]."""
         payload = command.payloads[-1]
         message = RetainedMessage(command.topic, payload, command.qos, command.time_ms, sequence)
         self.retained.set(message)
@@ -508,7 +503,7 @@ class Broker:
     def _offer_run(
         self, session: Session, command: Published, sequence: int, qos: int, effects: Effects
     ) -> None:
-        """Offer messages with sequences in a row; all at once where nothing stands in the way."""
+        """Deliver messages with consecutive sequences, all at once if possible."""
         topic, payloads = command.topic, command.payloads
         if self._recovering or not session.has_room(self.inflight_max, len(payloads)):
             for number, payload in enumerate(payloads):
@@ -527,7 +522,7 @@ class Broker:
             self.dirty[session.client_id] = None
 
     def _offer(self, session: Session, delivery: Delivery, effects: Effects) -> None:
-        """Send a QoS 1 or 2 message to a session if it may go now, else let it wait."""
+        """Send a QoS 1 or 2 message to a session if it has room, else queue it."""
         if self._is_contained(session):
             return
         topic, payload, flags, _, sequence = delivery
@@ -553,7 +548,7 @@ class Broker:
         self.queued_count += 1
 
     def _queue_room(self, session: Session) -> int:
-        """How many messages may wait; what goes out in portions may use the window's room, too."""
+        """How many messages may be queued; a paced session may also use the room of its window."""
         if not session.connected:
             return self.queue_messages_max
         window = min(self.inflight_max, PACKET_ID_MAX)
@@ -605,7 +600,7 @@ class Broker:
     def _topic_gone(
         self, command: TopicGone, waiter: Completion[object] | None, effects: Effects
     ) -> None:
-        """Forget all that is kept by offsets of this topic: those of the next begin at 0 again."""
+        """Forget everything kept by offsets of this topic, which start over at 0."""
         is_recovering = self._recovering
         known = self.topics.forget(command, self.index, recovering=is_recovering)
         self.groups.forget_topic(command.topic, self.index, recovering=is_recovering)
@@ -628,7 +623,7 @@ class Broker:
     def _erasing(
         self, command: Trimmed | Erased, waiter: Completion[object] | None, effects: Effects
     ) -> None:
-        """The store's business: after a crash the server has it done once more."""
+        """The store deletes them; after a crash the server repeats it."""
         if not self._recovering:
             effects.controls.append(Erasing(command, waiter))
 
@@ -657,18 +652,18 @@ class Broker:
         return self._recovering and session.applied >= self.index
 
     def session_row(self, client_id: bytes) -> bytes | None:
-        """The checkpoint row of a session as of now; None: it has none."""
+        """The checkpoint row of a session; None: it has none."""
         session = self.sessions.get(client_id)
         if session is None or not session.recorded:
             return None
         return session.to_row(self.index)
 
     def begin_recovery(self) -> None:
-        """What is applied from now on may be contained in rows that were loaded already."""
+        """From now on, loaded rows may already contain what is applied."""
         self._recovering = True
 
     def load_session(self, row: bytes) -> None:
-        """Take a session from the checkpoint, before any replay."""
+        """Load a session from the checkpoint, before any replay."""
         session = Session.from_row(row)
         self.sessions[session.client_id] = session
         self.queued_count += session.queue_count
@@ -685,15 +680,15 @@ class Broker:
         self.away = {session.client_id: session for session in away}
 
     def orphans(self) -> Iterator[Session]:
-        """Sessions whose connection is not here: another node's, or ended with our last life."""
+        """Sessions whose connection is at another node, or ended with the last process."""
         return (s for s in list(self.sessions.values()) if s.connected and s.client is None)
 
     def oldest_needed(self) -> int | None:
-        """The lowest sequence that some durable session still waits for."""
+        """The lowest sequence that some durable session still needs."""
         needed = (s.oldest_needed() for s in self.sessions.values() if s.durable)
         return min((sequence for sequence in needed if sequence is not None), default=None)
 
 
 def _workers(command: Leased) -> tuple[bytes, ...]:
-    """Workers by name who were given messages until they leave."""
+    """Named workers that were given messages until they leave."""
     return tuple(name for name, _, _ in command.shares if name)

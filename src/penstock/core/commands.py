@@ -510,49 +510,14 @@ class Published(msgspec.Struct, frozen=True, gc=False):
 
 
 Event = (
-    SessionOpened
-    | Closed
-    | Expired
-    | Subscribed
-    | Unsubscribed
-    | Offered
-    | Drained
-    | Acknowledged
-    | Received
-    | Released
-    | DeliveriesLost
-    | Repeated
-    | Progressed
-    | Forgotten
-    | GroupMade
-    | GroupMoved
-    | GroupGone
-    | ConsumerMade
-    | ConsumerGone
-    | Taken
-    | Settled
-    | Returned
-    | Claimed
-    | KeyStored
-    | Leased
-    | LeasesSettled
-    | LeasesReturned
-    | LeasesExtended
-    | Swept
-    | Resumed
-    | GroupCommitted
-    | GroupConfigured
-    | DeadLettered
-    | TopicConfigured
-    | TopicGone
-    | SinkBegan
-    | SinkAdvanced
-    | SinkEnded
-    | SinkForgotten
-    | Identified
-    | Trimmed
+    SessionOpened | Closed | Expired | Subscribed | Unsubscribed | Offered | Drained
+    | Acknowledged | Received | Released | DeliveriesLost | Repeated | Progressed | Forgotten
+    | GroupMade | GroupMoved | GroupGone | ConsumerMade | ConsumerGone | Taken | Settled
+    | Returned | Claimed | KeyStored | Leased | LeasesSettled | LeasesReturned | LeasesExtended
+    | Swept | Resumed | GroupCommitted | GroupConfigured | DeadLettered | TopicConfigured
+    | TopicGone | SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten | Identified | Trimmed
     | Erased
-)
+)  # fmt: skip
 Command = Event | Published
 
 

@@ -1,14 +1,14 @@
 """What the broker wants done after a command was applied: data, carried out by ``delivery``.
 
-Effects are gathered per client, because that is how they leave: one joined write. They are carried
-out in this order: controls, deliveries, acknowledgements. So a CONNACK goes before the messages
-that waited for the session, and a SUBACK before the retained messages of the subscription.
+Effects are collected per client, because that is how they leave: in one joined write. They are
+carried out in this order: controls, deliveries, acknowledgements. So a CONNACK precedes the
+messages queued for the session, and a SUBACK the retained messages of the subscription.
 
-On replay after a restart nobody waits, and nothing is gathered.
+On replay after a restart nobody waits, and nothing is collected.
 
 In a cluster most commands come from other nodes, and nobody here waits for an answer. Some concern
-this node all the same: a client id connected elsewhere, or messages became available to workers
-here. Such effects have no waiter.
+this node all the same: a client id connected at another node, or messages became available to
+workers here. Such effects have no waiter.
 """
 
 import msgspec
@@ -32,12 +32,11 @@ class TakenOver(msgspec.Struct, frozen=True):
     """Another connection presented the same client id: close this one [MQTT-3.1.4-2]."""
 
     waiter: SessionClient
-    is_will_due: bool = True
-    """Whether its will is still to be published: not if the one who took over has seen to it."""
+    is_will_due: bool = True  # whether its will is still to be published by this node
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The session ended with its connection still open: the cluster took this node for dead."""
+    """The session ended with its connection still open: the cluster considered this node dead."""
 
     waiter: SessionClient
 
@@ -72,26 +71,26 @@ class PageTurned(msgspec.Struct, frozen=True):
 
 
 class PortionSent(msgspec.Struct, frozen=True):
-    """A portion of what waited for the client was sent, and more waits."""
+    """A portion of the client's queue was sent, and more is queued."""
 
     waiter: SessionClient
 
 
 class Unkept(msgspec.Struct, frozen=True):
-    """What the client takes to be on its way was refused by the disk: it must send again."""
+    """The disk refused what the client believes to be in progress: it must send again."""
 
     waiter: SessionClient
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Tell the one who asked what became of its command; what that is, the command's verb says."""
+    """Tell the waiter the result of its command."""
 
     waiter: Completion[object]
     value: object
 
 
 class OpenedForNobody(msgspec.Struct, frozen=True):
-    """A session was opened, and nobody of this node waits for it: be it another's, or too late."""
+    """A session was opened, and no connection of this node waits for it."""
 
     client_id: bytes
     connection: int
@@ -99,7 +98,7 @@ class OpenedForNobody(msgspec.Struct, frozen=True):
 
 
 class IdentityTaken(msgspec.Struct, frozen=True):
-    """A connection goes by a client id of the binary protocol: whoever else does must go."""
+    """A connection has a client id of the binary protocol: close any other that has it."""
 
     client_id: bytes
     connection: int
@@ -107,9 +106,9 @@ class IdentityTaken(msgspec.Struct, frozen=True):
 
 
 class GroupChanged(msgspec.Struct, frozen=True):
-    """Something of a group changed, at another node: there may be messages for workers of ours.
+    """A group changed at another node: there may be messages for workers of this node.
 
-    ``workers`` were given messages. ``group`` None: something of the topic changed.
+    ``workers`` were given messages. ``group`` is None if the topic changed.
     """
 
     topic: bytes
@@ -126,7 +125,7 @@ class TopicEnded(msgspec.Struct, frozen=True):
 
 
 class Erasing(msgspec.Struct, frozen=True):
-    """Have the store forget messages; the waiter, if there is one, gets their number."""
+    """Have the store delete messages; the waiter, if any, gets their number."""
 
     command: Trimmed | Erased
     waiter: Completion[int] | None = None
@@ -152,18 +151,18 @@ Control = (
 
 
 class Effects:
-    """What a batch of commands brought about."""
+    """What a batch of commands has caused."""
 
     __slots__ = ("acks", "controls", "deliveries")
 
     def __init__(self) -> None:
         self.controls: list[Control] = []
         self.deliveries: dict[LiveClient, list[Delivery]] = {}
+        # ``(client, kind)`` → packet ids, in the order of the packets they answer
         self.acks: dict[tuple[Publisher, int], list[int]] = {}
-        """``(client, kind)`` → packet ids, in the order of the packets they answer."""
 
     def deliver(self, client: LiveClient, delivery: Delivery) -> None:
-        """Send a message (or a PUBREL) to the client behind ``client``."""
+        """Send a message (or a PUBREL) to a client."""
         waiting = self.deliveries.get(client)
         if waiting is None:
             self.deliveries[client] = [delivery]
@@ -171,7 +170,7 @@ class Effects:
             waiting.append(delivery)
 
     def deliver_run(self, client: LiveClient, deliveries: list[Delivery]) -> None:
-        """Send several messages to the client behind ``client``; the list is ours from now on."""
+        """Send several messages to a client; takes over the list."""
         waiting = self.deliveries.get(client)
         if waiting is None:
             self.deliveries[client] = deliveries
@@ -179,7 +178,6 @@ class Effects:
             waiting += deliveries
 
     def ack(self, client: Publisher, kind: int, packet_ids: list[int]) -> None:
-        """Acknowledge packets of the client behind ``client``."""
         key = (client, kind)
         waiting = self.acks.get(key)
         if waiting is None:

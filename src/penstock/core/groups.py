@@ -37,24 +37,10 @@ from penstock.core.retired_groups import RETIRED_NAME, RetiredGroups
 __all__ = ["Consumer", "Group", "GroupCommand", "GroupDelivery", "Groups", "Pending", "row_key"]
 
 GroupCommand = (
-    GroupMade
-    | GroupMoved
-    | GroupGone
-    | ConsumerMade
-    | ConsumerGone
-    | Taken
-    | Settled
-    | Returned
-    | Claimed
-    | Leased
-    | LeasesSettled
-    | LeasesReturned
-    | LeasesExtended
-    | Swept
-    | GroupCommitted
-    | GroupConfigured
-    | DeadLettered
-)
+    GroupMade | GroupMoved | GroupGone | ConsumerMade | ConsumerGone | Taken | Settled
+    | Returned | Claimed | Leased | LeasesSettled | LeasesReturned | LeasesExtended | Swept
+    | GroupCommitted | GroupConfigured | DeadLettered
+)  # fmt: skip
 
 _LEASE_KEY = b""  # key of the row with the number of the next lease; no group's key is empty
 

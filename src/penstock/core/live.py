@@ -16,15 +16,13 @@ from penstock.wire.resp import encode as resp
 
 
 class Run(Protocol):
-    """Messages of one topic that came back to back."""
+    """Consecutive messages of one topic."""
 
     @property
-    def topic(self) -> bytes:
-        """Their topic."""
+    def topic(self) -> bytes: ...
 
     @property
-    def payloads(self) -> list[bytes]:
-        """Their payloads, in order."""
+    def payloads(self) -> list[bytes]: ...
 
 
 class _Single:
@@ -51,7 +49,6 @@ class Live:
 
     @classmethod
     def of(cls, topic: bytes, payloads: list[bytes]) -> "Live":
-        """Messages of one topic."""
         return cls((_Single(topic, payloads),), len(payloads))
 
     def as_mqtt(self) -> bytes:

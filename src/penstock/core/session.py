@@ -91,17 +91,17 @@ class _SessionRow(msgspec.Struct, array_like=True):
     durable: bool
     connected: bool
     connection: int
-    away_since_ms: int
-    next_packet_id: int
-    applied: int
-    will: WillMessage | None
-    subscriptions: dict[bytes, int]
-    inflight: list[tuple[int, int]]
-    queue: list[int]
-    received: list[int]
-    offering: int
-    overtaken: list[bytes]
-    offer_floor: int
+    away_since_ms: int = 0
+    next_packet_id: int = 1
+    applied: int = 0
+    will: WillMessage | None = None
+    subscriptions: dict[bytes, int] = {}
+    inflight: list[tuple[int, int]] = []
+    queue: list[int] = []
+    received: list[int] = []
+    offering: int = 0
+    overtaken: list[bytes] = []
+    offer_floor: int = 0
     everywhere: bool = False
     origin: int = 0
     offers: list[RetainedOffer] = []
@@ -437,56 +437,20 @@ class Session:
     def to_row(self, applied: int) -> bytes:
         """The row of this session, which contains all entries up to ``applied``."""
         self.applied = applied
-        if not self.durable:
-            return self._live_row(applied)
-        return _encoder.encode(
-            _SessionRow(
-                self.client_id,
-                self.durable,
-                self.connected,
-                self.connection,
-                self.away_since_ms,
-                self.next_packet_id,
-                self.applied,
-                self.will,
-                self.subscriptions or {},
-                list((self.inflight or {}).items()),
-                list(self.queue or ()),
-                sorted(self.received or ()),
-                len(self.offers or ()),
-                sorted(self.overtaken or ()),
-                self.offer_floor if self._has_offers() else 0,
-                self.everywhere,
-                self.origin,
-                self.offers or [],
-                self.offers_made,
-            )
-        )
-
-    def _live_row(self, applied: int) -> bytes:
-        """The row of a session that ends with its connection: that it exists, and its will.
-
-        Only its own node knows what it subscribed to and was sent.
-        """
-        row = _SessionRow(
-            self.client_id,
-            durable=False,
-            connected=self.connected,
-            connection=self.connection,
-            away_since_ms=0,
-            next_packet_id=1,
-            applied=applied,
-            will=self.will,
-            subscriptions={},
-            inflight=[],
-            queue=[],
-            received=[],
-            offering=0,
-            overtaken=[],
-            offer_floor=0,
-            everywhere=self.everywhere,
-            origin=self.origin,
-        )
+        row = _SessionRow(self.client_id, self.durable, self.connected, self.connection)
+        row.applied, row.will = applied, self.will
+        row.everywhere, row.origin = self.everywhere, self.origin
+        if self.durable:  # only its own node knows more of a live session
+            row.away_since_ms = self.away_since_ms
+            row.next_packet_id = self.next_packet_id
+            row.subscriptions = self.subscriptions or {}
+            row.inflight = list((self.inflight or {}).items())
+            row.queue = list(self.queue or ())
+            row.received = sorted(self.received or ())
+            row.offering = len(self.offers or ())
+            row.overtaken = sorted(self.overtaken or ())
+            row.offer_floor = self.offer_floor if self._has_offers() else 0
+            row.offers, row.offers_made = self.offers or [], self.offers_made
         return _encoder.encode(row)
 
     @classmethod

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable
 from penstock.commit.feed import Part
 from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.core.rate import TokenBucket
+from penstock.dispatch.parts import DispatchParts
 from penstock.dispatch.priorities import PriorityCatalog
 from penstock.limits import MIB
 from penstock.model.message import Message
-from penstock.node.hub import Hub
 from penstock.retention.topic_limits import TopicLimits
 from penstock.store.store import TopicInfo
 
@@ -52,9 +52,9 @@ class Backlog:
     """What there is of one topic."""
 
     def __init__(
-        self, hub: Hub, topic: bytes, limits: TopicLimits, grown: Callable[[], None]
+        self, parts: DispatchParts, topic: bytes, limits: TopicLimits, grown: Callable[[], None]
     ) -> None:
-        self._hub = hub
+        self._parts = parts
         self.topic = topic
         self._limits = limits
         self._grown = grown
@@ -63,11 +63,11 @@ class Backlog:
         """One that begins further back, while it is being read."""
         self._recent: deque[_Recent] = deque()
         self._recent_bytes = 0
-        hub.feed.tap(topic, self._committed)
+        parts.feed.tap(topic, self._committed)
 
     def close(self) -> None:
         """Nobody hands out messages of this topic any more."""
-        self._hub.feed.untap(self.topic)
+        self._parts.feed.untap(self.topic)
         self._close_catalogues()
 
     def forget(self) -> None:
@@ -115,7 +115,7 @@ class Backlog:
 
     def _open(self, start: int) -> PriorityCatalog:
         self._tell_limits()
-        opened = PriorityCatalog(self._hub, self.topic, start, self._read)
+        opened = PriorityCatalog(self._parts, self.topic, start, self._read)
         if self._catalogue is None:
             self._catalogue = opened
         else:
@@ -143,7 +143,7 @@ class Backlog:
         self._grown()
 
     def _tell_limits(self) -> None:
-        info = self._hub.store.topic(self.topic)
+        info = self._parts.store.topic(self.topic)
         if info is not None:
             self._limits.grown(info)
 

@@ -15,12 +15,14 @@ In a cluster only the leader does either: two nodes that bury at a time would ma
 """
 
 from itertools import islice
+from typing import Protocol
 
 from penstock.commit.completion import Callback
-from penstock.core.commands import DeadLettered, GroupCommitted
+from penstock.core.commands import DeadLettered, GroupCommitted, GroupMade
 from penstock.core.completion import Completion
 from penstock.core.groups import Group
 from penstock.dispatch.dispatcher import AGAIN_S, Lot, read_messages
+from penstock.dispatch.parts import DispatchParts
 from penstock.errors import StorageError
 from penstock.model.dead_letters import REDRIVE, dead_letter_topic
 from penstock.model.message import (
@@ -30,10 +32,9 @@ from penstock.model.message import (
     Extras,
     Message,
 )
-from penstock.node.hub import Hub
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
-from penstock.store.store import TopicRange
+from penstock.store.store import TopicInfo, TopicRange
 
 HEADER_PREFIX = b"dlq-"
 
@@ -44,11 +45,28 @@ BYTES_AT_ONCE = 4 << 20
 _MARKS = FLAG_PRIORITY | FLAG_CONTENT_TYPE | FLAG_FIELDS
 
 
+class DeadLetterTopics(Protocol):
+    """What dead letters ask about topics, and do to them."""
+
+    def info(self, topic: bytes) -> TopicInfo | None: ...
+
+    def earliest(self, topic: bytes) -> int: ...
+
+    def end(self, topic: bytes) -> int: ...
+
+    def ensure_topic(self, topic: bytes) -> None: ...
+
+    def group_made(
+        self, topic: bytes, group: bytes, start: int, *, is_first: bool, reader: bool = False
+    ) -> GroupMade: ...
+
+
 class DeadLetters:
     """Moves messages to their last place, and back."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, parts: DispatchParts, topics: DeadLetterTopics) -> None:
+        self._parts = parts
+        self._topics = topics
         self._burying: set[tuple[bytes, bytes]] = set()
         """Groups whose letters are on their way."""
         self._redriving: set[bytes] = set()
@@ -58,51 +76,51 @@ class DeadLetters:
 
     def bury(self, topic: bytes, name: bytes) -> None:
         """Put messages that failed too often with the dead letters, some at a time."""
-        group = self._hub.broker.groups.get(topic, name)
+        group = self._parts.broker.groups.get(topic, name)
         if group is None or not group.exhausted or (topic, name) in self._burying:
             return
-        if not self._hub.cluster.is_leader:
+        if not self._parts.cluster.is_leader:
             return
         self._burying.add((topic, name))
         offsets = list(islice(group.exhausted, AT_ONCE))
-        hub = self._hub
-        hub.readers.run(
-            lambda: read_messages(hub, topic, offsets, BYTES_AT_ONCE),
+        parts = self._parts
+        parts.readers.run(
+            lambda: read_messages(parts, topic, offsets, BYTES_AT_ONCE),
             lambda lot: self._bury(group, offsets, lot),
             lambda _error: self._bury_later(topic, name),
         )
 
     def _bury(self, group: Group, offsets: list[int], lot: Lot) -> None:
         topic, name = group.topic, group.name
-        if not self._hub.cluster.is_leader:
+        if not self._parts.cluster.is_leader:
             self._burying.discard((topic, name))
             return
-        if self._hub.broker.groups.get(topic, name) is not group:
+        if self._parts.broker.groups.get(topic, name) is not group:
             self._burying.discard((topic, name))  # it ended, and its messages are nobody's
             self.bury(topic, name)
             return
         unread = set(lot.unread)
         dead = [o for o in offsets if o not in unread and o in group.exhausted]
         letters = dead_letter_topic(topic, name)
-        self._hub.dispatchers.ensure_topic(letters)
-        now_ms = self._hub.wall_ms()
-        self._hub.counters.dead_letters_total += len(dead)
+        self._topics.ensure_topic(letters)
+        now_ms = self._parts.clock.wall_ms()
+        self._parts.counters.dead_letters_total += len(dead)
         buried = Callback(
             lambda _value: self._buried(topic, name),
             lambda _reason, _detail: self._bury_later(topic, name),
         )
-        with self._hub.pipeline.as_leader():
+        with self._parts.pipeline.as_leader():
             for offset in dead:
                 message = lot.messages.get(offset)  # None: retention was faster
                 if message is not None:
                     self._publish(letters, message, _post_mortem(group, message, now_ms), now_ms)
-            self._hub.pipeline.submit(DeadLettered(topic, name, dead), buried, durable=True)
+            self._parts.pipeline.submit(DeadLettered(topic, name, dead), buried, durable=True)
 
     def _publish(
         self, topic: bytes, message: Message, headers: tuple[tuple[bytes, bytes], ...], now_ms: int
     ) -> None:
         signature = message.extras.signature if message.extras else None
-        self._hub.pipeline.publish(
+        self._parts.pipeline.publish(
             topic,
             [message.payload],
             now_ms,
@@ -118,19 +136,19 @@ class DeadLetters:
 
     def _bury_later(self, topic: bytes, name: bytes) -> None:
         self._burying.discard((topic, name))
-        self._hub.loop.call_later(AGAIN_S, self.bury, topic, name)
+        self._parts.connections.loop.call_later(AGAIN_S, self.bury, topic, name)
 
     # ── redriving ─────────────────────────────────────────────────────────────────────────────
 
     def first(self, letters: bytes) -> int:
         """The oldest letter of a dead-letter topic that was neither sent back nor dropped."""
-        group = self._hub.broker.groups.get(letters, REDRIVE)
-        earliest = self._hub.dispatchers.earliest(letters)
+        group = self._parts.broker.groups.get(letters, REDRIVE)
+        earliest = self._topics.earliest(letters)
         return max(group.next, earliest) if group else earliest
 
     def count(self, letters: bytes) -> int:
         """How many letters a dead-letter topic has."""
-        info = self._hub.dispatchers.info(letters)
+        info = self._topics.info(letters)
         return max(info.next_offset - self.first(letters), 0) if info else 0
 
     def redrive(self, topic: bytes, group: bytes, maximum: int, waiter: Completion[object]) -> None:
@@ -140,7 +158,7 @@ class DeadLetters:
         """
         letters = dead_letter_topic(topic, group)
         count = self.count(letters)
-        if not self._hub.cluster.is_leader:
+        if not self._parts.cluster.is_leader:
             waiter.refused(DisconnectReason.LEADERSHIP_LOST)
             return
         if not count or letters in self._redriving:
@@ -148,7 +166,7 @@ class DeadLetters:
             return
         self._redriving.add(letters)
         end = self.first(letters) + (min(maximum, count) if maximum else count)
-        _Redrive(self._hub, self, letters, end, waiter).go_on()
+        _Redrive(self._parts, self, self._topics, letters, end, waiter).go_on()
 
     def drop(self, topic: bytes, group: bytes, waiter: Completion[object]) -> None:
         """Be done with the dead letters of a group; ``waiter`` learns how many that were."""
@@ -170,8 +188,8 @@ class DeadLetters:
         origin = _origin(message)
         if origin is None:
             return False
-        if self._hub.dispatchers.info(origin) is None:
-            self._hub.dispatchers.ensure_topic(origin)
+        if self._topics.info(origin) is None:
+            self._topics.ensure_topic(origin)
         own = tuple(header for header in headers if not header[0].startswith(HEADER_PREFIX))
         self._publish(origin, message, own, now_ms)
         return True
@@ -180,7 +198,7 @@ class DeadLetters:
         """Say why a letter may not be sent back; empty if it may."""
         origin = _origin(message)
         is_signed = message.extras is not None and message.extras.signature is not None
-        if origin is None or is_signed or not self._hub.gate.demands_signature(origin):
+        if origin is None or is_signed or not self._parts.gate.demands_signature(origin):
             return ""
         return (
             f"dead letter {message.offset} has no signature, and {printable(origin)} takes signed"
@@ -190,15 +208,13 @@ class DeadLetters:
 
     def settle(self, letters: bytes, end: int, waiter: Completion[object]) -> None:
         """Letters before ``end`` are dealt with."""
-        if self._hub.broker.groups.get(letters, REDRIVE) is None:
-            dispatchers = self._hub.dispatchers
+        if self._parts.broker.groups.get(letters, REDRIVE) is None:
+            dispatchers = self._topics
             made = dispatchers.group_made(letters, REDRIVE, self.first(letters), is_first=True)
-            self._hub.pipeline.submit(made, None, durable=True)
-        end = min(
-            end, self._hub.dispatchers.end(letters)
-        )  # if it ended, others come to these offsets
+            self._parts.pipeline.submit(made, None, durable=True)
+        end = min(end, self._topics.end(letters))  # if it ended, others come to these offsets
         committed = GroupCommitted(letters, REDRIVE, end, 0)
-        self._hub.pipeline.submit(committed, waiter, durable=True)
+        self._parts.pipeline.submit(committed, waiter, durable=True)
 
     def finished(self, letters: bytes) -> None:
         """A redrive has ended."""
@@ -210,14 +226,16 @@ class _Redrive:
 
     def __init__(
         self,
-        hub: Hub,
+        parts: DispatchParts,
         dead_letters: DeadLetters,
+        topics: DeadLetterTopics,
         letters: bytes,
         end: int,
         waiter: Completion[object],
     ) -> None:
-        self._hub = hub
+        self._parts = parts
         self._dead_letters = dead_letters
+        self._topics = topics
         self._letters = letters
         self._end = end
         self._waiter = waiter
@@ -231,14 +249,12 @@ class _Redrive:
             self._refused(DisconnectReason.SIGNATURE_REFUSED, self._refusal)
             return
         start = self._dead_letters.first(self._letters)
-        if start >= min(
-            self._end, self._hub.dispatchers.end(self._letters)
-        ):  # the topic may be gone
+        if start >= min(self._end, self._topics.end(self._letters)):  # the topic may be gone
             self._dead_letters.finished(self._letters)
             self._waiter.done(self._sent)
             return
-        store, letters, count = self._hub.store, self._letters, min(self._end - start, AT_ONCE)
-        self._hub.readers.run(
+        store, letters, count = self._parts.store, self._letters, min(self._end - start, AT_ONCE)
+        self._parts.readers.run(
             lambda: store.read_topic(letters, start, count, BYTES_AT_ONCE),
             self._send,
             self._unreadable,
@@ -246,10 +262,10 @@ class _Redrive:
 
     def _send(self, found: TopicRange) -> None:
         """One commit has the messages and that their letters are dealt with."""
-        if not self._hub.cluster.is_leader:
+        if not self._parts.cluster.is_leader:
             self._refused(DisconnectReason.LEADERSHIP_LOST)
             return
-        now_ms = self._hub.wall_ms()
+        now_ms = self._parts.clock.wall_ms()
         messages = [message for message in found.messages() if message.offset < self._end]
         end = min(found.next_offset, self._end) if messages else self._end
         for place, message in enumerate(messages):
@@ -258,7 +274,7 @@ class _Redrive:
                 messages, end = messages[:place], message.offset
                 break
         sent = Callback(lambda _value: self.go_on(), self._refused)
-        with self._hub.pipeline.as_leader():
+        with self._parts.pipeline.as_leader():
             self._sent += sum([self._dead_letters.send_back(m, now_ms) for m in messages])
             self._dead_letters.settle(self._letters, end, sent)
 

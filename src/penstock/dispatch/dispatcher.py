@@ -19,14 +19,16 @@ steady clock: were the wall clock set back by an hour, nobody would get what a d
 an hour.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from penstock.commit.completion import Callback
 from penstock.core.commands import (
+    GroupMade,
     Leased,
     Run,
     Settled,
@@ -35,16 +37,12 @@ from penstock.core.commands import (
 from penstock.core.groups import Group, GroupDelivery
 from penstock.core.selection import Picker
 from penstock.dispatch.backlog import Backlog
+from penstock.dispatch.parts import DispatchParts
 from penstock.dispatch.read_ahead import ReadAhead
 from penstock.dispatch.unacked import ranges_of
 from penstock.model.message import Message
-from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.store import TopicInfo
-
-if TYPE_CHECKING:
-    import asyncio
-
 
 DEAL_MAX = 1_024
 """Messages dealt at a time."""
@@ -125,11 +123,43 @@ class _Deal(NamedTuple):
         return [offset for _, start, end in runs for offset in range(start, end)]
 
 
+class Burial(Protocol):
+    """Moves messages that failed too often to the dead letters."""
+
+    def bury(self, topic: bytes, group: bytes) -> None: ...
+
+
+class DispatcherHost(Protocol):
+    """What a dispatcher asks of all of them."""
+
+    @property
+    def dead_letters(self) -> Burial: ...
+
+    def earliest(self, topic: bytes) -> int: ...
+
+    def group_made(
+        self, topic: bytes, group: bytes, start: int, *, is_first: bool, reader: bool = False
+    ) -> GroupMade: ...
+
+    def may_read_ahead(self, dispatcher: "Dispatcher") -> bool: ...
+
+    def next_leases(self, count: int) -> int: ...
+
+    def settle_leases(self, topic: bytes, group: bytes, leases: list[int]) -> None: ...
+
+    def return_leases(
+        self, topic: bytes, group: bytes, leases: list[int], *, counts: bool = True
+    ) -> None: ...
+
+
 class Dispatcher:
     """One group of one topic, with its circle of workers."""
 
-    def __init__(self, hub: Hub, backlog: Backlog, group: bytes) -> None:
-        self._hub = hub
+    def __init__(
+        self, parts: DispatchParts, host: DispatcherHost, backlog: Backlog, group: bytes
+    ) -> None:
+        self._parts = parts
+        self._host = host
         self._backlog = backlog
         self.topic = backlog.topic
         self.group = group
@@ -143,7 +173,7 @@ class Dispatcher:
         """The messages of the deal."""
         self._gone: set[bytes] = set()
         """Workers who left since messages were chosen for them, even if they came back."""
-        self._ahead = ReadAhead(hub, backlog.topic)
+        self._ahead = ReadAhead(parts, backlog.topic)
         self._timer: asyncio.TimerHandle | None = None
         self._is_making = False
         self._is_sweeping = False
@@ -196,16 +226,16 @@ class Dispatcher:
         """Hand messages to workers with room, as far as both go."""
         if self._deal is not None or self.is_closed or not self.workers:
             return
-        if self._hub.pipeline.is_dropping(self.topic):
+        if self._parts.pipeline.is_dropping(self.topic):
             return  # what there is counts no more; dealing goes on with what comes next
-        group = self._hub.broker.groups.get(self.topic, self.group)
+        group = self._parts.broker.groups.get(self.topic, self.group)
         if group is None:
             self._make_group()
             return
-        now_ms = self._hub.steady_ms()
+        now_ms = self._parts.steady.now_ms()
         if self._sweeps(group, now_ms):
             return  # what comes back may have to go before all that is there
-        info = self._hub.store.topic(self.topic)
+        info = self._parts.store.topic(self.topic)
         if info is not None and not self._is_aged(info):
             return  # what is too old must not be handed out
         first = self._backlog.first_offset(info) if info else 0
@@ -235,10 +265,9 @@ class Dispatcher:
     def _make_group(self) -> None:
         if not self._is_making:
             self._is_making = True
-            dispatchers = self._hub.dispatchers
-            start = dispatchers.earliest(self.topic)
-            made = dispatchers.group_made(self.topic, self.group, start, is_first=True)
-            self._hub.pipeline.submit(made, Callback(self._made, self.refused), durable=True)
+            start = self._host.earliest(self.topic)
+            made = self._host.group_made(self.topic, self.group, start, is_first=True)
+            self._parts.pipeline.submit(made, Callback(self._made, self.refused), durable=True)
 
     def _made(self, _value: object) -> None:
         self._is_making = False
@@ -258,11 +287,11 @@ class Dispatcher:
         return total
 
     def _choose(self, group: Group, picker: Picker, want: int) -> None:
-        bucket = self._backlog.bucket(self._hub.monotonic())
+        bucket = self._backlog.bucket(self._parts.clock.monotonic())
         if bucket is not None:
-            want = bucket.take(want, self._hub.monotonic())
+            want = bucket.take(want, self._parts.clock.monotonic())
             if not want:
-                self._tell_limited(bucket.retry_s(self._hub.monotonic()))
+                self._tell_limited(bucket.retry_s(self._parts.clock.monotonic()))
                 return
         deal = _Deal(
             picker, self._shares(group, picker, want), want, group.version, group.generation
@@ -312,7 +341,7 @@ class Dispatcher:
             worker.idle()
 
     def _tell_limited(self, retry_s: float) -> None:
-        self._hub.counters.rate_limited_total += 1
+        self._parts.counters.rate_limited_total += 1
         self._wake_in(retry_s)
         for worker in list(self.workers.values()):
             if worker.room() > 0:
@@ -328,9 +357,9 @@ class Dispatcher:
         if not missing:
             self._lease(deal)
             return
-        hub, topic = self._hub, self.topic
-        hub.readers.run(
-            lambda: read_messages(hub, topic, missing, DEAL_BYTES_MAX),
+        parts, topic = self._parts, self.topic
+        parts.readers.run(
+            lambda: read_messages(parts, topic, missing, DEAL_BYTES_MAX),
             lambda lot: self._gathered(deal, lot),
             lambda error: self.refused(DisconnectReason.STORAGE_FAILED, error.message),
         )
@@ -340,7 +369,7 @@ class Dispatcher:
 
         If messages of the topic were deleted, only the disk knows which.
         """
-        info = self._hub.store.topic(self.topic)
+        info = self._parts.store.topic(self.topic)
         if info is None or info.deleted or not offsets:
             return {}
         messages = self._backlog.at_hand(offsets)
@@ -348,7 +377,7 @@ class Dispatcher:
             return messages
         messages |= self._ahead.take(offsets)
         is_in_order = offsets[-1] - offsets[0] == len(offsets) - 1
-        if is_in_order and self._hub.dispatchers.may_read_ahead(self):
+        if is_in_order and self._host.may_read_ahead(self):
             self._ahead.go_on(offsets[-1] + 1, info.next_offset)
         return messages
 
@@ -359,14 +388,14 @@ class Dispatcher:
     # ── noting ────────────────────────────────────────────────────────────────────────────────
 
     def _lease(self, deal: _Deal) -> None:
-        group = self._hub.broker.groups.get(self.topic, self.group)
-        info = self._hub.store.topic(self.topic)
+        group = self._parts.broker.groups.get(self.topic, self.group)
+        info = self._parts.store.topic(self.topic)
         is_void = any(worker.consumer in self._gone for worker, _ in deal.shares)
         if is_void or group is None or info is None:  # somebody left, or it was deleted, meanwhile
             self._end_deal(0)
             self.deal()
             return
-        now_ms = self._hub.steady_ms()
+        now_ms = self._parts.steady.now_ms()
         deal, expired = self._without_expired(deal, now_ms)
         self._deal = deal
         picker = deal.picker
@@ -381,19 +410,19 @@ class Dispatcher:
             first,
             _compact(picker.heads),
             picker.ahead,
-            self._hub.dispatchers.next_leases(count),
+            self._host.next_leases(count),
             now_ms,
             [_share(worker, runs, now_ms) for worker, runs in deal.shares],
             picker.delayed,
             picker.expired + expired,
             deal.number,
         )
-        self._hub.pipeline.submit(leased, self, durable=True)
+        self._parts.pipeline.submit(leased, self, durable=True)
 
     def _count_passed(self, group: Group, info: TopicInfo, first: int) -> None:
         """The topic's own limits take messages from the group before retention finds them."""
         passed = group.unsettled([(info.first_offset, first)])
-        self._hub.counters.drops[DropReason.RETENTION] += passed
+        self._parts.counters.drops[DropReason.RETENTION] += passed
 
     def _without_expired(self, deal: _Deal, now_ms: int) -> tuple[_Deal, list[int]]:
         """The deal without messages whose time is over, and those.
@@ -411,7 +440,7 @@ class Dispatcher:
         """What is left of the tokens goes back."""
         deal, self._deal = self._deal, None
         self._messages = {}
-        bucket = self._backlog.bucket(self._hub.monotonic())
+        bucket = self._backlog.bucket(self._parts.clock.monotonic())
         if deal is not None and bucket is not None:
             bucket.refund(deal.tokens - dealt)
 
@@ -448,17 +477,17 @@ class Dispatcher:
             worker.work(found)
             if worker.settles:
                 leases = [job.lease for job in found]
-                self._hub.dispatchers.settle_leases(self.topic, self.group, leases)
+                self._host.settle_leases(self.topic, self.group, leases)
 
     def _settle_removed(self, offsets: list[int]) -> None:
         """They were deleted, or retention took them: nobody needs them any more."""
         settled = Settled(self.topic, self.group, ranges_of(offsets))
-        self._hub.pipeline.submit(settled, None, durable=True)
+        self._parts.pipeline.submit(settled, None, durable=True)
 
     def _give_back(self, share: GroupDelivery) -> None:
         """Their worker has left before they reached it. A worker by name has given back all."""
         leases = list(range(share.lease, share.lease + len(share.offsets)))
-        self._hub.dispatchers.return_leases(self.topic, self.group, leases, counts=False)
+        self._host.return_leases(self.topic, self.group, leases, counts=False)
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────
 
@@ -466,15 +495,15 @@ class Dispatcher:
         """Take back leases that ran out, hand out what is due by now; whether that is under way."""
         wakes_ms = group.wakes_ms()
         is_due = wakes_ms is not None and wakes_ms <= now_ms
-        if is_due and not self._is_sweeping and not self._hub.connections.stalls.is_catching_up:
+        if is_due and not self._is_sweeping and not self._parts.connections.stalls.is_catching_up:
             self._is_sweeping = True
             swept = Swept(self.topic, self.group, now_ms)
-            self._hub.pipeline.submit(swept, Callback(self._swept, self._not_swept), durable=True)
+            self._parts.pipeline.submit(swept, Callback(self._swept, self._not_swept), durable=True)
         return self._is_sweeping
 
     def _swept(self, _value: object) -> None:
         self._is_sweeping = False
-        self._hub.dispatchers.dead_letters.bury(self.topic, self.group)
+        self._host.dead_letters.bury(self.topic, self.group)
         self.deal()
 
     def _not_swept(self, reason: DisconnectReason, detail: str = "") -> None:
@@ -484,12 +513,12 @@ class Dispatcher:
 
     def _wake_at(self, when_ms: int | None) -> None:
         if when_ms is not None:
-            self._wake_in(max(when_ms - self._hub.steady_ms(), 1) / 1000)
+            self._wake_in(max(when_ms - self._parts.steady.now_ms(), 1) / 1000)
 
     def _wake_in(self, delay_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._hub.loop.call_later(delay_s, self.deal)
+        self._timer = self._parts.connections.loop.call_later(delay_s, self.deal)
 
 
 def _count(runs: Iterable[Run]) -> int:
@@ -529,14 +558,14 @@ class Lot(NamedTuple):
         return not self.unread
 
 
-def read_messages(hub: Hub, topic: bytes, offsets: list[int], bytes_max: int) -> Lot:
+def read_messages(parts: DispatchParts, topic: bytes, offsets: list[int], bytes_max: int) -> Lot:
     """Messages of some offsets, in this order, until there are so many bytes."""
     messages: dict[int, Message] = {}
     number = size = 0
     while number < len(offsets) and size < bytes_max:
         first = offsets[number]
         count = _in_a_row(offsets, number)
-        part = hub.store.read_topic(topic, first, count, bytes_max - size)
+        part = parts.store.read_topic(topic, first, count, bytes_max - size)
         found = [message for message in part.messages() if message.offset < first + count]
         messages.update((message.offset, message) for message in found)
         size += sum(len(message.payload) for message in found)

@@ -5,11 +5,11 @@ disk and applied, its ``close`` if the disk refused. Things that change nothing 
 of a lease that is over) are answered without the disk.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -29,15 +29,16 @@ from penstock.core.commands import (
     TopicGone,
 )
 from penstock.core.completion import Completion
+from penstock.core.effects import GroupChanged, TopicEnded
 from penstock.core.groups import Group
 from penstock.dispatch.backlog import Backlog
 from penstock.dispatch.dead_letters import DeadLetters
 from penstock.dispatch.dispatcher import AGAIN_S, Dispatcher, Worker
+from penstock.dispatch.parts import DispatchParts
 from penstock.dispatch.unacked import ranges_of
 from penstock.errors import StorageError
 from penstock.limits import BACKOFF_MAX_MS_DEFAULT, BACKOFF_MS_DEFAULT, GROUPS_MAX
-from penstock.net.connection_ids import node_of_worker
-from penstock.node.hub import Hub
+from penstock.net.connection_ids import must_clean_up, node_of_worker
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.topic_limits import TopicLimits
 from penstock.store.search import offset_at_time
@@ -73,8 +74,9 @@ class Start(NamedTuple):
 class Dispatchers:
     """The dispatchers that are open, by topic and group."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, parts: DispatchParts, *, are_leases_volatile: bool = False) -> None:
+        """``are_leases_volatile``: a crash may take back that leases were given."""
+        self._parts = parts
         self._backlogs: dict[bytes, Backlog] = {}
         self._dispatchers: dict[bytes, dict[bytes, Dispatcher]] = {}
         self._resting: dict[tuple[bytes, bytes], float] = {}
@@ -88,17 +90,16 @@ class Dispatchers:
         messages is on disk, and that not known here yet, they would look like another door's."""
         self._ahead: set[Dispatcher] = set()
         """Dispatchers that read ahead."""
-        is_forgetful = hub.config.durability == "interval"
-        self._next_lease = hub.wall_ms() << 10 if is_forgetful else 0
+        self._next_lease = parts.clock.wall_ms() << 10 if are_leases_volatile else 0
         """A crash may take back that leases were given, but not from those who have them. So each
         life has numbers of its own there, lest they settle what somebody else has."""
         self._returning: set[tuple[bytes, bytes, bytes]] = set()
         """Topics, groups and workers whose end is in the line, as nobody else would say it."""
         self._unattended: list[Group] = []
         """Groups in which time may have passed, still to be looked at."""
-        self.limits = TopicLimits(hub, self._deal_all)
-        self.dead_letters = DeadLetters(hub)
-        hub.feed.on_dropped = self._dropped
+        self.limits = TopicLimits(parts.broker, parts.store, parts.readers, self._deal_all)
+        self.dead_letters = DeadLetters(parts, self)
+        parts.feed.on_dropped = self._dropped
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────
 
@@ -116,14 +117,14 @@ class Dispatchers:
     def _open(self, topic: bytes, group: bytes) -> Dispatcher:
         backlog = self._backlogs.get(topic)
         if backlog is None:
-            backlog = Backlog(self._hub, topic, self.limits, lambda: self._deal_all(topic))
+            backlog = Backlog(self._parts, topic, self.limits, lambda: self._deal_all(topic))
             self._backlogs[topic] = backlog
-        dispatcher = Dispatcher(self._hub, backlog, group)
+        dispatcher = Dispatcher(self._parts, self, backlog, group)
         self._dispatchers.setdefault(topic, {})[group] = dispatcher
         return dispatcher
 
     def _deal_all(self, topic: bytes) -> None:
-        self._hub.connections.turns.run(self._deals(topic))
+        self._parts.connections.turns.run(self._deals(topic))
 
     def _deals(self, topic: bytes) -> Iterator[None]:
         """Let each deal; there may be thousands."""
@@ -149,7 +150,7 @@ class Dispatchers:
             return
         dispatcher.leave(consumer)
         if not dispatcher.workers and (topic, group) not in self._resting:
-            self._resting[topic, group] = self._hub.monotonic()
+            self._resting[topic, group] = self._parts.clock.monotonic()
             if len(self._resting) > RESTING_MAX:
                 self._close_resting()
 
@@ -176,7 +177,7 @@ class Dispatchers:
     def leave(self, topic: bytes, group: bytes, consumer: bytes) -> None:
         """A worker leaves that has messages until it does; they go to others."""
         self.rest(topic, group, consumer)
-        _Returning(self._hub, Returned(topic, group, consumer)).submit()
+        _Returning(self._parts, self, Returned(topic, group, consumer)).submit()
 
     def workers(self, topic: bytes, group: bytes) -> int:
         """How many workers a group has now."""
@@ -188,7 +189,7 @@ class Dispatchers:
 
         Leases with an end go on until that; it is those who have messages until they leave.
         """
-        for group in self._hub.broker.groups:
+        for group in self._parts.broker.groups:
             for consumer, known in group.consumers.items():
                 is_worker = any(group.pending[o].lease >= 0 for o in islice(known.pending, 1))
                 if is_worker and is_gone(node_of_worker(consumer)):
@@ -199,7 +200,7 @@ class Dispatchers:
         key = topic, group, consumer
         if key not in self._returning:
             self._returning.add(key)
-            returned = _Returning(self._hub, Returned(topic, group, consumer))
+            returned = _Returning(self._parts, self, Returned(topic, group, consumer))
             returned.then = partial(self._returning.discard, key)
             returned.submit()
 
@@ -208,11 +209,11 @@ class Dispatchers:
         self._unattended = []
         if not is_leader:
             return
-        now_ms = self._hub.steady_ms()
-        if any(group.leases for group in self._hub.broker.groups.timed):
+        now_ms = self._parts.steady.now_ms()
+        if any(group.leases for group in self._parts.broker.groups.timed):
             # Before anything else: whoever has one could not use it while nobody led.
-            self._hub.pipeline.submit(Resumed(now_ms), None, durable=True)
-        for group in self._hub.broker.groups:
+            self._parts.pipeline.submit(Resumed(now_ms), None, durable=True)
+        for group in self._parts.broker.groups:
             early = [
                 p.lease for p in group.pending.values() if p.lease >= 0 and p.taken_ms > now_ms
             ]
@@ -220,31 +221,32 @@ class Dispatchers:
             self.return_leases(group.topic, group.name, early, reason=b"clock set back")
             self.dead_letters.bury(group.topic, group.name)
 
-    def group_changed(self, topic: bytes, group: bytes | None, workers: Iterable[bytes]) -> None:
+    def group_changed(self, effect: GroupChanged) -> None:
         """Another node has changed something: there may be something for workers of ours.
 
         If messages were given to a worker of ours and nobody here waits for that, it is too late:
         its deal was refused by then, or was one of our last life. Those of a node that is gone are
         the leader's.
         """
+        topic, group = effect.topic, effect.group
         if group is None:
             self._deal_all(topic)
             return
-        for consumer in workers:
-            if self._hub.housekeeping.is_left_to_us(node_of_worker(consumer)):
+        for consumer in effect.workers:
+            if must_clean_up(self._parts.cluster, node_of_worker(consumer)):
                 self._return(topic, group, consumer)
         self.dead_letters.bury(topic, group)
         self.deal(topic, group)
 
-    def topic_ended(self, topic: bytes) -> None:
+    def topic_ended(self, effect: TopicEnded) -> None:
         """Another node deleted a topic, and it is gone."""
-        for client in list(self._hub.connections.clients):
-            client.topic_deleted(topic)
-        self._deal_all(topic)
+        for client in list(self._parts.connections.clients):
+            client.topic_deleted(effect.topic)
+        self._deal_all(effect.topic)
 
     def next_leases(self, count: int) -> int:
         """Numbers that no lease had before: the first of so many."""
-        first = max(self._next_lease, self._hub.broker.groups.next_lease)
+        first = max(self._next_lease, self._parts.broker.groups.next_lease)
         self._next_lease = first + count
         return first
 
@@ -261,7 +263,7 @@ class Dispatchers:
 
         ``waiter`` learns which leases were over: ``lapsed``, before the outcome.
         """
-        known = self._hub.broker.groups.get(topic, group)
+        known = self._parts.broker.groups.get(topic, group)
         held = self._held(topic, group, leases)
         if known is not None and len(held) < len(leases):
             held += [lease for lease in leases if known.lapsed.find(lease) is not None]
@@ -269,12 +271,12 @@ class Dispatchers:
         if not held:
             _answer(waiter)
             return
-        self._hub.counters.acknowledged_total += len(held)
+        self._parts.counters.acknowledged_total += len(held)
         command = LeasesSettled(topic, group, ranges_of(held))
         if waiter is None:
-            self._hub.pipeline.submit_patiently(command, None)
+            self._parts.pipeline.submit_patiently(command, None)
         else:
-            self._hub.pipeline.submit(command, waiter, durable=True)
+            self._parts.pipeline.submit(command, waiter, durable=True)
 
     def return_leases(
         self,
@@ -293,12 +295,12 @@ class Dispatchers:
         if not held:
             _answer(waiter)
             return
-        now_ms = self._hub.steady_ms()
+        now_ms = self._parts.steady.now_ms()
         command = LeasesReturned(
             topic, group, ranges_of(held), now_ms, delay_ms, reason, counts, is_failure
         )
-        self._hub.counters.returned_total += len(held)
-        _Returning(self._hub, command, waiter).submit()
+        self._parts.counters.returned_total += len(held)
+        _Returning(self._parts, self, command, waiter).submit()
 
     def extend_leases(
         self,
@@ -314,13 +316,13 @@ class Dispatchers:
         if not held:
             _answer(waiter)
             return
-        deadline_ms = self._hub.steady_ms() + visibility_ms
+        deadline_ms = self._parts.steady.now_ms() + visibility_ms
         command = LeasesExtended(topic, group, ranges_of(held), deadline_ms)
-        self._hub.pipeline.submit(command, waiter, durable=True)
+        self._parts.pipeline.submit(command, waiter, durable=True)
 
     def _held(self, topic: bytes, group: bytes, leases: list[int]) -> list[int]:
         """Those of some leases that there are: all others are over, and nothing can be done."""
-        known = self._hub.broker.groups.get(topic, group)
+        known = self._parts.broker.groups.get(topic, group)
         return [lease for lease in leases if lease in known.leases] if known else []
 
     # ── groups ────────────────────────────────────────────────────────────────────────────────
@@ -330,7 +332,7 @@ class Dispatchers:
 
         Whoever is told an offset now will use it behind that end, where offsets begin anew.
         """
-        return None if self._hub.pipeline.is_dropping(topic) else self._hub.store.topic(topic)
+        return None if self._parts.pipeline.is_dropping(topic) else self._parts.store.topic(topic)
 
     def end(self, topic: bytes) -> int:
         """The offset of the next message of a topic."""
@@ -365,11 +367,13 @@ class Dispatchers:
         if backlog is None or backlog.lanes is None or not lag:
             return lag
         heads = [max(head, first) for head in group.heads]
-        return max(lag - backlog.lanes.expired(heads, self._hub.steady_ms()), len(group.leases))
+        return max(
+            lag - backlog.lanes.expired(heads, self._parts.steady.now_ms()), len(group.leases)
+        )
 
     def may_have(self, topic: bytes, group: bytes) -> bool:
         """Whether there is such a group, or may be one more."""
-        groups = self._hub.broker.groups
+        groups = self._parts.broker.groups
         return groups.count < GROUPS_MAX or groups.get(topic, group) is not None
 
     def make_group(
@@ -382,7 +386,7 @@ class Dispatchers:
         reader: bool = False,
     ) -> None:
         """Make a group, if there is none; ``waiter`` learns whether there was none."""
-        if self._hub.broker.groups.get(topic, group) is not None:
+        if self._parts.broker.groups.get(topic, group) is not None:
             waiter.done(False)
             return
 
@@ -403,7 +407,7 @@ class Dispatchers:
         since, is_rest = (0 if is_first else start), False
         if is_first and self.limits.is_used_up(topic):
             start = max(start, self.earliest(topic))
-            is_rest = start >= self._hub.broker.groups.retired.low(topic) and not reader
+            is_rest = start >= self._parts.broker.groups.retired.low(topic) and not reader
         return GroupMade(
             topic,
             group,
@@ -428,7 +432,7 @@ class Dispatchers:
         info = self.info(topic)
         if info is None or not self.limits.is_used_up(topic):
             return -1
-        return self._hub.broker.groups.reach(topic, self.limits.first_offset(info))
+        return self._parts.broker.groups.reach(topic, self.limits.first_offset(info))
 
     def seek(self, topic: bytes, group: bytes, start: Start, waiter: Completion[object]) -> None:
         """Move a group."""
@@ -439,19 +443,25 @@ class Dispatchers:
         waiter.done(value)
         self.deal(topic, group)
 
-    def _locate(self, topic: bytes, start: Start, waiter: Completion[object], command: Any) -> None:
+    def _locate(
+        self,
+        topic: bytes,
+        start: Start,
+        waiter: Completion[object],
+        command: Callable[[int], GroupMade | GroupMoved],
+    ) -> None:
         """Find out which offset is meant, then submit the command with it."""
 
         def submit(offset: int) -> None:
             offset = min(offset, self.end(topic))  # which may be another topic's by now
-            self._hub.pipeline.submit(command(offset), waiter, durable=True)
+            self._parts.pipeline.submit(command(offset), waiter, durable=True)
 
         def fail(error: StorageError) -> None:
             waiter.refused(DisconnectReason.STORAGE_FAILED, error.message)
 
-        store = self._hub.store
+        store = self._parts.store
         if start.at is StartAt.TIME:
-            self._hub.readers.run(lambda: offset_at_time(store, topic, start.value), submit, fail)
+            self._parts.readers.run(lambda: offset_at_time(store, topic, start.value), submit, fail)
             return
         if start.at is StartAt.EARLIEST:
             submit(self.earliest(topic))
@@ -464,14 +474,14 @@ class Dispatchers:
         if info is None:
             _answer(waiter)
             return
-        known = self._hub.broker.groups.get(topic, group)
+        known = self._parts.broker.groups.get(topic, group)
         if known is None:
             made = self.group_made(topic, group, self.earliest(topic), is_first=True)
-            self._hub.pipeline.submit(made, None, durable=True)
+            self._parts.pipeline.submit(made, None, durable=True)
         offset = min(offset, info.next_offset)
         ahead = min(known.ahead, info.next_offset - offset) if known else 0
         committed = GroupCommitted(topic, group, offset, ahead)
-        self._hub.pipeline.submit(committed, waiter, durable=True)
+        self._parts.pipeline.submit(committed, waiter, durable=True)
 
     # ── topics ────────────────────────────────────────────────────────────────────────────────
 
@@ -497,12 +507,12 @@ class Dispatchers:
             lambda value: self._configured(topic, waiter, value),
             lambda reason, detail: self._not_configured(topic, waiter, reason, detail),
         )
-        self._hub.pipeline.submit(command, applied, durable=True)
+        self._parts.pipeline.submit(command, applied, durable=True)
 
     def _is_known(self, topic: bytes) -> bool:
         """Whether a topic was made, and will still be there when the line has moved on."""
-        is_made = self._hub.broker.topics.get(topic) is not None
-        return is_made and not self._hub.pipeline.is_dropping(topic)
+        is_made = self._parts.broker.topics.get(topic) is not None
+        return is_made and not self._parts.pipeline.is_dropping(topic)
 
     def _configured(self, topic: bytes, waiter: Completion[object] | None, value: object) -> None:
         self._making.discard(topic)
@@ -519,9 +529,9 @@ class Dispatchers:
 
     def delete_topic(self, topic: bytes, waiter: Completion[object]) -> None:
         """Delete a topic, its messages, groups and settings."""
-        info = self._hub.store.topic(topic)
-        if info is None and self._hub.broker.topics.get(topic) is None:
-            groups = self._hub.broker.groups.by_topic.get(topic)
+        info = self._parts.store.topic(topic)
+        if info is None and self._parts.broker.topics.get(topic) is None:
+            groups = self._parts.broker.groups.by_topic.get(topic)
             if not groups:
                 _answer(waiter)
                 return
@@ -531,7 +541,7 @@ class Dispatchers:
             lambda value: self._topic_gone(topic, count, waiter, value),
             lambda reason, detail: self._not_gone(topic, waiter, reason, detail),
         )
-        self._hub.pipeline.drop_topic(topic, TopicGone(topic), gone)
+        self._parts.pipeline.drop_topic(topic, TopicGone(topic), gone)
 
     def _not_gone(
         self, topic: bytes, waiter: Completion[object], reason: DisconnectReason, detail: str
@@ -541,7 +551,7 @@ class Dispatchers:
 
     def _dropped(self, topic: bytes) -> None:
         """A topic is no more on disk: what is derived from its messages must not outlast them."""
-        self._hub.broker.producers.forget_topic(topic)
+        self._parts.broker.producers.forget_topic(topic)
         self.limits.forget(topic)
         backlog = self._backlogs.get(topic)
         if backlog is not None:
@@ -553,42 +563,39 @@ class Dispatchers:
         self, topic: bytes, count: int, waiter: Completion[object], value: object
     ) -> None:
         """Nobody knows of a topic any more. Where that comes before the disk, wait for the disk."""
-        if self._hub.pipeline.is_dropping(topic):
+        if self._parts.pipeline.is_dropping(topic):
             again = partial(self._topic_gone, topic, count, waiter, value)
-            self._hub.pipeline.when_committed(again)
+            self._parts.pipeline.when_committed(again)
             return
-        self._hub.counters.drops[DropReason.TOPIC_DELETED] += count
-        for client in list(self._hub.connections.clients):
+        self._parts.counters.drops[DropReason.TOPIC_DELETED] += count
+        for client in list(self._parts.connections.clients):
             client.topic_deleted(topic)
         waiter.done(value)
-        self._deal_all(
-            topic
-        )  # whoever waits at a dispatcher waits for what the name stands for next
+        self._deal_all(topic)  # workers wait for the next topic of this name
 
-        # ── time ──────────────────────────────────────────────────────────────────────────────────
-
-        """Close idle dispatchers and sweep the groups that have no workers."""
+    # ── time ──────────────────────────────────────────────────────────────────────────────────
 
     def turn(self) -> None:
-        if self._hub.cluster.is_leader and not self._hub.connections.stalls.is_catching_up:
+        """Close idle dispatchers and sweep the groups that have no workers."""
+        if self._parts.cluster.is_leader and not self._parts.connections.stalls.is_catching_up:
             self._sweep_unattended()
-        rested_before = self._hub.monotonic() - REST_S
+        rested_before = self._parts.clock.monotonic() - REST_S
         while self._resting and next(iter(self._resting.values())) < rested_before:
             topic, group = next(iter(self._resting))
             if self._backlogs[topic].has_times:  # the lag of its groups changes as time passes
                 del self._resting[topic, group]
-                self._resting[topic, group] = self._hub.monotonic()
+                self._resting[topic, group] = self._parts.clock.monotonic()
             else:
                 self._close_resting()
         for topic, dispatchers in self._dispatchers.items():
             lanes = self._backlogs[topic].lanes
-            groups = [self._hub.broker.groups.get(topic, name) for name in dispatchers]
+            groups = [self._parts.broker.groups.get(topic, name) for name in dispatchers]
             if lanes is not None and all(groups):
                 lanes.forget(min(group.next for group in groups if group))
 
     def _sweep_unattended(self) -> None:
         """Leases end and messages fall due where nobody asks for any, too."""
-        now_ms = self._hub.steady_ms()
+        now_ms = self._parts.steady.now_ms()
         looked_at = self._unattended[:SWEPT_PER_TURN]
         del self._unattended[:SWEPT_PER_TURN]
         for group in looked_at:
@@ -596,9 +603,9 @@ class Dispatchers:
             if wakes_ms is not None and wakes_ms <= now_ms and not self._is_attended(group):
                 swept = Swept(group.topic, group.name, now_ms)
                 bury = partial(self._swept, group)
-                self._hub.pipeline.submit(swept, Callback(bury), durable=True)
+                self._parts.pipeline.submit(swept, Callback(bury), durable=True)
         if not self._unattended:
-            self._unattended = list(self._hub.broker.groups.timed)
+            self._unattended = list(self._parts.broker.groups.timed)
 
     def _is_attended(self, group: Group) -> bool:
         return bool(self.workers(group.topic, group.name))
@@ -631,9 +638,14 @@ class _Returning:
     """Messages on their way back: tried until the disk takes it, then dealt anew."""
 
     def __init__(
-        self, hub: Hub, command: Returned | LeasesReturned, waiter: Completion[object] | None = None
+        self,
+        parts: DispatchParts,
+        dispatchers: Dispatchers,
+        command: Returned | LeasesReturned,
+        waiter: Completion[object] | None = None,
     ) -> None:
-        self._hub = hub
+        self._parts = parts
+        self._dispatchers = dispatchers
         self._command = command
         self._waiter = waiter
         self.then: Callable[[], None] | None = None
@@ -641,7 +653,7 @@ class _Returning:
 
     def submit(self) -> None:
         """Put it in the line."""
-        self._hub.pipeline.submit(self._command, self, durable=True)
+        self._parts.pipeline.submit(self._command, self, durable=True)
 
     def done(self, value: object) -> None:
         """They are back."""
@@ -649,12 +661,12 @@ class _Returning:
             self._waiter.done(value)
         if self.then is not None:
             self.then()
-        self._hub.dispatchers.dead_letters.bury(self._command.topic, self._command.group)
-        self._hub.dispatchers.deal(self._command.topic, self._command.group)
+        self._dispatchers.dead_letters.bury(self._command.topic, self._command.group)
+        self._dispatchers.deal(self._command.topic, self._command.group)
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused. Whoever waits can ask again; otherwise nobody will."""
         if self._waiter is not None:
             self._waiter.refused(reason, detail)
         else:
-            self._hub.loop.call_later(AGAIN_S, self.submit)
+            self._parts.connections.loop.call_later(AGAIN_S, self.submit)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from penstock.commit.feed import Part
 from penstock.core.priority_offsets import OffsetsByPriority
+from penstock.dispatch.parts import DispatchParts
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
-from penstock.node.hub import Hub
 from penstock.store.batch import RUN_WIDTH
 from penstock.store.store import TopicFlags
 
@@ -24,8 +24,10 @@ READ_AGAIN_S = 0.5
 class PriorityCatalog:
     """What is known of one topic from an offset on; ``grown`` is called when that is more."""
 
-    def __init__(self, hub: Hub, topic: bytes, start: int, grown: Callable[[], None]) -> None:
-        self._hub = hub
+    def __init__(
+        self, parts: DispatchParts, topic: bytes, start: int, grown: Callable[[], None]
+    ) -> None:
+        self._parts = parts
         self._topic = topic
         self._grown = grown
         self.lanes = OffsetsByPriority(start)
@@ -42,13 +44,13 @@ class PriorityCatalog:
 
     def read_on(self) -> None:
         """Read what the journal has beyond what is known, if it has."""
-        info = self._hub.store.topic(self._topic)
+        info = self._parts.store.topic(self._topic)
         is_whole = info is None or self.known_to >= info.next_offset
         if is_whole or self.is_reading or self._is_closed:
             return
         self.is_reading = True
-        read_flags, topic, start = self._hub.store.read_flags, self._topic, self.known_to
-        self._hub.readers.run(
+        read_flags, topic, start = self._parts.store.read_flags, self._topic, self.known_to
+        self._parts.readers.run(
             lambda: read_flags(topic, start, MARKS_AT_ONCE),
             self._read,
             lambda _error: self._read_failed(),
@@ -70,7 +72,7 @@ class PriorityCatalog:
     def _read_failed(self) -> None:
         """It was counted and logged; the disk may recover."""
         self.is_reading = False
-        self._hub.loop.call_later(READ_AGAIN_S, self.read_on)
+        self._parts.connections.loop.call_later(READ_AGAIN_S, self.read_on)
 
     def committed(self, part: Part) -> None:
         """The topic has grown by a commit."""

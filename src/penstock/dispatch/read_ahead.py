@@ -8,10 +8,10 @@ topic would have the wrong messages.
 
 from collections.abc import Iterable
 
+from penstock.dispatch.parts import DispatchParts
 from penstock.errors import StorageError
 from penstock.limits import MIB
 from penstock.model.message import Message
-from penstock.node.hub import Hub
 
 MESSAGES_MAX = 2_048
 BYTES_MAX = MIB
@@ -21,10 +21,10 @@ BYTES_MAX = MIB
 class ReadAhead:
     """Messages of one topic that one dispatcher is about to hand out."""
 
-    __slots__ = ("_end", "_hub", "_messages", "_reading", "_topic")
+    __slots__ = ("_end", "_messages", "_parts", "_reading", "_topic")
 
-    def __init__(self, hub: Hub, topic: bytes) -> None:
-        self._hub = hub
+    def __init__(self, parts: DispatchParts, topic: bytes) -> None:
+        self._parts = parts
         self._topic = topic
         self._messages: dict[int, Message] = {}
         self._end = 0
@@ -49,7 +49,7 @@ class ReadAhead:
 
     def _read(self, start: int) -> None:
         reading = self._reading = object()
-        store, topic = self._hub.store, self._topic
+        store, topic = self._parts.store, self._topic
 
         def read() -> tuple[dict[int, Message], int]:
             part = store.read_topic(topic, start, MESSAGES_MAX, BYTES_MAX)
@@ -66,7 +66,7 @@ class ReadAhead:
             if self._reading is reading:
                 self._reading = None  # who needs the messages will meet the error
 
-        self._hub.readers.run(read, found, failed)
+        self._parts.readers.run(read, found, failed)
 
     def forget(self) -> None:
         """Nothing that was read is of use any more."""

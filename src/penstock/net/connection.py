@@ -14,7 +14,7 @@ A connection ends once, with one reason, which is counted and, unless it is ordi
 """
 
 import asyncio
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from penstock.model.principal import ANYONE
 from penstock.net.connections import Connections, peer_of
@@ -57,6 +57,8 @@ class Machine(Protocol[Event]):
 
 class Connection(asyncio.Protocol, Generic[Event]):
     """One client's connection."""
+
+    protocol_name: ClassVar[str]  # as listings of clients show it
 
     ends_by_closing = True
     """Whether closing the socket is an orderly end; MQTT has a packet for it."""
@@ -115,6 +117,10 @@ class Connection(asyncio.Protocol, Generic[Event]):
     def name(self) -> bytes:
         """The client id, for the log; empty if there is none."""
         return b""
+
+    @property
+    def pattern_count(self) -> int:
+        return 0
 
     @property
     def peer(self) -> str:

@@ -5,6 +5,7 @@ Ids given by earlier versions carry no node and are lower than any that does: th
 """
 
 from penstock.clock import Clock
+from penstock.cluster.consensus import Consensus
 
 NODE_BITS = 16
 """As many of a connection's number are the node's id."""
@@ -41,3 +42,13 @@ class ConnectionIds:
     def next(self) -> int:
         self._last = max(self._last + 1, self._clock.wall_ms() << 6)
         return self._last << NODE_BITS | self._node_id
+
+
+def must_clean_up(cluster: Consensus, node: int) -> bool:
+    """Whether this node ends what connections of ``node`` left: its own, or the leader's task.
+
+    Connections of this node that are in the journal and not here ended with an earlier start.
+    """
+    if node == cluster.node_id or not cluster.is_leader:
+        return node == cluster.node_id
+    return node == NO_NODE or node not in cluster.present()

@@ -5,7 +5,7 @@ has HTTP transports as well.
 """
 
 import asyncio
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from penstock.clock import Clock
 from penstock.config.schema import Limits
@@ -20,6 +20,12 @@ from penstock.net.turns import Turns
 from penstock.obs.counters import Counters
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import DisconnectReason
+
+_ORDINARY_HTTP_ENDS = {
+    DisconnectReason.CLIENT_DISCONNECT,
+    DisconnectReason.CONNECTION_LOST,
+    DisconnectReason.SERVER_SHUTDOWN,
+}
 
 
 class Backpressure(Protocol):
@@ -40,6 +46,8 @@ class PausedReader(Protocol):
 class Client(Protocol):
     """A connected client, whatever its protocol."""
 
+    protocol_name: ClassVar[str]
+
     @property
     def name(self) -> bytes:
         """Its client id; empty if it has none."""
@@ -49,6 +57,10 @@ class Client(Protocol):
 
     @property
     def last_packet_at(self) -> float: ...
+
+    @property
+    def pattern_count(self) -> int:
+        """Subscriptions to patterns, which RESP alone has."""
 
     def topic_deleted(self, topic: bytes) -> None:
         """Forget everything that refers to offsets of a deleted topic."""
@@ -103,6 +115,14 @@ class Connections:
         self.open: set[Abortable] = set()
         self.clients: set[Client] = set()
         self.is_stopping = False
+
+    def http_closed(self, transport: asyncio.Transport, reason: DisconnectReason) -> None:
+        """Count the end of an HTTP connection, and report it unless it is an ordinary one."""
+        self.open.discard(transport)
+        self.counters.disconnects[reason] += 1
+        if reason not in _ORDINARY_HTTP_ENDS:
+            values = {"reason": reason.value, "peer": peer_of(transport), "detail": "http"}
+            self.complaints.info("refused", reason.value, **values)
 
     def turn(self, now: float) -> None:
         """Enforce deadlines and bounds; called a few times a second."""

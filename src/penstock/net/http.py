@@ -103,6 +103,10 @@ class HttpDoor:
         """How many connections are open."""
         return len(self.state.connections)
 
+    def accept(self, transport: asyncio.Transport, data: bytes, _accepted_at: float) -> None:
+        """The listener found that a connection speaks HTTP."""
+        self.hand_over(transport, data)
+
     def hand_over(self, transport: asyncio.Transport, data: bytes) -> None:
         """Take a connection over, with the bytes that were already read from it."""
         connection = _Connection(self)

@@ -1,14 +1,15 @@
 """The cluster as administrators see and change it; and who may be asked for other changes."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.cluster.consensus import Consensus, DoneCallback
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus, unreadiness
+from penstock.core.broker import Broker
 from penstock.errors import NoQuorum, NotLeader, PenstockError
 from penstock.node.digests import Digests, NodeDigests
-from penstock.node.hub import Hub
 from penstock.store.store import LogStore
 
 
@@ -28,9 +29,9 @@ def check_leads(consensus: Consensus) -> None:
 class NodeClusterAdmin:
     """Implements ``admin.view.ClusterAdmin`` for one node."""
 
-    def __init__(self, hub: Hub, store: LogStore) -> None:
-        self._hub = hub
-        self._digests = Digests(hub, store)
+    def __init__(self, cluster: Consensus, broker: Broker, store: LogStore) -> None:
+        self._cluster = cluster
+        self._digests = Digests(cluster, broker, store)
 
     async def digests(self, index: int, log_first: int) -> NodeDigests:
         """Tell what this node has at an entry; see ``Digests.at``."""
@@ -38,33 +39,33 @@ class NodeClusterAdmin:
 
     def own(self) -> Member:
         """Say who this node is and where it is reached."""
-        return self._hub.cluster.own()
+        return self._cluster.own()
 
     def status(self) -> ClusterStatus:
         """How the cluster is."""
-        return self._hub.cluster.status()
+        return self._cluster.status()
 
     async def bootstrap(self, members: Sequence[Member]) -> None:
         """Begin a cluster; without members, one of this node alone."""
-        await self._done(partial(self._hub.cluster.bootstrap, members or [self.own()]))
+        await self._done(partial(self._cluster.bootstrap, members or [self.own()]))
 
     async def add(self, member: Member) -> None:
         """Have a node join; it is part of the cluster, and learns, when this returns."""
-        check_leads(self._hub.cluster)
-        await self._done(partial(self._hub.cluster.add, member))
+        check_leads(self._cluster)
+        await self._done(partial(self._cluster.add, member))
 
     async def remove(self, node_id: int) -> None:
         """Have a node take part no longer."""
-        check_leads(self._hub.cluster)
-        await self._done(partial(self._hub.cluster.remove, node_id))
+        check_leads(self._cluster)
+        await self._done(partial(self._cluster.remove, node_id))
 
     async def transfer(self, node_id: int) -> None:
         """Have another node lead."""
-        check_leads(self._hub.cluster)
-        await self._done(partial(self._hub.cluster.transfer, node_id))
+        check_leads(self._cluster)
+        await self._done(partial(self._cluster.transfer, node_id))
 
     async def _done(self, begin: Callable[[DoneCallback], None]) -> None:
-        done = self._hub.loop.create_future()
+        done = asyncio.get_running_loop().create_future()
 
         def then(error: PenstockError | None) -> None:
             if done.done():

@@ -15,11 +15,11 @@ from hashlib import blake2b
 
 import msgspec
 
+from penstock.cluster.consensus import Consensus
 from penstock.core.broker import Broker
 from penstock.core.digest import DIGEST_BYTES, digests_of
 from penstock.errors import PenstockError, Refused
 from penstock.limits import MIB
-from penstock.node.hub import Hub
 from penstock.store.store import LogStore
 
 WAIT_S = 5.0
@@ -49,8 +49,9 @@ class NodeDigests(msgspec.Struct, frozen=True, kw_only=True):
 class Digests:
     """Makes the digests of one node, one request after another."""
 
-    def __init__(self, hub: Hub, store: LogStore) -> None:
-        self._hub = hub
+    def __init__(self, cluster: Consensus, broker: Broker, store: LogStore) -> None:
+        self._cluster = cluster
+        self._broker = broker
         self._store = store
         self._turn = asyncio.Lock()
 
@@ -61,13 +62,13 @@ class Digests:
             state = await child.result()
         first = max(log_first, self._store.first_index)
         log = await asyncio.to_thread(_log_digest, self._store, first, index)
-        node_id = self._hub.cluster.node_id
+        node_id = self._cluster.node_id
         return NodeDigests(node_id=node_id, index=index, state=state, log_first=first, log=log)
 
     async def _begin(self, index: int) -> tuple["_Child", int]:
-        applied = self._hub.cluster.status().applied
+        applied = self._cluster.status().applied
         if index in {0, applied}:
-            return _Child(self._hub.broker), applied
+            return _Child(self._broker), applied
         if index < applied:
             raise Refused(
                 f"entry {applied} is applied already, and the state at entry {index} is gone",
@@ -76,17 +77,17 @@ class Digests:
         return await self._begin_later(index), index
 
     async def _begin_later(self, index: int) -> "_Child":
-        begun: asyncio.Future[_Child] = self._hub.loop.create_future()
+        begun: asyncio.Future[_Child] = asyncio.get_running_loop().create_future()
 
         def begin() -> None:
-            begun.set_result(_Child(self._hub.broker))
+            begun.set_result(_Child(self._broker))
 
-        self._hub.cluster.at_index(index, begin)
+        self._cluster.at_index(index, begin)
         try:
             async with asyncio.timeout(WAIT_S):
                 return await begun
         except TimeoutError:
-            self._hub.cluster.off_index(index, begin)
+            self._cluster.off_index(index, begin)
             raise Refused(
                 f"entry {index} was not applied within {WAIT_S:g} s", "ask for an earlier one"
             ) from None

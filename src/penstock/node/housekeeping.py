@@ -24,12 +24,19 @@ opened so has no connection, and is ended at once.
 from collections.abc import Collection
 from itertools import islice
 
-from penstock.cluster.consensus import Leadership
+from penstock.clock import SteadyClock
+from penstock.cluster.consensus import Consensus, Leadership
+from penstock.commit.pipeline import Pipeline
+from penstock.core.broker import Broker
 from penstock.core.commands import Closed, Expired, Forgotten, Progressed, WillMessage
+from penstock.core.effects import OpenedForNobody
 from penstock.core.session import Session
+from penstock.dispatch.dispatchers import Dispatchers
 from penstock.errors import PenstockError
-from penstock.net.connection_ids import NO_NODE, node_of
-from penstock.node.hub import Hub
+from penstock.net.connection_ids import must_clean_up, node_of
+from penstock.net.connections import Connections
+from penstock.node.wills import Wills
+from penstock.staging.sinks import Sinks
 
 FORGET_AT_ONCE = 256
 """Durable subscribers looked at per turn."""
@@ -42,11 +49,30 @@ by then the node that has it has said so."""
 class Housekeeping:
     """The housekeeping of one node."""
 
-    def __init__(self, hub: Hub, identities: Collection[bytes]) -> None:
+    def __init__(
+        self,
+        *,
+        broker: Broker,
+        pipeline: Pipeline,
+        connections: Connections,
+        cluster: Consensus,
+        dispatchers: Dispatchers,
+        sinks: Sinks,
+        wills: Wills,
+        steady: SteadyClock,
+        identities: Collection[bytes],
+    ) -> None:
         """``identities``: client ids of durable subscribers that are connected to this node."""
-        self._hub = hub
+        self._broker = broker
+        self._pipeline = pipeline
+        self._connections = connections
+        self._limits = connections.limits
+        self._cluster = cluster
+        self._dispatchers = dispatchers
+        self._sinks = sinks
+        self._wills = wills
+        self._steady_ms = steady.now_ms
         self._identities = identities
-        self._broker = hub.broker
         self._first_connection = 0
         """All numbers of connections of this life are greater."""
         self._left: dict[bytes, int] = {}
@@ -72,12 +98,12 @@ class Housekeeping:
 
     def start(self) -> None:
         """Before the first client: end what the last life of this node has left."""
-        self._first_connection = self._hub.connections.ids.next()
+        self._first_connection = self._connections.ids.next()
         orphans = (s for s in self._broker.orphans() if self._is_own(s.connection))
         self._left = {session.client_id: session.connection for session in orphans}
-        own = self._hub.cluster.node_id
-        self._hub.dispatchers.return_workers(lambda node: node == own)
-        self.led(self._hub.cluster.leadership)
+        own = self._cluster.node_id
+        self._dispatchers.return_workers(lambda node: node == own)
+        self.led(self._cluster.leadership)
 
     def bury_own(self) -> None:
         """End the sessions whose connections ended with this node's last life; wills are due.
@@ -86,7 +112,7 @@ class Housekeeping:
         and published their wills, and our journal does not say so yet.
         """
         self._is_asking = True
-        self._hub.cluster.read_barrier(self._caught_up)
+        self._cluster.read_barrier(self._caught_up)
 
     def _caught_up(self, error: PenstockError | None) -> None:
         self._is_asking = False
@@ -107,10 +133,10 @@ class Housekeeping:
         self._is_leading = is_leading
         self._expiring, self._forgetting = {}, {}
         self._present = None
-        self._hub.dispatchers.led(is_leader=is_leading)
-        self._hub.sinks.led(is_leader=is_leading)
+        self._dispatchers.led(is_leader=is_leading)
+        self._sinks.led(is_leader=is_leading)
         if not is_leading:
-            for client in list(self._hub.connections.clients):
+            for client in list(self._connections.clients):
                 client.leadership_lost()
 
     # ── while it runs ─────────────────────────────────────────────────────────────────────────
@@ -128,7 +154,7 @@ class Housekeeping:
 
     def _expire_sessions(self) -> None:
         """Sessions are in the order in which they left: look at the first ones only."""
-        due_ms = self._hub.steady_ms() - self._hub.limits.session_expiry_s * 1000
+        due_ms = self._steady_ms() - self._limits.session_expiry_s * 1000
         expiring = {}
         for client_id, session in list(self._broker.away.items()):
             if session.away_since_ms > due_ms:
@@ -136,14 +162,14 @@ class Housekeeping:
             expiring[client_id] = session.connection
             if self._expiring.get(client_id) != session.connection:
                 expired = Expired(client_id, session.connection)
-                self._hub.pipeline.submit(expired, None, durable=True)
+                self._pipeline.submit(expired, None, durable=True)
         self._expiring = expiring
 
     # ── durable subscribers ───────────────────────────────────────────────────────────────────
 
     def _forget_subscribers(self) -> None:
         """Who was seen longest ago stands first; who is connected is seen."""
-        grace_ms = SEEN_GRACE_MS if self._hub.cluster.is_clustered else 0
+        grace_ms = SEEN_GRACE_MS if self._cluster.is_clustered else 0
         due_ms = self._subscribers_due_ms()
         forgetting = {}
         for subscriber in list(islice(self._broker.subscribers.by_id.values(), FORGET_AT_ONCE)):
@@ -159,7 +185,7 @@ class Housekeeping:
             if is_here:
                 self._see(client_id)
             else:
-                self._hub.pipeline.submit(Forgotten(client_id, seen_ms), None, durable=True)
+                self._pipeline.submit(Forgotten(client_id, seen_ms), None, durable=True)
         self._forgetting = forgetting
 
     def _subscribers_due_ms(self) -> int:
@@ -168,8 +194,8 @@ class Housekeeping:
         By the steady clock or the wall clock, whichever is behind. The latter may jump by years
         when the network comes up, either way, and what was acknowledged would come again.
         """
-        now_ms = min(self._hub.steady_ms(), self._hub.wall_ms())
-        return now_ms - self._hub.limits.subscriber_expiry_s * 1000
+        now_ms = min(self._steady_ms(), self._connections.wall_ms())
+        return now_ms - self._limits.subscriber_expiry_s * 1000
 
     def _refresh_subscribers(self) -> None:
         """Have the leader know that subscribers are here, before it forgets them."""
@@ -184,17 +210,10 @@ class Housekeeping:
         self._forgetting = forgetting
 
     def _see(self, client_id: bytes) -> None:
-        seen = Progressed(client_id, b"", [], self._hub.wall_ms())
-        self._hub.pipeline.submit(seen, None, durable=True)
+        seen = Progressed(client_id, b"", [], self._connections.wall_ms())
+        self._pipeline.submit(seen, None, durable=True)
 
     # ── the dead ──────────────────────────────────────────────────────────────────────────────
-
-    def is_left_to_us(self, node: int) -> bool:
-        """Whether we must end what a node has left: it is our last life's, or it is gone."""
-        cluster = self._hub.cluster
-        if node == cluster.node_id or not self._is_leading:
-            return node == cluster.node_id
-        return node == NO_NODE or node not in cluster.present()
 
     def _look_for_absent(self) -> None:
         """If a node is gone, or we lead only since now, look for what it has left behind.
@@ -202,20 +221,22 @@ class Housekeeping:
         What comes of it later is ended when it comes: ``opened_for_nobody``,
         ``Dispatchers.group_changed``.
         """
-        present = self._hub.cluster.present()
+        present = self._cluster.present()
         if present == self._present or not self._is_leading:
             return
         self._present = present
         self._ending = {c: n for c, n in self._ending.items() if self._is_open(c, n)}
         others = (s for s in self._broker.orphans() if not self._is_own(s.connection))
         for session in others:
-            if self.is_left_to_us(node_of(session.connection)):
+            if must_clean_up(self._cluster, node_of(session.connection)):
                 self._end(session)
-        own = self._hub.cluster.node_id
-        self._hub.dispatchers.return_workers(lambda node: node != own and self.is_left_to_us(node))
+        own = self._cluster.node_id
+        self._dispatchers.return_workers(
+            lambda node: node != own and must_clean_up(self._cluster, node)
+        )
 
     def _is_own(self, connection: int) -> bool:
-        return node_of(connection) == self._hub.cluster.node_id
+        return node_of(connection) == self._cluster.node_id
 
     def _is_open(self, client_id: bytes, connection: int) -> bool:
         session = self._broker.sessions.get(client_id)
@@ -233,22 +254,23 @@ class Housekeeping:
     ) -> None:
         """Publish the will, then end the connection: the journal has them in that order."""
         if will is not None:
-            self._hub.wills.publish(will)
-        closed = Closed(client_id, connection, self._hub.steady_ms())
-        self._hub.pipeline.submit(closed, None, durable=durable)
+            self._wills.publish(will)
+        closed = Closed(client_id, connection, self._steady_ms())
+        self._pipeline.submit(closed, None, durable=durable)
 
     def inherit(self, session: Session) -> int:
         """A client comes to us that was another node's: see to its will, tell its connection."""
         if session.will is not None and self._ending.get(session.client_id) != session.connection:
-            self._hub.wills.publish(session.will)
+            self._wills.publish(session.will)
         return session.connection
 
-    def opened_for_nobody(self, client_id: bytes, connection: int) -> None:
+    def opened_for_nobody(self, effect: OpenedForNobody) -> None:
         """A session was opened that is another node's, or ours and too late."""
+        client_id, connection = effect.client_id, effect.connection
         session = self._broker.sessions.get(client_id)
         if session is None or not self._is_open(client_id, connection):
             return  # not any more
-        if not self.is_left_to_us(node_of(connection)):
+        if not must_clean_up(self._cluster, node_of(connection)):
             return
         if self._is_own(connection) and connection > self._first_connection:
             # Its client was refused: no will.

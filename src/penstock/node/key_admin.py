@@ -1,46 +1,47 @@
 """The key ring as administrators change it: through the journal, like everything durable."""
 
+from penstock.clock import Clock
+from penstock.cluster.consensus import Consensus
 from penstock.commit.completion import FutureCompletion
+from penstock.commit.pipeline import Pipeline
 from penstock.core.commands import KeyStored
 from penstock.node.cluster_admin import check_leads
-from penstock.node.hub import Hub
 from penstock.reading.confirming import confirmed
-from penstock.trust.keys import KEY_ID_MAX, Key
+from penstock.trust.keys import KEY_ID_MAX, Key, KeyRing
 
 
 class NodeKeyAdmin:
     """Implements ``admin.view.KeyAdmin``."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, keys: KeyRing, pipeline: Pipeline, cluster: Consensus, clock: Clock) -> None:
+        self._keys = keys
+        self._pipeline = pipeline
+        self._cluster = cluster
+        self.wall_ms = clock.wall_ms
         self._promised = 0
         """The last id given out: its key may still be on its way to the disk."""
 
     async def confirmed(self) -> None:
         """Wait until what is read here is current. Raises NoQuorum."""
-        await confirmed(self._hub.cluster)
+        await confirmed(self._cluster)
 
     def keys(self) -> list[Key]:
         """All registered keys, by id."""
-        return self._hub.broker.keys.all()
+        return self._keys.all()
 
     def next_key_id(self) -> int:
         """An id that no key has, nor one that is being registered."""
-        free = self._hub.broker.keys.next_id()
+        free = self._keys.next_id()
         self._promised = max(free, self._promised + 1)
         if self._promised > KEY_ID_MAX:
             self._promised = free
         return self._promised
 
-    def wall_ms(self) -> int:
-        """The clock by which keys expire."""
-        return self._hub.wall_ms()
-
     async def store_key(self, key: Key) -> None:
         """Journal a key; it is in force when this returns. Raises StorageError, ClusterError."""
-        check_leads(self._hub.cluster)
+        check_leads(self._cluster)
         waiter = FutureCompletion("the key is not stored")
         command = KeyStored(key.id, key.encode())
-        with self._hub.pipeline.as_leader():
-            self._hub.pipeline.submit(command, waiter, durable=True)
+        with self._pipeline.as_leader():
+            self._pipeline.submit(command, waiter, durable=True)
         await waiter.future

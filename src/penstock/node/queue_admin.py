@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 
+from penstock.cluster.consensus import Consensus
 from penstock.commit.completion import FutureCompletion
+from penstock.commit.pipeline import Pipeline
+from penstock.core.broker import Broker
 from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
-from penstock.core.groups import Group, Groups
-from penstock.core.topics import Topics
-from penstock.dispatch.dispatchers import Start, StartAt
+from penstock.core.groups import Group
+from penstock.dispatch.dispatchers import Dispatchers, Start, StartAt
 from penstock.node.cluster_admin import check_leads
-from penstock.node.hub import Hub
 from penstock.reading.confirming import confirmed
 from penstock.store.store import Store
 
@@ -17,94 +18,89 @@ from penstock.store.store import Store
 class NodeQueueAdmin:
     """Implements ``admin.view.QueueAdmin``."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        dispatchers: Dispatchers,
+        pipeline: Pipeline,
+        cluster: Consensus,
+    ) -> None:
+        self.store = store
+        self.topics = broker.topics
+        self.groups = broker.groups
+        self._dispatchers = dispatchers
+        self._pipeline = pipeline
+        self._cluster = cluster
 
     # ── what there is ─────────────────────────────────────────────────────────────────────────
 
     async def confirmed(self) -> None:
         """Wait until what is read here is current. Raises NoQuorum."""
-        await confirmed(self._hub.cluster)
-
-    @property
-    def store(self) -> Store:
-        """The journal."""
-        return self._hub.store
-
-    @property
-    def topics(self) -> Topics:
-        """Topics that were made or steered."""
-        return self._hub.broker.topics
-
-    @property
-    def groups(self) -> Groups:
-        """All groups of all topics."""
-        return self._hub.broker.groups
+        await confirmed(self._cluster)
 
     def first_offset(self, topic: bytes) -> int:
         """The oldest message that a new group would get."""
-        return self._hub.dispatchers.earliest(topic)
+        return self._dispatchers.earliest(topic)
 
     def lag(self, group: Group) -> int:
         """How many messages a group has not done, of those that there are."""
-        return self._hub.dispatchers.lag(group)
+        return self._dispatchers.lag(group)
 
     def messages(self, topic: bytes) -> int:
         """How many messages a topic has from there on."""
-        return self._hub.dispatchers.messages(topic)
+        return self._dispatchers.messages(topic)
 
     def consumers(self, topic: bytes, group: bytes) -> int:
         """How many consumers a group has now."""
-        return self._hub.dispatchers.workers(topic, group)
+        return self._dispatchers.workers(topic, group)
 
     def first_letter(self, letters: bytes) -> int:
         """The oldest letter that was neither sent back nor dropped."""
-        return self._hub.dispatchers.dead_letters.first(letters)
+        return self._dispatchers.dead_letters.first(letters)
 
     def letter_count(self, letters: bytes) -> int:
         """How many letters there are from there on."""
-        return self._hub.dispatchers.dead_letters.count(letters)
+        return self._dispatchers.dead_letters.count(letters)
 
     # ── what can be changed ───────────────────────────────────────────────────────────────────
 
     async def configure_topic(self, command: TopicConfigured) -> None:
         """Make a topic or change its settings."""
-        await self._done(partial(self._hub.dispatchers.configure_topic, command))
+        await self._done(partial(self._dispatchers.configure_topic, command))
 
     async def delete_topic(self, topic: bytes) -> None:
         """Delete a topic, its messages, groups and settings."""
-        await self._done(partial(self._hub.dispatchers.delete_topic, topic))
+        await self._done(partial(self._dispatchers.delete_topic, topic))
 
     async def make_group(self, topic: bytes, group: bytes, at: str, value: int) -> bool:
         """Make a group; tell whether there was none."""
         start = Start(StartAt[at.upper()], value)
-        return bool(
-            await self._done(partial(self._hub.dispatchers.make_group, topic, group, start))
-        )
+        return bool(await self._done(partial(self._dispatchers.make_group, topic, group, start)))
 
     async def move_group(self, topic: bytes, group: bytes, at: str, value: int) -> None:
         """Have a group go on from somewhere else."""
         start = Start(StartAt[at.upper()], value)
-        await self._done(partial(self._hub.dispatchers.seek, topic, group, start))
+        await self._done(partial(self._dispatchers.seek, topic, group, start))
 
     async def configure_group(self, command: GroupConfigured) -> None:
         """Change how a group repeats what failed; what that makes a dead letter becomes one."""
         await self._applied(command)
-        self._hub.dispatchers.dead_letters.bury(command.topic, command.group)
+        self._dispatchers.dead_letters.bury(command.topic, command.group)
 
     async def delete_group(self, topic: bytes, group: bytes) -> None:
         """Forget a group."""
-        await self._applied(self._hub.dispatchers.group_gone(topic, group))
+        await self._applied(self._dispatchers.group_gone(topic, group))
 
     async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int:
         """Send dead letters back where they came from; return how many were sent."""
-        letters, undone = self._hub.dispatchers.dead_letters, "not all letters were sent back"
+        letters, undone = self._dispatchers.dead_letters, "not all letters were sent back"
         begin = partial(letters.redrive, topic, group, maximum)
         return await self._counted(begin, undone)
 
     async def drop(self, topic: bytes, group: bytes) -> int:
         """Be done with the dead letters of a group; return how many there were."""
-        letters = self._hub.dispatchers.dead_letters
+        letters = self._dispatchers.dead_letters
         return await self._counted(partial(letters.drop, topic, group))
 
     async def _counted(
@@ -115,14 +111,14 @@ class NodeQueueAdmin:
         return count
 
     async def _applied(self, command: GroupConfigured | GroupGone) -> None:
-        pipeline = self._hub.pipeline
-        await self._done(lambda waiter: pipeline.submit(command, waiter, durable=True))
+        submit = self._pipeline.submit
+        await self._done(lambda waiter: submit(command, waiter, durable=True))
 
     async def _done(
         self, begin: Callable[[FutureCompletion], object], undone: str = "nothing was changed"
     ) -> object:
         """Begin something and wait until it is durable. Raises StorageError, ClusterError."""
-        check_leads(self._hub.cluster)
+        check_leads(self._cluster)
         waiter = FutureCompletion(undone)
         begin(waiter)
         return await waiter.future

@@ -6,22 +6,39 @@ But a topic may be deleted and made anew, and then its offsets are those of othe
 of it is dropped.
 """
 
+import asyncio
 from collections.abc import Callable
 from itertools import islice
+from typing import Protocol
 
+from penstock.core.broker import Broker
 from penstock.core.topics import TopicSettings
-from penstock.node.hub import Hub
+from penstock.retention.topic_limits import TopicLimits
+from penstock.store.store import TopicInfo
 
 EXAMINED_AT_ONCE = 1_000
+
+
+class ScannedTopics(Protocol):
+    """What is known of topics."""
+
+    @property
+    def limits(self) -> TopicLimits: ...
+
+    def info(self, topic: bytes) -> TopicInfo | None: ...
 
 
 class RetentionScan:
     """One look at all such topics; ``done`` is called when it is over."""
 
-    def __init__(self, hub: Hub, done: Callable[["RetentionScan"], None]) -> None:
-        self._hub = hub
+    def __init__(
+        self, broker: Broker, topics: ScannedTopics, done: Callable[["RetentionScan"], None]
+    ) -> None:
+        self._broker = broker
+        self._info = topics.info
+        self._limits = topics.limits
         self._done = done
-        self._topics = iter(list(hub.broker.topics))
+        self._topics = iter(list(broker.topics))
         self.floors: dict[bytes, int] = {}
         """Of topics for work: from which offset on it is not done."""
         self._lows: dict[bytes, tuple[int, int]] = {}
@@ -36,25 +53,25 @@ class RetentionScan:
             self._examine(settings)
         if len(some) == EXAMINED_AT_ONCE:
             self.is_over = False
-            self._hub.loop.call_soon(self.go_on)
+            asyncio.get_running_loop().call_soon(self.go_on)
         else:
             self._done(self)
 
     def _examine(self, settings: TopicSettings) -> None:
         name = settings.name
-        info = self._hub.dispatchers.info(name)
+        info = self._info(name)
         if not settings.keep:
             first = info.first_offset if info else 0
-            self.floors[name] = self._hub.broker.groups.floor(name, first)
+            self.floors[name] = self._broker.groups.floor(name, first)
         if info is not None:
-            limits = self._hub.dispatchers.limits
-            limits.grown(info)
-            low = limits.low(info)
+            self._limits.grown(info)
+            low = self._limits.low(info)
             if low > info.first_offset:
                 self._lows[name] = low, info.id
 
     def lows(self) -> dict[bytes, int]:
         """Below which offsets nothing need stay."""
-        info = self._hub.dispatchers.info
-        found = ((name, low, info(name), topic_id) for name, (low, topic_id) in self._lows.items())
+        found = (
+            (name, low, self._info(name), topic_id) for name, (low, topic_id) in self._lows.items()
+        )
         return {name: low for name, low, now, topic_id in found if now and now.id == topic_id}

@@ -12,9 +12,10 @@ A rate is that of a topic, whoever its messages go to: all groups take tokens fr
 
 from collections.abc import Callable
 
+from penstock.core.broker import Broker
 from penstock.core.rate import TokenBucket
 from penstock.errors import StorageError
-from penstock.node.hub import Hub
+from penstock.reading.readers import JournalReaders
 from penstock.store.search import offset_at_time
 from penstock.store.store import Store, TopicInfo
 
@@ -22,8 +23,16 @@ from penstock.store.store import Store, TopicInfo
 class TopicLimits:
     """Which is the oldest message of each topic, by the topic's own limits."""
 
-    def __init__(self, hub: Hub, looked: Callable[[bytes], None] = lambda _topic: None) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        readers: JournalReaders,
+        looked: Callable[[bytes], None] = lambda _topic: None,
+    ) -> None:
+        self._broker = broker
+        self._store = store
+        self._readers = readers
         self._looked = looked
         """Called when more is known about the age of a topic's messages."""
         self._by_age: dict[bytes, tuple[int, int]] = {}
@@ -35,7 +44,7 @@ class TopicLimits:
 
     def first_offset(self, info: TopicInfo) -> int:
         """The oldest message that a topic's own limits leave."""
-        settings = self._hub.broker.topics.get(info.name)
+        settings = self._broker.topics.get(info.name)
         if settings is None:
             return info.first_offset
         by_count = info.next_offset - settings.max_messages if settings.max_messages else 0
@@ -44,7 +53,7 @@ class TopicLimits:
 
     def is_used_up(self, topic: bytes) -> bool:
         """Whether messages go when they are done with; a topic of other doors is a log."""
-        settings = self._hub.broker.topics.get(topic)
+        settings = self._broker.topics.get(topic)
         return settings is not None and not settings.keep
 
     def finished(self, info: TopicInfo) -> int:
@@ -54,7 +63,7 @@ class TopicLimits:
         durable subscriber still has to. So what nobody has begun with waits, for a group that
         starts at the beginning.
         """
-        topic, broker = info.name, self._hub.broker
+        topic, broker = info.name, self._broker
         if not self.is_used_up(topic):
             return 0
         finished = broker.groups.floor(topic, self.first_offset(info))
@@ -67,7 +76,7 @@ class TopicLimits:
 
     def bucket(self, topic: bytes, now: float) -> TokenBucket | None:
         """The tokens that deliveries take; None: there is no limit."""
-        settings = self._hub.broker.topics.get(topic)
+        settings = self._broker.topics.get(topic)
         if settings is None or not settings.rate_milli:
             self._buckets.pop(topic, None)
             return None
@@ -81,13 +90,13 @@ class TopicLimits:
     def grown(self, info: TopicInfo) -> None:
         """A topic may have grown: find out which of its messages are too old by now."""
         topic = info.name
-        settings = self._hub.broker.topics.get(topic)
+        settings = self._broker.topics.get(topic)
         if settings is None or not settings.max_age_ms or topic in self._looking:
             return
         if self._by_age.get(topic, (-1, 0))[0] == info.next_offset:
             return
         look = self._looking[topic] = object()
-        store, age_ms, end = self._hub.store, settings.max_age_ms, info.next_offset
+        store, age_ms, end = self._store, settings.max_age_ms, info.next_offset
 
         def found(offset: int) -> None:
             if self._looking.get(topic) is look:
@@ -99,14 +108,14 @@ class TopicLimits:
             """Nobody can wait for a disk that fails: what was known before has to do."""
             found(self._by_age.get(topic, (0, 0))[1])
 
-        self._hub.readers.run(lambda: _offset_at_age(store, topic, age_ms), found, failed)
+        self._readers.run(lambda: _offset_at_age(store, topic, age_ms), found, failed)
 
     def is_aged(self, info: TopicInfo, end: int) -> bool:
         """Whether it is known which messages are too old, as of when the topic ended at ``end``.
 
         If not it will be: ``looked`` is called then. Whoever hands out messages waits for it.
         """
-        settings = self._hub.broker.topics.get(info.name)
+        settings = self._broker.topics.get(info.name)
         if settings is None or not settings.max_age_ms:
             return True
         if self._by_age.get(info.name, (-1, 0))[0] >= min(end, info.next_offset):

@@ -21,15 +21,14 @@ from penstock.commit.completion import Callback
 from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgotten
 from penstock.core.sinks import SinkState
 from penstock.dispatch.dispatcher import AGAIN_S
-from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault
 from penstock.errors import StorageError
 from penstock.model.stages import Stage
-from penstock.node.hub import Hub
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.staging.blocks import Piece, Pieces
+from penstock.staging.context import StagingContext
 from penstock.staging.stages import Stages, StagingWaiter
-from penstock.store.store import Store
+from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 WAIT_S = 2.0
 """How long one request waits for a commit to end; then it is told to ask again."""
@@ -82,22 +81,21 @@ class SinkView(NamedTuple):
 class Sinks:
     """All sinks of a broker."""
 
-    def __init__(self, hub: Hub, store: Store) -> None:
-        self._hub = hub
-        self._store = store
-        self.stages = Stages(hub, store)
+    def __init__(self, context: StagingContext) -> None:
+        self._context = context
+        self.stages = Stages(context)
         self._commits: dict[bytes, _Commit] = {}
         """Those that are under way, or about to begin, by sink."""
 
     def resume(self) -> None:
         """When we begin to lead: go on with what had begun, let go of what is done with."""
         self.stages.load()
-        for sink in self._hub.broker.sinks:
+        for sink in self._context.broker.sinks:
             self._drop_settled(sink)
             if sink.committing is not None:
                 _log.info("commit_resumed", sink=printable(sink.name), epoch=sink.committing.epoch)
                 commit = self._commits[sink.name] = _Commit(
-                    self._hub, self._store, sink.name, sink.committing.epoch, self._ended
+                    self._context, sink.name, sink.committing.epoch, self._ended
                 )
                 commit.go_on()
 
@@ -110,7 +108,7 @@ class Sinks:
             commit.stop(DisconnectReason.LEADERSHIP_LOST)
         self._commits = {}
         self.stages.retire(DisconnectReason.LEADERSHIP_LOST)
-        self.stages = Stages(self._hub, self._store)
+        self.stages = Stages(self._context)
         if is_leader:
             self.resume()
 
@@ -118,7 +116,7 @@ class Sinks:
         """Now and then: let go of what was staged and forgotten."""
         expired = self.stages.expired(lambda stage: self._is_decided(stage.sink, stage.epoch))
         if expired:
-            self._hub.counters.stages_expired_total += self.stages.drop(expired)
+            self._context.counters.stages_expired_total += self.stages.drop(expired)
             _log.warning("stages_expired", parts=len(expired), first=printable(expired[0].sink))
 
     # ── what clients ask for ──────────────────────────────────────────────────────────────────
@@ -139,10 +137,10 @@ class Sinks:
     def _commit(self, asked: _Asked) -> None:
         """Begin, or join what is under way: that is not done before the disk has it."""
         commit = self._commits.get(asked.sink)
-        known = self._hub.broker.sinks.get(asked.sink)
+        known = self._context.broker.sinks.get(asked.sink)
         is_settled = commit is None or known is None or known.epoch < commit.epoch
         if known is not None and asked.epoch <= known.epoch and is_settled:
-            self._hub.counters.sink_repetitions_total += 1
+            self._context.counters.sink_repetitions_total += 1
             self._drop_settled(known)
             messages = known.epoch_messages if asked.epoch == known.epoch else 0
             asked.waiter.committed(Committed(known.epoch, is_repetition=True, messages=messages))
@@ -159,7 +157,7 @@ class Sinks:
             return
         stages = [Stage(sink, epoch, part) for part in parts]
         stages = stages or [stage for stage in self.stages.of_sink(sink) if stage.epoch == epoch]
-        self._hub.counters.stages_aborted_total += self.stages.drop(stages)
+        self._context.counters.stages_aborted_total += self.stages.drop(stages)
 
     def forget(self, sink: bytes, waiter: StagingWaiter) -> None:
         """Let a sink be as if it had never been, and what it has staged as well."""
@@ -169,15 +167,15 @@ class Sinks:
             waiter.fail(Fault(BAD_REQUEST, f"{what}: forget the sink when that is done"))
             return
         self.stages.drop(self.stages.of_sink(sink))
-        self._hub.pipeline.submit(SinkForgotten(sink), waiter, durable=True)
+        self._context.pipeline.submit(SinkForgotten(sink), waiter, durable=True)
 
     def names(self) -> set[bytes]:
         """All sinks that have published something, or have something staged."""
-        return {*self._hub.broker.sinks.by_name, *self.stages.sinks()}
+        return {*self._context.broker.sinks.by_name, *self.stages.sinks()}
 
     def view(self, name: bytes) -> SinkView | None:
         """A sink as it is shown; None if there is none of this name."""
-        state, parts = self._hub.broker.sinks.get(name), self.stages.parts_of(name)
+        state, parts = self._context.broker.sinks.get(name), self.stages.parts_of(name)
         if state is None and not parts:
             return None
         return SinkView(name, state or SinkState(name), self.stages.bytes_of(name), parts)
@@ -186,13 +184,13 @@ class Sinks:
 
     def _is_decided(self, sink: bytes, epoch: int) -> bool:
         """Whether an epoch is published or about to be: nothing changes what it has."""
-        known, commit = self._hub.broker.sinks.get(sink), self._commits.get(sink)
+        known, commit = self._context.broker.sinks.get(sink), self._commits.get(sink)
         last = known.epoch if known else -1
         return epoch <= (max(last, commit.epoch) if commit else last)
 
     def _fault(self, asked: _Asked) -> Fault | None:
-        sinks = self._hub.broker.sinks
-        limit = self._hub.limits.sinks_max
+        sinks = self._context.broker.sinks
+        limit = self._context.config.limits.sinks_max
         if sinks.get(asked.sink) is None and len(sinks) >= limit:
             return Fault(LIMIT, f"there are {limit} sinks (limits.sinks_max): forget some")
         if len({part for part, _ in asked.parts}) < len(asked.parts):
@@ -207,7 +205,7 @@ class Sinks:
 
     def _begin(self, asked: _Asked) -> None:
         commit = self._commits[asked.sink] = _Commit(
-            self._hub, self._store, asked.sink, asked.epoch, self._ended
+            self._context, asked.sink, asked.epoch, self._ended
         )
         commit.join(asked, lambda: self._answer(asked))
         command = SinkBegan(asked.sink, asked.epoch, asked.parts, asked.note)
@@ -215,8 +213,8 @@ class Sinks:
             lambda _value: commit.go_on(),
             lambda reason, detail: self._not_begun(commit, reason, detail),
         )
-        with self._hub.pipeline.as_leader():
-            self._hub.pipeline.submit(command, begun, durable=True)
+        with self._context.pipeline.as_leader():
+            self._context.pipeline.submit(command, begun, durable=True)
 
     def _not_begun(self, commit: "_Commit", reason: DisconnectReason, detail: str) -> None:
         if self._commits.get(commit.sink) is commit:  # else another node leads
@@ -224,15 +222,15 @@ class Sinks:
         commit.refuse(reason, detail)
 
     def _answer(self, asked: _Asked) -> None:
-        known = self._hub.broker.sinks.get(asked.sink)
+        known = self._context.broker.sinks.get(asked.sink)
         assert known is not None, "a sink cannot be forgotten while it commits"
         done = Committed(known.epoch, is_repetition=False, messages=known.epoch_messages)
         asked.waiter.committed(done)
 
     def _ended(self, commit: "_Commit") -> None:
-        self._hub.counters.sink_commits_total += 1
+        self._context.counters.sink_commits_total += 1
         del self._commits[commit.sink]
-        known = self._hub.broker.sinks.get(commit.sink)
+        known = self._context.broker.sinks.get(commit.sink)
         if known is not None:
             self._drop_settled(known)
 
@@ -247,10 +245,10 @@ class _Waiting:
 
     __slots__ = ("_asked", "_timer", "act")
 
-    def __init__(self, hub: Hub, asked: _Asked, act: Callable[[], None]) -> None:
+    def __init__(self, context: StagingContext, asked: _Asked, act: Callable[[], None]) -> None:
         self._asked = asked
         self.act = act
-        self._timer = hub.loop.call_later(WAIT_S, self._still_under_way)
+        self._timer = context.connections.loop.call_later(WAIT_S, self._still_under_way)
 
     def _still_under_way(self) -> None:
         self.act = _nothing
@@ -278,10 +276,9 @@ class _Commit:
     """One epoch on its way from stages to topics."""
 
     def __init__(
-        self, hub: Hub, store: Store, sink: bytes, epoch: int, ended: Callable[["_Commit"], None]
+        self, context: StagingContext, sink: bytes, epoch: int, ended: Callable[["_Commit"], None]
     ) -> None:
-        self._hub = hub
-        self._store = store
+        self._context = context
         self.sink = sink
         self.epoch = epoch
         self._ended = ended
@@ -300,7 +297,7 @@ class _Commit:
 
     def join(self, asked: _Asked, act: Callable[[], None]) -> None:
         """Act when this has ended, if the one who asked still waits by then."""
-        self._waiting.append(_Waiting(self._hub, asked, act))
+        self._waiting.append(_Waiting(self._context, asked, act))
 
     def refuse(self, reason: DisconnectReason, detail: str) -> None:
         """Tell all who wait that the disk refused."""
@@ -312,25 +309,25 @@ class _Commit:
         """Read from where the journal says that we are."""
         if self._is_stopped:
             return
-        sink = self._hub.broker.sinks.get(self.sink)
+        sink = self._context.broker.sinks.get(self.sink)
         committing = sink.committing if sink else None
         assert committing is not None, "what has begun has not ended"
         self._pieces = Pieces(
-            self._store, self.sink, self.epoch, committing.parts, committing.place
+            self._context.store, self.sink, self.epoch, committing.parts, committing.place
         )
         self._read()
 
     def _read(self) -> None:
         assert self._pieces is not None
         self._is_reading = True
-        self._hub.readers.run(self._pieces.next, self._found, self._unreadable)
+        self._context.readers.run(self._pieces.next, self._found, self._unreadable)
 
     def _unreadable(self, error: StorageError) -> None:
         """Say so, and try again: the operator may mend it, and to go on without would be a loss."""
         self._is_reading = False
         self.refuse(DisconnectReason.STORAGE_FAILED, error.message)
         if not self._is_in_line:
-            self._hub.loop.call_later(AGAIN_S, self.go_on)
+            self._context.connections.loop.call_later(AGAIN_S, self.go_on)
 
     def _found(self, piece: Piece) -> None:
         self._is_reading = False
@@ -341,9 +338,9 @@ class _Commit:
 
     def _publish(self, piece: Piece) -> None:
         """Put a piece in the line, and that it is published: one commit has both."""
-        if self._hub.connections.is_stopping or self._is_stopped:
+        if self._context.connections.is_stopping or self._is_stopped:
             return  # the next life goes on here, or the next leader
-        hub, now_ms = self._hub, self._hub.wall_ms()
+        context, now_ms = self._context, self._context.connections.wall_ms()
         self._is_in_line = True
         command: SinkEnded | SinkAdvanced
         if piece.is_last:
@@ -355,27 +352,27 @@ class _Commit:
             lambda reason, detail: self._refused(piece, reason, detail),
         )
         for topic, *_ in piece.lots:
-            hub.dispatchers.ensure_topic(topic)
-        with hub.pipeline.as_leader():
+            context.topics.ensure_topic(topic)
+        with context.pipeline.as_leader():
             for topic, payloads, marks, extras in piece.lots:
-                hub.pipeline.publish(
+                context.pipeline.publish(
                     topic, payloads, now_ms, qos=1, retain=False, extras=extras, marks=marks
                 )
-            hub.pipeline.submit(command, published, durable=True)
+            context.pipeline.submit(command, published, durable=True)
         if not (piece.is_last or self._ahead or self._is_reading):
             self._read()
 
     def _refused(self, piece: Piece, reason: DisconnectReason, detail: str) -> None:
         """The disk refused: nothing of the piece has happened, so it is tried again as it is."""
         self.refuse(reason, detail)
-        self._hub.loop.call_later(AGAIN_S, self._publish, piece)
+        self._context.connections.loop.call_later(AGAIN_S, self._publish, piece)
 
     def _published(self, piece: Piece) -> None:
-        self._hub.counters.messages_in_total[1] += piece.messages
+        self._context.counters.messages_in_total[1] += piece.messages
         if self._is_stopped:
             return
         if piece.is_last:
-            self._end(self._hub.broker.index)
+            self._end(self._context.broker.index)
             return
         self._is_in_line = False
         ahead, self._ahead = self._ahead, None
@@ -386,8 +383,8 @@ class _Commit:
 
     def _end(self, index: int) -> None:
         """Tell that it is done when the disk has it, also where it is applied before."""
-        if self._hub.store.next_index <= index:
-            self._hub.pipeline.when_committed(lambda: self._end(index))
+        if self._context.store.next_index <= index:
+            self._context.pipeline.when_committed(lambda: self._end(index))
             return
         waiting, self._waiting = self._waiting, []
         self._ended(self)

@@ -14,13 +14,12 @@ any of it and would take everything else instead.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from penstock.commit.completion import Callback
 from penstock.core.commands import TopicGone
 from penstock.core.completion import Completion, Journaled
 from penstock.dispatch.dispatcher import AGAIN_S
-from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault, produce_fault
 from penstock.errors import StorageError
 from penstock.limits import (
     MIB,
@@ -30,14 +29,11 @@ from penstock.limits import (
     STAGES_MAX,
 )
 from penstock.model.stages import PREFIX, Stage, stage_of, stage_topic
-from penstock.node.hub import Hub
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.staging.blocks import Verdict, examined
-
-if TYPE_CHECKING:
-    from penstock.store.store import Store
-
+from penstock.staging.context import StagingContext
+from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 RUN_BYTES = 8 * MIB
 RUN_BLOCKS = 32
@@ -104,9 +100,8 @@ class Part:
 class Stages:
     """All parts that are staged."""
 
-    def __init__(self, hub: Hub, store: "Store") -> None:
-        self._hub = hub
-        self._store = store
+    def __init__(self, context: StagingContext) -> None:
+        self._context = context
         self._parts: dict[Stage, Part] = {}
         """Those first that were left alone for longest."""
         self._by_sink: dict[bytes, dict[Stage, None]] = {}
@@ -121,8 +116,8 @@ class Stages:
 
     def load(self) -> None:
         """After a start: find what an earlier life has left."""
-        now = self._hub.monotonic()
-        for info in self._store.topics(PREFIX):
+        now = self._context.connections.monotonic()
+        for info in self._context.store.topics(PREFIX):
             stage = stage_of(info.name)
             if stage is not None:
                 size = info.bytes + info.next_offset * STAGED_BLOCK_COST
@@ -163,21 +158,21 @@ class Stages:
     def _add(self, part: Part) -> None:
         self._parts[part.stage] = part
         self._by_sink.setdefault(part.stage.sink, {})[part.stage] = None
-        self._hub.counters.staged_parts += 1
+        self._context.counters.staged_parts += 1
         self._grow(part, part.bytes, is_counted=True)
 
     def _grow(self, part: Part, size: int, *, is_counted: bool = False) -> None:
         sink = part.stage.sink
         part.bytes += 0 if is_counted else size
         self._bytes[sink] = self._bytes.get(sink, 0) + size
-        self._hub.counters.staged_bytes += size
+        self._context.counters.staged_bytes += size
 
     def _remove(self, part: Part) -> None:
         sink = part.stage.sink
         if self._parts.pop(part.stage, None) is None:
             return
         self._grow(part, -part.bytes)
-        self._hub.counters.staged_parts -= 1
+        self._context.counters.staged_parts -= 1
         del self._by_sink[sink][part.stage]
         if not self._by_sink[sink]:
             del self._by_sink[sink], self._bytes[sink]
@@ -219,18 +214,18 @@ class Stages:
         return self._size_fault(stage.sink, size)
 
     def _size_fault(self, sink: bytes, size: int) -> Fault | None:
-        limit = self._hub.limits.staged_bytes_max
+        limit = self._context.config.limits.staged_bytes_max
         if self.bytes_of(sink) + size > limit:
             what = f"sink {printable(sink)} has as much staged as limits.staged_bytes_max allows"
             return Fault(LIMIT, f"{what}, {limit} bytes: commit or abort some, or make more epochs")
-        total = self._hub.config.journal.total_bytes_max // 2
-        if self._hub.counters.staged_bytes + size > total:
+        total = self._context.config.journal.total_bytes_max // 2
+        if self._context.counters.staged_bytes + size > total:
             what = f"what is staged takes half of journal.total_bytes_max, {total} bytes"
             return Fault(LIMIT, f"{what}: commit or abort some, or let the journal have more")
         return None
 
     def _begin(self, stage: Stage) -> Part:
-        part = Part(stage, 0, 0, self._hub.monotonic())
+        part = Part(stage, 0, 0, self._context.connections.monotonic())
         self._add(part)
         return part
 
@@ -238,7 +233,7 @@ class Stages:
         part.waiting.append(_Block(content, waiter))
         self._waiting_bytes += len(content)
         self._grow(part, len(content) + STAGED_BLOCK_COST)
-        part.touched_at = self._hub.monotonic()
+        part.touched_at = self._context.connections.monotonic()
         self._parts[part.stage] = self._parts.pop(part.stage)
         self._go_on(part)
 
@@ -257,9 +252,9 @@ class Stages:
                 break
             contents.append(block.content)
         part.busy = len(contents)
-        self._hub.readers.run(
+        self._context.readers.run(
             lambda: [examined(content) for content in contents],
-            lambda verdicts: self._hub.connections.turns.run(self._judge(part, verdicts)),
+            lambda verdicts: self._context.connections.turns.run(self._judge(part, verdicts)),
             lambda error: self._failed(part, error),
         )
 
@@ -279,7 +274,7 @@ class Stages:
         for verdict in verdicts:
             fault = Fault(BAD_REQUEST, verdict.fault) if verdict.fault else None
             for topic, count in verdict.counts.items():
-                fault = produce_fault(self._hub.admission, topic.encode(), count)
+                fault = self._context.produce_fault(topic.encode(), count)
                 if fault is not None:
                     break
                 yield
@@ -297,7 +292,7 @@ class Stages:
         if not count:
             self._go_on(part)
             return
-        pipeline, now_ms = self._hub.pipeline, self._hub.wall_ms()
+        pipeline, now_ms = self._context.pipeline, self._context.connections.wall_ms()
         blocks = [block.content for block in islice(part.waiting, count)]
         with pipeline.as_leader():
             pipeline.publish(part.topic, blocks, now_ms, qos=0, retain=False)
@@ -352,7 +347,7 @@ class Stages:
         parts = [part for part in map(self.get, stages) if part is not None]
         for part in parts:
             part.is_ending = True
-        self._hub.connections.turns.run(self._end(parts))
+        self._context.connections.turns.run(self._end(parts))
         return len(parts)
 
     def _end(self, parts: list[Part]) -> Iterator[None]:
@@ -362,7 +357,7 @@ class Stages:
 
     def expired(self, is_needed: Callable[[Stage], bool]) -> list[Stage]:
         """Parts that nobody has touched for too long, some of them."""
-        due_at = self._hub.monotonic() - self._hub.limits.stage_expiry_s
+        due_at = self._context.connections.monotonic() - self._context.config.limits.stage_expiry_s
         found: list[Stage] = []
         for part in self._parts.values():
             if part.touched_at > due_at or len(found) == DROPPED_AT_ONCE:
@@ -373,7 +368,7 @@ class Stages:
 
     def _drop_some(self) -> None:
         """End some topics with one commit, and the next ones when they are gone."""
-        if self._dropping or self._hub.connections.is_stopping or self._is_retired:
+        if self._dropping or self._context.connections.is_stopping or self._is_retired:
             return  # what is left is found again by the next life
         while self._to_drop and self._dropping < DROPPED_AT_ONCE:
             self._dropping += 1
@@ -384,7 +379,7 @@ class Stages:
             lambda _value: self._gone(part),
             lambda _reason, _detail: self._not_gone(part),
         )
-        self._hub.pipeline.drop_topic(part.topic, TopicGone(part.topic), gone)
+        self._context.pipeline.drop_topic(part.topic, TopicGone(part.topic), gone)
 
     def _gone(self, part: Part) -> None:
         self._dropping -= 1
@@ -395,7 +390,7 @@ class Stages:
         """The disk refused it: what was staged stays a little longer."""
         self._dropping -= 1
         self._to_drop.append(part)
-        self._hub.loop.call_later(AGAIN_S, self._drop_some)
+        self._context.connections.loop.call_later(AGAIN_S, self._drop_some)
 
 
 class _InLine:

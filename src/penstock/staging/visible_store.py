@@ -5,7 +5,7 @@ list reads the journal through here, so that none of them can show such a topic 
 them there is none. Only who stages and commits has the ``whole`` of it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from penstock.model.message import Message
@@ -13,14 +13,11 @@ from penstock.model.stages import is_staged
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
 from penstock.store.store import (
-    NO_LOW_WATER_MARKS,
-    NOTHING_PROTECTED,
     Commit,
-    ProtectedTopics,
     RawQuery,
     RawSlice,
+    RetentionRequest,
     RetentionResult,
-    RetentionRules,
     Store,
     StoreSize,
     TopicFlags,
@@ -111,16 +108,9 @@ class VisibleStore:
         """See ``Store``; sequences are known only to who was given the messages."""
         return self.whole.read(sequences)
 
-    def retain(
-        self,
-        rules: RetentionRules,
-        now_ms: int,
-        floor_sequence: int,
-        protected: ProtectedTopics = NOTHING_PROTECTED,
-        low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS,
-    ) -> RetentionResult:
+    def retain(self, request: RetentionRequest) -> RetentionResult:
         """See ``Store``."""
-        return self.whole.retain(rules, now_ms, floor_sequence, protected, low_water_marks)
+        return self.whole.retain(request)
 
     def size(self) -> StoreSize:
         """See ``Store``."""

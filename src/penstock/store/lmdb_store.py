@@ -17,7 +17,7 @@ of the journal.
 store would exceed its total (disk_budget.py).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
@@ -57,17 +57,13 @@ from penstock.store.reader import Reader
 from penstock.store.retention import RetentionEngine
 from penstock.store.store import (
     LOG_UNBOUND,
-    NO_LOW_WATER_MARKS,
-    NOTHING_PROTECTED,
     Commit,
     EncodedBatch,
     LogEntry,
-    ProtectedTopics,
     RawQuery,
     RawSlice,
     RetentionRequest,
     RetentionResult,
-    RetentionRules,
     StoreSize,
     TopicFlags,
     TopicInfo,
@@ -408,16 +404,8 @@ class LmdbStore:
 
     # ── Retention ─────────────────────────────────────────────────────────────────────────────
 
-    def retain(
-        self,
-        rules: RetentionRules,
-        now_ms: int,
-        floor_sequence: int,
-        protected: ProtectedTopics = NOTHING_PROTECTED,
-        low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS,
-    ) -> RetentionResult:
+    def retain(self, request: RetentionRequest) -> RetentionResult:
         deadline = perf_counter() + RETAIN_S
-        request = RetentionRequest(rules, now_ms, floor_sequence, protected, low_water_marks)
         self._budget.keep_to(request)
         total = RetentionResult(more=True)
         while total.more:

@@ -6,7 +6,7 @@ trying things out, and the specification of ``LmdbStore``: both pass the same co
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -26,17 +26,13 @@ from penstock.store.slices import GroupRange, gather, gather_flags, part_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
     LOG_UNBOUND,
-    NO_LOW_WATER_MARKS,
-    NOTHING_PROTECTED,
     Commit,
     EncodedBatch,
     LogEntry,
-    ProtectedTopics,
     RawQuery,
     RawSlice,
     RetentionRequest,
     RetentionResult,
-    RetentionRules,
     StoreSize,
     TopicFlags,
     TopicInfo,
@@ -393,20 +389,12 @@ class MemoryStore:
 
     # ── Retention ─────────────────────────────────────────────────────────────────────────────
 
-    def retain(
-        self,
-        rules: RetentionRules,
-        now_ms: int,
-        floor_sequence: int,
-        protected: ProtectedTopics = NOTHING_PROTECTED,
-        low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS,
-    ) -> RetentionResult:
-        request = RetentionRequest(rules, now_ms, floor_sequence, protected, low_water_marks)
+    def retain(self, request: RetentionRequest) -> RetentionResult:
         removed = RetentionResult()
         with self._lock:
             for topic in self._topics.values():
                 self._examine(topic, request, removed)
-            for age in rules.shared_ages():
+            for age in request.rules.shared_ages():
                 self._expire(request, age, removed)
             self._sweep(removed, self._removable)
             self._shrink(request, removed)

@@ -313,8 +313,8 @@ class RetentionRequest(NamedTuple):
     rules: RetentionRules
     now_ms: int
     floor_sequence: int
-    protected: ProtectedTopics
-    low_water_marks: Mapping[bytes, int]
+    protected: ProtectedTopics = NOTHING_PROTECTED
+    low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS
 
     def floor(self, topic: bytes) -> int | None:
         """The first offset that the topic's limits must leave; None: they may remove everything.
@@ -439,14 +439,7 @@ class Store(Protocol):
     def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
         """Topics whose names begin with ``prefix`` and are greater than ``after``, by name."""
 
-    def retain(
-        self,
-        rules: RetentionRules,
-        now_ms: int,
-        floor_sequence: int,
-        protected: ProtectedTopics = NOTHING_PROTECTED,
-        low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS,
-    ) -> RetentionResult:
+    def retain(self, request: RetentionRequest) -> RetentionResult:
         """Do a bounded slice of retention. Writer thread only.
 
         Messages from ``floor_sequence`` on are still needed: only ``total_bytes_max`` may remove

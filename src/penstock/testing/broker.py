@@ -131,8 +131,8 @@ class AsyncBroker:
         await self._start()
 
     async def metrics(self) -> dict[str, float]:
-        """Return the samples of /metrics: name with labels → value."""
-        lines = render(self.server).decode().splitlines()
+        """The broker's metrics, as /metrics gives them: sample name with labels → value."""
+        lines = render(self.server.view).decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
@@ -216,7 +216,7 @@ class Broker:
     def _drive_clock(self) -> None:
         """Have ``advance``, called in the thread of the test, act in that of the broker."""
         self.clock.drive(
-            lambda: self._run(self.server.hub.pipeline.drain),
+            lambda: self._run(self.server.parts.pipeline.drain),
             lambda: self.call(self.server.turn),
         )
 

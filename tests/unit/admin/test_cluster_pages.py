@@ -1,7 +1,6 @@
 """``/cluster``: what it tells of every kind of node, what it changes, and whom it sends where."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 from asking import Api
@@ -23,8 +22,8 @@ class Asked:
 
     def __call__(self, method, path, body=None, **headers):
         async def ask():
-            hub = SimpleNamespace(cluster=self.node, loop=asyncio.get_running_loop())
-            api = Api(self.view, token=self.token, cluster_admin=NodeClusterAdmin(hub, None))
+            admin = NodeClusterAdmin(self.node, None, None)
+            api = Api(self.view, token=self.token, cluster_admin=admin)
             return await api.ask_soon(method, path, body, **headers)
 
         return asyncio.run(ask())

@@ -89,7 +89,7 @@ def nodes(*ids, leader=1):
             addresses[n] = f"127.0.0.1:{broker.port}"
         actors = {n: Actor(n, dict(addresses), leader) for n in ids}
         for n, broker in brokers.items():
-            broker.server.hub.cluster = actors[n]
+            broker.server.parts.cluster = actors[n]
         yield actors
     finally:
         for broker in brokers.values():

@@ -50,7 +50,7 @@ class Producer:
 def produce(node, *seqs, topic=b"jobs"):
     producer = Producer()
     lot = Lot(topic, [b"job %d" % seq for seq in seqs], producer=b"p", seqs=seqs)
-    node.hub.producing.produce(lot, node.hub.wall_ms(), producer)
+    node.parts.producing.produce(lot, node.parts.wall_ms(), producer)
     return producer
 
 
@@ -127,7 +127,7 @@ async def test_a_message_without_a_number_is_stored_where_it_was_told_to_lie(clu
     """Its place in the batch changes when others before it are void."""
     numbered = produce(cluster[1], 1, 2, topic=b"t")
     plain = Producer()
-    cluster[1].hub.producing.produce(Lot(b"t", [b"plain"]), 1, plain)
+    cluster[1].parts.producing.produce(Lot(b"t", [b"plain"]), 1, plain)
     await in_flight(cluster)
     cluster.lead(2)
     cluster.refuse(LOST)
@@ -199,7 +199,7 @@ async def test_publishers_in_the_next_batch_only_are_not_refused(cluster):
     await cluster.rest()
     assert reader.payloads == [b"11", b"12"]
     assert acked(other) == [11, 12]
-    assert not cluster[1].hub.pipeline.receiving
+    assert not cluster[1].parts.pipeline.receiving
     assert cluster[1].counters.drops[DropReason.NO_QUORUM] == 3
 
 

@@ -28,8 +28,8 @@ async def bench() -> AsyncIterator[Bench]:
 
 def set_clock(bench: Bench, by_ms: int) -> None:
     """Set the wall clock, as an administrator does or the network; no time passes."""
-    wall_ms = bench.hub.clock.wall_ms
-    bench.hub.wall_ms = lambda: wall_ms() + by_ms
+    wall_ms = bench.parts.clock.wall_ms
+    bench.parts.wall_ms = lambda: wall_ms() + by_ms
 
 
 # ── clocks
@@ -72,10 +72,10 @@ async def test_a_lease_from_the_future_is_over_after_a_start(bench):
     bench.push(*numbered(3))
     await bench.rest()
     bench.dispatchers.rest(TOPIC, GROUP, last.consumer)
-    bench.hub.steady._offset_ms -= HOURS_MS
-    bench.hub.steady._last_ms = 0
+    bench.parts.steady._offset_ms -= HOURS_MS
+    bench.parts.steady._last_ms = 0
     bench.close_desks()
-    bench.dispatchers = bench.hub.dispatchers = Dispatchers(bench.hub)
+    bench.dispatchers = bench.parts.dispatchers = Dispatchers(bench.dispatchers._parts)
     bench.dispatchers.return_workers(lambda _node: True)
     bench.dispatchers.led(is_leader=True)
     bench.join(worker)
@@ -125,6 +125,6 @@ async def test_where_a_crash_can_take_leases_back_each_life_has_numbers_of_its_o
     await first.close()
     second = Bench(durability="interval")
     second.clock.advance(1)
-    second.dispatchers = second.hub.dispatchers = Dispatchers(second.hub)
+    second.dispatchers = Dispatchers(second.dispatchers._parts, are_leases_volatile=True)
     assert second.dispatchers.next_leases(1) not in leases
     await second.close()

@@ -72,7 +72,7 @@ async def test_leases_end_where_nobody_asks_for_messages_any_more(bench):
         await bench.rest()
     assert bench.group.in_flight == 0
     assert bench.group.returned.offsets() == [0]
-    assert not bench.hub.broker.groups.timed
+    assert not bench.parts.broker.groups.timed
 
 
 async def test_a_late_acknowledgement_counts_until_the_message_was_taken_back(bench):
@@ -230,7 +230,7 @@ async def test_a_message_whose_time_is_over_is_never_handed_out_and_counted(benc
     worker.capacity = 10
     await bench.later(1.1)
     assert worker.payloads == [b"fresh"]
-    assert bench.hub.counters.drops[DropReason.EXPIRED] == 1
+    assert bench.parts.counters.drops[DropReason.EXPIRED] == 1
 
 
 # ── the topic's rate
@@ -245,7 +245,7 @@ async def test_a_rate_lets_so_many_through_and_tells_when_more_may_come(bench):
     assert worker.offsets == [0, 1]
     assert len(worker.limits) == 1
     assert 0 < worker.limits[0] <= 1_001
-    assert bench.hub.counters.rate_limited_total == 1
+    assert bench.parts.counters.rate_limited_total == 1
     await bench.later(1.01)
     assert worker.offsets == [0, 1, 2]
 
@@ -366,4 +366,4 @@ async def test_what_a_limit_of_the_topic_takes_from_a_group_is_counted(bench):
     bench.deal()
     await bench.rest()
     assert worker.payloads == [b"7", b"8", b"9"]
-    assert bench.hub.counters.drops[DropReason.RETENTION] == 7
+    assert bench.parts.counters.drops[DropReason.RETENTION] == 7

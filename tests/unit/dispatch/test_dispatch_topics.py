@@ -8,7 +8,7 @@ import pytest_asyncio
 from tests.benches.commit_bench import turns, until
 from tests.benches.dispatch_bench import GROUP, LEASE_MS, TOPIC, Bench, Told, Worker, numbered
 
-from penstock.commit.produce import Lot, Producing
+from penstock.commit.produce import Lot
 from penstock.dispatch import priorities as catalogue_module
 from penstock.dispatch.dispatchers import Start, StartAt
 from penstock.errors import StorageFull
@@ -136,7 +136,7 @@ async def test_a_topic_that_ends_twice_at_once_begins_once(bench):
 
 async def test_a_number_of_a_topic_that_ended_is_new_to_the_next(bench):
     """Also if the first copy reaches the disk when the end of its topic is decided already."""
-    producing = Producing(bench.hub)
+    producing = bench.parts.producing
     lot = Lot(TOPIC, [b"job"], producer=b"p", seqs=[1])
     await stored(bench, 3)
     first, again, later = Stored(), Stored(), Stored()
@@ -183,7 +183,7 @@ async def test_a_group_may_be_moved_on_while_its_topic_is_still_looked_through(b
     monkeypatch.setattr(catalogue_module, "MARKS_AT_ONCE", 1)
     for number in range(40):
         bench.push(b"%d" % number)
-        await bench.hub.pipeline.drain()
+        await bench.parts.pipeline.drain()
     worker = Worker("w", 0)
     bench.join(worker)
     await turns(3)
@@ -215,7 +215,7 @@ async def test_a_group_that_begins_further_back_holds_up_no_other(bench, monkeyp
 
     monkeypatch.setattr(bench.store, "read_flags", slowly)
     bench.join(oldest, group=b"old")
-    await bench.hub.pipeline.drain()
+    await bench.parts.pipeline.drain()
     bench.push(b"5")
     await until(lambda: newest.payloads == [b"5"])
     assert oldest.payloads == []

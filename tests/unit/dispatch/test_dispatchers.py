@@ -13,8 +13,8 @@ from penstock.dispatch import backlog as stock_module
 from penstock.dispatch import dispatcher as module
 from penstock.dispatch import dispatchers as desks_module
 from penstock.dispatch.dispatchers import Dispatchers, Start, StartAt
-from penstock.dispatch.queue_names import is_queue
 from penstock.errors import StorageFull
+from penstock.model.queue_names import is_queue
 from penstock.obs.reasons import DisconnectReason
 
 pytestmark = pytest.mark.asyncio
@@ -346,7 +346,7 @@ async def test_after_a_start_jobs_of_the_last_life_go_to_whoever_is_there_alread
     await bench.rest()
     bench.dispatchers.rest(TOPIC, GROUP, last.consumer)
     bench.close_desks()
-    bench.dispatchers = bench.hub.dispatchers = Dispatchers(bench.hub)
+    bench.dispatchers = bench.parts.dispatchers = Dispatchers(bench.dispatchers._parts)
     early = Worker("early")
     bench.store.gate.clear()
     bench.dispatchers.return_workers(lambda _node: True)
@@ -363,7 +363,7 @@ async def test_no_lease_has_a_number_that_one_of_the_last_life_had(bench):
     bench.push(*numbered(3))
     await bench.rest()
     assert worker.leases == [0, 1, 2]
-    assert Dispatchers(bench.hub).next_leases(1) == 3
+    assert Dispatchers(bench.dispatchers._parts).next_leases(1) == 3
 
 
 async def test_a_desk_that_nobody_comes_to_any_more_is_closed_and_costs_nothing(bench):
@@ -373,9 +373,9 @@ async def test_a_desk_that_nobody_comes_to_any_more_is_closed_and_costs_nothing(
     bench.leave(worker)
     assert bench.dispatchers.workers(TOPIC, GROUP) == 0
     await bench.rest()
-    assert bench.hub.feed.is_wanted
+    assert bench.parts.feed.is_wanted
     bench.close_desks()
-    assert not bench.hub.feed.is_wanted
+    assert not bench.parts.feed.is_wanted
 
 
 async def test_a_desk_that_somebody_came_back_to_stays_open(bench):

@@ -101,7 +101,7 @@ def test_an_acknowledgement_that_does_not_count_says_so(broker, client):
     broker.clock.advance(6)
     [again] = client.poll("jobs", "g")
     assert again.offset == late.offset
-    with pytest.raises(LeaseLostError, match="somebody else") as lost:
+    with pytest.raises(LeaseLostError, match="another consumer") as lost:
         client.ack([late, other])
     assert lost.value.jobs == [late]
     with pytest.raises(LeaseLostError):

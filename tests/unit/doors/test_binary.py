@@ -10,17 +10,15 @@ import pytest_asyncio
 from tests.benches.commit_bench import GatedStore, turns, until
 from tests.cluster.lone_node import LoneNode
 
+from penstock.assembly import Assembly
 from penstock.commit.completion import Callback
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
-from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.binary import BinaryConnection, BinaryDoor
 from penstock.doors.binary import connection as module
 from penstock.errors import StorageError, StorageFull
 from penstock.limits import BATCH_BYTES_MAX
 from penstock.net.connection import SIGNED_AT_ONCE
-from penstock.node.doors import binary_door
-from penstock.node.hub import Hub
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import VirtualClock
@@ -119,14 +117,14 @@ class Peer:
 
 
 class Bench:
-    """A hub on a store that commits when the test lets it."""
+    """A broker on a store that commits when the test lets it."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.counters = Counters()
         self.store = GatedStore()
         node = LoneNode(self.store)
-        self.hub = Hub(
+        self.parts = Assembly(
             config=msgspec.convert({}, Config),
             broker=Broker(self.counters),
             store=self.store,
@@ -135,8 +133,7 @@ class Bench:
             log=node,
             cluster=node,
         )
-        self.hub.dispatchers = Dispatchers(self.hub)
-        self.door = binary_door(self.hub)
+        self.door = self.parts.binary_door
 
     def peer(self) -> Peer:
         return Peer(self.door)
@@ -154,7 +151,7 @@ async def bench() -> AsyncIterator[Bench]:
     made = Bench()
     yield made
     made.open()
-    made.hub.close()
+    made.parts.close()
     await turns()
 
 
@@ -254,8 +251,8 @@ async def test_a_subscriber_lost_while_it_subscribes_once_more_is_followed_no_lo
     peer.connection.connection_lost(None)
     bench.open()
     await publisher.hears(1)
-    assert bench.hub.feed.followers(b"t") == 0
-    assert not bench.hub.feed.is_wanted
+    assert bench.parts.feed.followers(b"t") == 0
+    assert not bench.parts.feed.is_wanted
 
 
 async def test_an_unsubscribe_that_is_in_the_line_when_its_client_is_lost_does_nothing(bench):
@@ -267,7 +264,7 @@ async def test_an_unsubscribe_that_is_in_the_line_when_its_client_is_lost_does_n
     bench.open()
     await publisher.hears(1)
     await turns(5)
-    assert not bench.hub.feed.is_wanted
+    assert not bench.parts.feed.is_wanted
 
 
 async def test_a_late_acknowledgement_does_not_take_a_job_from_the_next_worker(bench):
@@ -289,7 +286,7 @@ async def test_an_acknowledgement_of_a_topic_that_ends_says_nothing_of_the_next(
     peer.send(client.publish(b"t", b"old", 1), client.subscribe(2, b"t", b"name"))
     await peer.hears(1, "old", 2)
     bench.shut()
-    bench.hub.dispatchers.delete_topic(b"t", Callback(told.append))
+    bench.parts.dispatchers.delete_topic(b"t", Callback(told.append))
     peer.send(encode.ack(1), client.ping())
     await turns()
     bench.open()
@@ -403,9 +400,9 @@ async def test_who_makes_much_work_is_read_from_again_when_others_had_their_turn
     peer = bench.peer()
     peer.send(client.ping())
     assert peer.transport.is_reading
-    now = bench.hub.monotonic()
+    now = bench.parts.monotonic()
     clock = iter([now])
-    bench.hub.connections.monotonic = lambda: next(clock, now + 1)  # the work takes a second
+    bench.parts.connections.monotonic = lambda: next(clock, now + 1)  # the work takes a second
     peer.send(client.ping())
     assert not peer.transport.is_reading
     await turns(2)
@@ -414,7 +411,7 @@ async def test_who_makes_much_work_is_read_from_again_when_others_had_their_turn
 
 async def test_nothing_is_read_while_too_much_waits_for_the_disk_even_if_answers_leave(bench):
     """Under ``interval`` they leave before the commit, and a commit that fails is tried again."""
-    bench.hub.pipeline._applies_first = True
+    bench.parts.pipeline._applies_first = True
     peer = bench.peer()
     bench.store.error = StorageFull("no room")
     peer.send(client.publish(b"t", b"x" * (BATCH_BYTES_MAX // 5), 1))

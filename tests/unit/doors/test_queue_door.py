@@ -97,7 +97,7 @@ async def test_a_topic_is_deleted_behind_the_messages_produced_before_it(bench):
     assert peer.kinds() == ["produced", "produced", "ok", "produced", "stats"]
     assert offsets_of(peer) == [0, 1, 0]
     assert peer.heard()[-1].stats.messages == 1
-    assert not bench.hub.broker.topics.get(TOPIC.encode()).keep
+    assert not bench.parts.broker.topics.get(TOPIC.encode()).keep
 
 
 async def test_deleting_waits_for_messages_and_not_for_polls(bench):
@@ -233,7 +233,7 @@ async def test_of_many_payloads_only_those_that_are_too_large_are_refused(bench,
         (0, "payload_too_large"),
         (2, "payload_too_large"),
     ]
-    find = bench.hub.broker.producers.find
+    find = bench.parts.broker.producers.find
     assert [find(TOPIC.encode(), b"p", seq) for seq in range(10, 14)] == [None, 0, None, 1]
 
 
@@ -383,9 +383,9 @@ async def test_what_reaches_a_poll_whose_client_stopped_reading_goes_back(bench)
 
 
 async def test_responses_that_wait_behind_a_poll_are_bounded(bench, monkeypatch):
-    monkeypatch.setattr(bench.hub.limits.__class__, "outbound_bytes_max", 100, raising=False)
+    monkeypatch.setattr(bench.parts.limits.__class__, "outbound_bytes_max", 100, raising=False)
     peer = bench.peer()
-    peer.connection.door.limits = bench.hub.limits
+    peer.connection.door.limits = bench.parts.limits
     peer.send(produce(b"x" * 200), produce())
     await bench.rest()
     peer.send(poll(topic="empty", wait_ms=1_000), poll(max=1), poll(max=1))
@@ -496,7 +496,7 @@ async def test_silence_ends_no_connection_that_has_asked_something(bench):
     await peer.ask(stats())
     stranger.send(b"\0\0")
     bench.clock.advance(1_000_000)
-    bench.hub.connections.deadlines.turn(bench.hub.monotonic())
+    bench.parts.connections.deadlines.turn(bench.parts.monotonic())
     assert peer.connection.reason is None
     assert stranger.connection.reason is DisconnectReason.CONNECT_TIMEOUT
 

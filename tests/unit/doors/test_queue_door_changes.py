@@ -91,7 +91,7 @@ async def test_plain_names_come_in_pages_too(bench):
 async def test_the_brokers_own_topics_are_told_by_name_and_those_of_stages_never(bench):
     peer = await filled(bench, "a")
     for topic in (b"$dlq/a/g", b"$stage/s/1/p"):
-        bench.hub.pipeline.publish(topic, [b"x"], 1, qos=1, retain=False)
+        bench.parts.pipeline.publish(topic, [b"x"], 1, qos=1, retain=False)
         await bench.rest()
     known = await ask(peer)
     assert names(known) == ["a"]
@@ -257,10 +257,10 @@ async def test_who_leaves_waits_for_nothing_more(bench):
     known = await ask(peer, "a")
     peer.send(changes("a", after_sequence=known.sequence, wait_ms=5000))
     await bench.rest()
-    assert bench.hub.changes._watchers
+    assert bench.parts.changes._watchers
     peer.connection.connection_lost(None)
-    assert not bench.hub.changes._watchers
-    assert not bench.hub.changes._last
+    assert not bench.parts.changes._watchers
+    assert not bench.parts.changes._last
 
 
 async def test_who_asks_nothing_more_is_answered_at_once(bench):

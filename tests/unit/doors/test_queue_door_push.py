@@ -292,7 +292,7 @@ async def test_a_client_may_ask_for_less_time_which_is_extended_too(bench):
 
 async def test_what_is_forgotten_costs_nothing(bench):
     peer = await subscribed(bench, 1, prefetch=1)
-    (group,) = bench.hub.broker.groups
+    (group,) = bench.parts.broker.groups
     await bench.wait(2 * VISIBILITY_MS / 1000)
     commit = wire.Commit(topic=TOPIC, group=GROUP, offset=1)
     await bench.peer().ask(wire.Request(commit=commit))
@@ -330,7 +330,7 @@ async def test_what_is_in_hand_goes_to_others_when_the_client_leaves(bench, eof)
     await bench.rest()
     items = (await bench.peer().ask(poll())).polled.items
     assert [item.offset for item in items] == [1, 2]
-    assert bench.hub.counters.workers_connected == 0
+    assert bench.parts.counters.workers_connected == 0
 
 
 async def test_what_is_on_its_way_to_a_client_that_leaves_goes_to_others(bench):

@@ -330,7 +330,7 @@ async def test_how_far_bytes_reach_is_told_for_each_measure(bench):
 async def test_keys_are_told_in_pages_with_what_verifies_and_no_more(bench):
     peer = bench.peer()
     for key_id in (3, 1, 2):
-        bench.hub.broker.keys.put(Key(key_id, bytes(32), "device", "secret/#", 5, 6, 7))
+        bench.parts.broker.keys.put(Key(key_id, bytes(32), "device", "secret/#", 5, 6, 7))
     asked = wire.Request(list_keys=wire.ListKeys(max=2))
     page = (await peer.ask(asked)).keys
     assert [key.id for key in page.keys] == [1, 2]
@@ -437,7 +437,7 @@ async def test_a_group_is_moved_and_deleted(bench):
     await peer.ask(wire.Request(create_group=wire.CreateGroup(**place, seek=True)))
     assert [item.offset for item in (await peer.ask(poll())).polled.items] == [1, 2]
     await peer.ask(wire.Request(delete_group=wire.DeleteGroup(topic=TOPIC, group=GROUP)))
-    assert not list(bench.hub.broker.groups)
+    assert not list(bench.parts.broker.groups)
     gone = wire.DeleteGroup(topic=TOPIC, group=GROUP)
     assert (await peer.ask(wire.Request(delete_group=gone))).HasField("ok")
 

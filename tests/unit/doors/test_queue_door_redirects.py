@@ -64,7 +64,7 @@ async def test_every_request_of_a_run_is_answered(bench):
     peer = bench.peer()
     peer.send(produce(), produce(), ack(1), ack(2), nack(3), delete_topic(), poll())
     assert peer.codes() == ["not_leader"] * 7
-    assert bench.hub.counters.refused_total == 7
+    assert bench.parts.counters.refused_total == 7
 
 
 @pytest.mark.parametrize("kind", CHANGES)

@@ -31,7 +31,7 @@ async def broker():
         client = Client(own)
         client.send_all(b"XADD s * f 1", b"XGROUP CREATE s g 0")
         await heard(client, 2)
-        door = own.server.resp_door
+        door = own.server.parts.resp_door
         lone, door.cluster = door.cluster, Node(leader=2)
         yield own
         door.cluster = lone
@@ -53,7 +53,7 @@ async def turns(count=5):
 
 @pytest.mark.parametrize("read", READS)
 async def test_read_waits_for_the_word_of_a_quorum(broker, read):
-    node = broker.server.resp_door.cluster
+    node = broker.server.parts.resp_door.cluster
     node.error = "wait"
     client = Client(broker)
     client.send_all(read)
@@ -67,7 +67,7 @@ async def test_read_waits_for_the_word_of_a_quorum(broker, read):
 
 @pytest.mark.parametrize("read", READS)
 async def test_read_without_a_quorum_is_refused_as_in_a_redis_cluster(broker, read):
-    broker.server.resp_door.cluster.error = NoQuorum("cut off")
+    broker.server.parts.resp_door.cluster.error = NoQuorum("cut off")
     client = Client(broker)
     client.send_all(read)
     [(kind, text)] = await heard(client, 1)
@@ -77,7 +77,7 @@ async def test_read_without_a_quorum_is_refused_as_in_a_redis_cluster(broker, re
 
 
 async def test_pipelined_reads_share_one_question_and_later_ones_ask_anew(broker):
-    node = broker.server.resp_door.cluster
+    node = broker.server.parts.resp_door.cluster
     node.error = "wait"
     client = Client(broker)
     client.send_all(*[b"XLEN s"] * 200, b"XADD s * f 2", *[b"XLEN s"] * 3)
@@ -95,7 +95,7 @@ async def test_pipelined_reads_share_one_question_and_later_ones_ask_anew(broker
 
 
 async def test_refusal_is_for_the_reads_that_were_asked_about_and_writes_go_on(broker):
-    node = broker.server.resp_door.cluster
+    node = broker.server.parts.resp_door.cluster
     node.error = NoQuorum("cut off")
     client = Client(broker)
     client.send_all(b"XLEN s", b"XADD s * f 2", b"PING", b"XLEN s")
@@ -108,7 +108,7 @@ async def test_refusal_is_for_the_reads_that_were_asked_about_and_writes_go_on(b
 
 
 async def test_readonly_client_gets_what_the_node_has_until_it_says_otherwise(broker):
-    node = broker.server.resp_door.cluster
+    node = broker.server.parts.resp_door.cluster
     node.error = NoQuorum("cut off")
     client = Client(broker)
     client.send_all(b"READONLY", b"XLEN s", b"READWRITE", b"XLEN s")
@@ -130,7 +130,7 @@ async def test_readonly_client_gets_what_the_node_has_until_it_says_otherwise(br
     ],
 )
 async def test_nothing_is_said_to_be_there_only_if_a_quorum_agrees(broker, asked):
-    node = broker.server.resp_door.cluster
+    node = broker.server.parts.resp_door.cluster
     client = Client(broker)
     client.send_all(b"XGROUP CREATE other g 0 MKSTREAM", asked)
     found = (await heard(client, 2))[1]
@@ -143,7 +143,7 @@ async def test_nothing_is_said_to_be_there_only_if_a_quorum_agrees(broker, asked
 
 
 async def test_word_that_comes_after_the_client_has_left_harms_nobody(broker):
-    node = broker.server.resp_door.cluster
+    node = broker.server.parts.resp_door.cluster
     node.error = "wait"
     client = Client(broker)
     client.send_all(b"XLEN s")

@@ -158,9 +158,9 @@ async def test_one_subscription_one_message_each_in_its_form(broker):
 async def test_the_end_of_a_subscription_is_confirmed_behind_its_last_message(broker):
     client = Client(broker)
     client.send_all(b"SUBSCRIBE #", b"PSUBSCRIBE *")
-    hub = broker.server.hub
-    hub.connections.flusher.hold()
-    hub.fanout.forward(hub.admission.route(b"t").targets, Live.of(b"t", [b"1"]))
+    parts = broker.server.parts
+    parts.connections.flusher.hold()
+    parts.fanout.forward(parts.admission.route(b"t").targets, Live.of(b"t", [b"1"]))
     client.send_all(b"UNSUBSCRIBE #", b"PUNSUBSCRIBE *")
     await settle(broker, client)
     assert client.replies[2:] == [
@@ -175,7 +175,7 @@ async def test_the_end_of_a_subscription_is_confirmed_behind_its_last_message(br
 async def test_a_connection_that_ended_is_in_no_route(broker):
     client = Client(broker)
     client.send_all(b"SUBSCRIBE a b/#", b"PSUBSCRIBE c*")
-    routes = broker.server.hub.broker.routes
+    routes = broker.server.parts.broker.routes
     assert (routes.subscription_count, routes.pattern_count) == (2, 1)
     assert broker.server.counters.clients_connected == 1
     client.connection.close(DisconnectReason.CONNECTION_LOST)
@@ -217,7 +217,7 @@ async def test_what_may_not_be_a_topic_is_refused_and_the_connection_stays(broke
 async def test_topics_of_the_broker_itself_are_closed_though_their_routes_are_cached(broker):
     """The broker resolves them to publish; being cached must not mean being checked."""
     client = Client(broker)
-    broker.server.hub.broker.routes.resolve(b"$SYS/broker/uptime")
+    broker.server.parts.broker.routes.resolve(b"$SYS/broker/uptime")
     client.send(b"PUBLISH", b"$SYS/broker/uptime", b"forged")
     await turns()
     assert client.replies == [("error", "ERR topic_reserved: topic $SYS/broker/uptime")]
@@ -252,7 +252,7 @@ async def test_the_patterns_of_all_clients_together_are_bounded(broker, monkeypa
         b"psubscribe",
     ]
     second.connection.close(DisconnectReason.CONNECTION_LOST)
-    assert broker.server.hub.broker.routes.pattern_cost == 2
+    assert broker.server.parts.broker.routes.pattern_cost == 2
 
 
 @pytest.mark.asyncio
@@ -268,19 +268,19 @@ async def test_a_pattern_longer_than_any_topic_is_refused_unread(broker, words):
 @pytest.mark.asyncio
 async def test_a_slow_subscriber_loses_the_oldest_live_messages_counted():
     async with AsyncBroker(limits={"outbound_bytes_max": "64KiB"}) as broker:
-        client, hub = Client(broker), broker.server.hub
+        client, parts = Client(broker), broker.server.parts
         client.send(b"SUBSCRIBE", b"#")
         client.connection.outbox.flush()
         client.connection.pause_writing()
         for number in range(10):
             payload = b"%d" % number * 10_000
-            hub.fanout.forward(hub.admission.route(b"t").targets, Live.of(b"t", [payload]))
+            parts.fanout.forward(parts.admission.route(b"t").targets, Live.of(b"t", [payload]))
             client.connection.outbox.flush()
         client.connection.resume_writing()
         got = [payload[:1] for payload in client.payloads()]
         assert got == [b"%d" % number for number in range(10 - len(got), 10)]
         assert 0 < len(got) < 10
-        assert hub.counters.drops[DropReason.SLOW_READER] == 10 - len(got)
+        assert parts.counters.drops[DropReason.SLOW_READER] == 10 - len(got)
 
 
 # ── a client among others ─────────────────────────────────────────────────────────────────────
@@ -288,9 +288,9 @@ async def test_a_slow_subscriber_loses_the_oldest_live_messages_counted():
 
 @pytest.mark.asyncio
 async def test_many_commands_in_one_chunk_leave_others_their_turn(broker, monkeypatch):
-    hub, client, other = broker.server.hub, Client(broker), Client(broker)
-    steps, now = count(), hub.monotonic()
-    monkeypatch.setattr(hub.connections, "monotonic", lambda: now + next(steps) / 1000)
+    parts, client, other = broker.server.parts, Client(broker), Client(broker)
+    steps, now = count(), parts.monotonic()
+    monkeypatch.setattr(parts.connections, "monotonic", lambda: now + next(steps) / 1000)
     client.send_all(*[b"ECHO %d" % number for number in range(50)], b"PUBLISH t x")
     assert not client.transport.is_reading
     client.connection.outbox.flush()
@@ -309,9 +309,9 @@ async def test_many_commands_in_one_chunk_leave_others_their_turn(broker, monkey
 async def test_pipelined_commands_behind_a_turn_do_not_wait_for_answers(
     broker, waiting, monkeypatch
 ):
-    hub, steps = broker.server.hub, count()
-    now = hub.monotonic()
-    monkeypatch.setattr(hub.connections, "monotonic", lambda: now + next(steps) / 100)
+    parts, steps = broker.server.parts, count()
+    now = parts.monotonic()
+    monkeypatch.setattr(parts.connections, "monotonic", lambda: now + next(steps) / 100)
     client = Client(broker)
     client.send_all(b"ADD 1", b"add 2", b"ADD 3")
     await turns(5)
@@ -398,7 +398,7 @@ async def test_with_the_password_everything_is_until_reset(locked, words):
 @pytest.mark.parametrize("words", [b"AUTH wrong", b"AUTH other " + PASSWORD.encode()])
 async def test_wrong_words_are_logged_without_being_repeated(locked, words, monkeypatch):
     lines = []
-    complain = locked.server.hub.connections.complaints
+    complain = locked.server.parts.connections.complaints
     monkeypatch.setattr(complain, "info", lambda *event, **values: lines.append((event, values)))
     client = Client(locked)
     client.send_all(words)

@@ -22,21 +22,21 @@ def broker(**options):
 class Publisher:
     """Publishes numbers, each with its QoS in front; remembers none but the next."""
 
-    def __init__(self, hub) -> None:
-        self.hub = hub
+    def __init__(self, parts) -> None:
+        self.parts = parts
         self.sent = {0: 0, 1: 0}
 
     def publish(self, qos: int) -> None:
         payload = b"%d %d" % (qos, self.sent[qos])
         self.sent[qos] += 1
-        now_ms = self.hub.wall_ms()
+        now_ms = self.parts.wall_ms()
         if qos:
-            self.hub.pipeline.publish(TOPIC, [payload], now_ms, qos=1, retain=False)
+            self.parts.pipeline.publish(TOPIC, [payload], now_ms, qos=1, retain=False)
         else:
-            self.hub.fanout.forward(
-                self.hub.admission.route(TOPIC).targets, Live.of(TOPIC, [payload])
+            self.parts.fanout.forward(
+                self.parts.admission.route(TOPIC).targets, Live.of(TOPIC, [payload])
             )
-            self.hub.pipeline.capture(TOPIC, [payload], now_ms)
+            self.parts.pipeline.capture(TOPIC, [payload], now_ms)
 
     def expected(self, qos: int) -> list[bytes]:
         return [b"%d %d" % (qos, number) for number in range(self.sent[qos])]
@@ -69,7 +69,7 @@ async def test_each_subscriber_gets_each_message_once_and_in_order(seed, durabil
     dice = random.Random(seed)
     options = {"durability": durability, "durability_interval_ms": 1}
     async with broker(journal={"capture_interval_ms": 1}, **options) as own:
-        publisher, clients = Publisher(own.server.hub), []
+        publisher, clients = Publisher(own.server.parts), []
         for _turn in range(120):
             for _ in range(dice.randrange(4)):
                 publisher.publish(dice.randrange(2))
@@ -78,7 +78,7 @@ async def test_each_subscriber_gets_each_message_once_and_in_order(seed, durabil
                 clients[-1].send(b"SUBSCRIBE", TOPIC)
             if clients and dice.random() < 0.2:
                 dice.choice([stall, catch_up])(dice.choice(clients))
-            await own.server.hub.pipeline.drain() if dice.random() < 0.1 else await turn()
+            await own.server.parts.pipeline.drain() if dice.random() < 0.1 else await turn()
         for client in clients:
             catch_up(client)
         await settle(own, *clients)
@@ -96,10 +96,10 @@ async def turn():
 @pytest.mark.asyncio
 async def test_the_confirmation_comes_first_then_what_the_journal_holds_then_live():
     async with broker() as own:
-        publisher = Publisher(own.server.hub)
+        publisher = Publisher(own.server.parts)
         publisher.publish(0)
         publisher.publish(1)
-        await own.server.hub.pipeline.drain()
+        await own.server.parts.pipeline.drain()
         client = Client(own)
         client.send(b"SUBSCRIBE", TOPIC)
         await settle(own, client)
@@ -116,7 +116,7 @@ async def test_the_confirmation_comes_first_then_what_the_journal_holds_then_liv
 @pytest.mark.asyncio
 async def test_what_is_not_on_disk_yet_is_replayed_too():
     async with broker(journal={"capture_interval_ms": 10_000}) as own:
-        publisher, client = Publisher(own.server.hub), Client(own)
+        publisher, client = Publisher(own.server.parts), Client(own)
         publisher.publish(0)
         client.send(b"SUBSCRIBE", TOPIC)
         for _ in range(3):
@@ -129,9 +129,9 @@ async def test_what_is_not_on_disk_yet_is_replayed_too():
 async def test_too_much_in_the_line_is_read_from_the_disk_instead():
     options = {"outbound_bytes_max": "64KiB"}
     async with broker(limits=options, journal={"capture_interval_ms": 10_000}) as own:
-        hub, client = own.server.hub, Client(own)
+        parts, client = own.server.parts, Client(own)
         payloads = [b"%05d" % number * 2_000 for number in range(5)]
-        hub.pipeline.capture(TOPIC, payloads, 0)
+        parts.pipeline.capture(TOPIC, payloads, 0)
         client.send(b"SUBSCRIBE", TOPIC)
         for _ in range(3):
             await turn()
@@ -144,10 +144,10 @@ async def test_too_much_in_the_line_is_read_from_the_disk_instead():
 @pytest.mark.asyncio
 async def test_a_slow_reader_is_sent_no_more_than_it_takes_and_loses_nothing(small_lots):
     async with broker(limits={"outbound_bytes_max": "64KiB"}) as own:
-        hub, client = own.server.hub, Client(own)
+        parts, client = own.server.parts, Client(own)
         payloads = [b"%03d" % number * 3_000 for number in range(40)]
-        hub.pipeline.capture(TOPIC, payloads, 0)
-        await hub.pipeline.drain()
+        parts.pipeline.capture(TOPIC, payloads, 0)
+        await parts.pipeline.drain()
         stall(client)
         client.send(b"SUBSCRIBE", TOPIC)
         for _ in range(50):
@@ -163,9 +163,9 @@ async def test_a_slow_reader_is_sent_no_more_than_it_takes_and_loses_nothing(sma
 @pytest.mark.asyncio
 async def test_unsubscribing_ends_the_replay(small_lots):
     async with broker() as own:
-        hub, client = own.server.hub, Client(own)
-        hub.pipeline.capture(TOPIC, [b"%d" % number for number in range(100)], 0)
-        await hub.pipeline.drain()
+        parts, client = own.server.parts, Client(own)
+        parts.pipeline.capture(TOPIC, [b"%d" % number for number in range(100)], 0)
+        await parts.pipeline.drain()
         client.send(b"SUBSCRIBE", TOPIC)
         client.send(b"UNSUBSCRIBE", TOPIC)
         await settle(own, client)
@@ -175,10 +175,10 @@ async def test_unsubscribing_ends_the_replay(small_lots):
 @pytest.mark.asyncio
 async def test_a_topic_whose_replay_was_ended_can_be_replayed_again(small_lots):
     async with broker() as own:
-        hub, client = own.server.hub, Client(own)
+        parts, client = own.server.parts, Client(own)
         payloads = [b"%d" % number for number in range(20)]
-        hub.pipeline.capture(TOPIC, payloads, 0)
-        await hub.pipeline.drain()
+        parts.pipeline.capture(TOPIC, payloads, 0)
+        await parts.pipeline.drain()
         client.send_all(b"SUBSCRIBE line/1", b"UNSUBSCRIBE line/1", b"SUBSCRIBE line/1")
         await settle(own, client)
         assert client.payloads() == payloads
@@ -187,10 +187,10 @@ async def test_a_topic_whose_replay_was_ended_can_be_replayed_again(small_lots):
 @pytest.mark.asyncio
 async def test_topics_are_replayed_one_after_the_other_each_in_full(small_lots):
     async with broker() as own:
-        hub, client = own.server.hub, Client(own)
+        parts, client = own.server.parts, Client(own)
         for topic in (b"a", b"b", b"c"):
-            hub.pipeline.capture(topic, [b"%b%d" % (topic, number) for number in range(12)], 0)
-        await hub.pipeline.drain()
+            parts.pipeline.capture(topic, [b"%b%d" % (topic, number) for number in range(12)], 0)
+        await parts.pipeline.drain()
         client.send(b"SUBSCRIBE", b"a", b"b", b"c")
         await turn()
         client.send(b"UNSUBSCRIBE", b"b")
@@ -214,9 +214,9 @@ async def test_one_who_replays_counts_as_a_receiver_from_the_confirmation_on():
 @pytest.mark.parametrize("name", [b"#", b"line/#", b"line/+"])
 async def test_filters_are_live_only(name):
     async with broker() as own:
-        publisher, client = Publisher(own.server.hub), Client(own)
+        publisher, client = Publisher(own.server.parts), Client(own)
         publisher.publish(1)
-        await own.server.hub.pipeline.drain()
+        await own.server.parts.pipeline.drain()
         client.send(b"SUBSCRIBE", name)
         publisher.publish(0)
         publisher.publish(1)
@@ -231,9 +231,9 @@ async def test_filters_are_live_only(name):
 @pytest.mark.asyncio
 async def test_by_default_nothing_is_replayed():
     async with broker(resp={}) as own:
-        publisher, client = Publisher(own.server.hub), Client(own)
+        publisher, client = Publisher(own.server.parts), Client(own)
         publisher.publish(1)
-        await own.server.hub.pipeline.drain()
+        await own.server.parts.pipeline.drain()
         client.send(b"SUBSCRIBE", TOPIC)
         publisher.publish(0)
         await settle(own, client)
@@ -243,10 +243,10 @@ async def test_by_default_nothing_is_replayed():
 @pytest.mark.asyncio
 async def test_a_topic_that_is_not_captured_is_live_at_once():
     async with broker(journal={"capture_exclude": ["line/#"]}) as own:
-        publisher, client = Publisher(own.server.hub), Client(own)
+        publisher, client = Publisher(own.server.parts), Client(own)
         client.send(b"SUBSCRIBE", TOPIC)
-        hub = own.server.hub
-        hub.fanout.forward(hub.admission.route(TOPIC).targets, Live.of(TOPIC, [b"live"]))
+        parts = own.server.parts
+        parts.fanout.forward(parts.admission.route(TOPIC).targets, Live.of(TOPIC, [b"live"]))
         publisher.publish(1)
         await settle(own, client)
         assert client.payloads() == [b"live", b"1 0"]
@@ -255,14 +255,14 @@ async def test_a_topic_that_is_not_captured_is_live_at_once():
 @pytest.mark.asyncio
 async def test_a_journal_that_cannot_be_read_ends_the_connection(monkeypatch):
     async with broker() as own:
-        hub, client = own.server.hub, Client(own)
-        hub.pipeline.capture(TOPIC, [b"x"], 0)
-        await hub.pipeline.drain()
+        parts, client = own.server.parts, Client(own)
+        parts.pipeline.capture(TOPIC, [b"x"], 0)
+        await parts.pipeline.drain()
 
         def broken(*_arguments):
             raise StorageError("no such page")
 
-        monkeypatch.setattr(hub.store, "read_topic", broken)
+        monkeypatch.setattr(parts.store, "read_topic", broken)
         client.send(b"SUBSCRIBE", TOPIC)
         await settle(own, client)
         assert client.connection.reason is DisconnectReason.STORAGE_FAILED
@@ -289,12 +289,12 @@ class LateNews:
 async def test_what_is_on_disk_but_not_settled_is_not_sent_twice(durability, monkeypatch):
     """The reader sees a commit before the loop does: its messages come by the other ways."""
     async with broker(durability=durability, durability_interval_ms=1) as own:
-        hub, client = own.server.hub, Client(own)
-        publisher, news = Publisher(hub), LateNews(hub.pipeline, monkeypatch)
+        parts, client = own.server.parts, Client(own)
+        publisher, news = Publisher(parts), LateNews(parts.pipeline, monkeypatch)
         publisher.publish(0)
         publisher.publish(1)
         await news.arrival()
-        assert hub.store.next_sequence == 3
+        assert parts.store.next_sequence == 3
         client.send(b"SUBSCRIBE", TOPIC)
         while client.connection.subscriptions._own.replays.topics:
             await turn()

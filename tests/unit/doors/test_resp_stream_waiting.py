@@ -38,12 +38,12 @@ async def connected(broker):
 
 
 def hub_of(broker):
-    return broker.server.hub
+    return broker.server.parts
 
 
 def waiting(broker, topic=b"s", group=b"g"):
     """The consumers that stand in a line, in order."""
-    queue = broker.server.resp_door.group_queues._queues.get((topic, group))
+    queue = broker.server.parts.resp_door.group_queues._queues.get((topic, group))
     return [waiting.consumer for waiting in queue.consumers] if queue else []
 
 
@@ -228,7 +228,7 @@ async def test_what_was_taken_is_delivered_though_the_time_is_over(broker, clien
     await client.xgroup_create("s", "g", mkstream=True)
     async with connected(broker) as other:
         task = await block(broker, other, "c")
-        (waiting,) = broker.server.resp_door.group_queues._queues[b"s", b"g"].consumers
+        (waiting,) = broker.server.parts.resp_door.group_queues._queues[b"s", b"g"].consumers
         await client.xadd("s", {"a": "1"})
         await until(lambda: not waiting.is_free)
         waiting.expire()

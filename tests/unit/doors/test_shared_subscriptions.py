@@ -65,7 +65,7 @@ class Client(Recipient):
     def __init__(self, bench: Bench, number: int = 1) -> None:
         super().__init__()
         self.bench = bench
-        self.sharing = SharedSubscriptions(bench.hub, self, number)
+        self.sharing = SharedSubscriptions(bench.parts, self, number)
 
     async def share(self, name: bytes = NAME, qos: int = 1) -> None:
         share = parse_share(name)
@@ -184,7 +184,7 @@ async def test_subscribed_again_the_last_qos_counts(bench):
     bench.push(b"0")
     await bench.rest()
     assert [delivery[2] & DELIVER_QOS for delivery in client.deliveries] == [0]
-    assert not bench.hub.broker.groups.get(TOPIC, GROUP).pending
+    assert not bench.parts.broker.groups.get(TOPIC, GROUP).pending
 
 
 # ── coming and going
@@ -208,8 +208,8 @@ async def test_who_leaves_before_topics_were_found_joins_none(bench):
     client.sharing.leave_all()
     await bench.rest()
     assert bench.dispatchers.workers(TOPIC, GROUP) == 0
-    assert bench.hub.broker.groups.get(TOPIC, GROUP) is None
-    assert not bench.hub.feed.is_wanted
+    assert bench.parts.broker.groups.get(TOPIC, GROUP) is None
+    assert not bench.parts.feed.is_wanted
 
 
 @pytest.mark.asyncio
@@ -245,7 +245,7 @@ async def test_of_very_many_topics_only_so_many_are_shared(bench, monkeypatch):
     await client.share(b"$share/g/+")
     bench.push(b"1", topic=b"new")
     await bench.rest()
-    assert len(bench.hub.broker.groups.by_topic) == 3
+    assert len(bench.parts.broker.groups.by_topic) == 3
 
 
 @pytest.mark.asyncio

@@ -74,4 +74,4 @@ def test_half_commands_do_not_take_all_memory_and_others_go_on():
         assert strangers[-1].recv(10) == b":0\r\n"
         for stranger in strangers:
             stranger.close()
-        wait_until(lambda: broker.server.hub.connections.incomplete.total == 0)
+        wait_until(lambda: broker.server.parts.connections.incomplete.total == 0)

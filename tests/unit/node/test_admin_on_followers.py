@@ -25,14 +25,18 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_only_the_leader_is_changed(change):
     bench = Bench()
-    bench.hub.cluster = Node(leader=2)
-    books = NodeQueueAdmin(bench.hub), NodeKeyAdmin(bench.hub)
+    bench.parts.cluster = Node(leader=2)
+    parts = bench.parts
+    books = (
+        NodeQueueAdmin(parts.broker, parts.store, parts.dispatchers, parts.pipeline, parts.cluster),
+        NodeKeyAdmin(parts.broker.keys, parts.pipeline, parts.cluster, parts.clock),
+    )
     with pytest.raises(NotLeader) as caught:
         await change(*books)
     assert caught.value.leader_addr == LEADER_ADDR
-    bench.hub.cluster.leader = 0
+    bench.parts.cluster.leader = 0
     with pytest.raises(NoQuorum):
         await change(*books)
-    bench.hub.cluster.leader = 1
+    bench.parts.cluster.leader = 1
     await change(*books)
     await bench.close()

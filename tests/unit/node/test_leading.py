@@ -12,7 +12,6 @@ from penstock.clock import SteadyClock
 from penstock.core.commands import SinkBegan
 from penstock.doors.queue.connection import QueueConnection
 from penstock.model.stages import Stage, stage_topic
-from penstock.node.doors import queue_door
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import VirtualClock
 from penstock.trust.replay import ReplayWindow
@@ -40,7 +39,7 @@ def framed(**request):
 @pytest.mark.asyncio
 async def test_who_waits_for_messages_is_sent_away_when_another_node_leads(cluster):
     transport = Transport()
-    door = QueueConnection(queue_door(cluster[1].hub), transport, 0.0)
+    door = QueueConnection(cluster[1].parts.queue_door, transport, 0.0)
     door.data_received(framed(poll=queue_pb2.Poll(topic="t", group="g", wait_ms=60_000)))
     await cluster.rest()
     assert len(door.polls) == 1
@@ -57,12 +56,12 @@ async def test_who_waits_for_messages_is_sent_away_when_another_node_leads(clust
 async def test_what_was_staged_is_known_to_the_next_leader(cluster):
     stage = Stage(b"sink", 1, b"part")
     block = msgspec.msgpack.encode([])
-    hub = cluster[1].hub
-    hub.pipeline.publish(stage_topic(stage), [block], hub.wall_ms(), qos=0, retain=False)
+    parts = cluster[1].parts
+    parts.pipeline.publish(stage_topic(stage), [block], parts.wall_ms(), qos=0, retain=False)
     await cluster.rest()
     cluster.lead(2)
-    assert cluster[2].hub.sinks.stages.get(stage).stored == 1
-    assert cluster[1].hub.sinks.stages.get(stage) is None
+    assert cluster[2].parts.sinks.stages.get(stage).stored == 1
+    assert cluster[1].parts.sinks.stages.get(stage) is None
     assert cluster[1].counters.staged_parts == 0
     assert cluster[2].counters.staged_parts == 1
 
@@ -76,13 +75,13 @@ async def test_a_commit_is_carried_on_by_the_next_leader_and_by_no_other(cluster
     await cluster.rest()
     for node in cluster.nodes.values():
         assert node.broker.sinks.get(b"sink").epoch == 1
-    assert not cluster[1].hub.sinks._commits
+    assert not cluster[1].parts.sinks._commits
 
 
 @pytest.mark.asyncio
 async def test_letters_are_sent_back_by_the_leader_only(cluster):
     told = Told()
-    cluster[2].hub.dispatchers.dead_letters.redrive(b"t", b"g", 0, told)
+    cluster[2].parts.dispatchers.dead_letters.redrive(b"t", b"g", 0, told)
     assert told.refusals == [DisconnectReason.LEADERSHIP_LOST]
 
 

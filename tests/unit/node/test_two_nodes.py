@@ -55,7 +55,7 @@ def published(node, topic):
 
 
 def push(node, *jobs, topic=TOPIC):
-    node.hub.pipeline.publish(topic, list(jobs), node.hub.wall_ms(), qos=1, retain=False)
+    node.parts.pipeline.publish(topic, list(jobs), node.parts.wall_ms(), qos=1, retain=False)
 
 
 class Resp(RespClient):
@@ -63,8 +63,8 @@ class Resp(RespClient):
 
     def __init__(self, node):
         self.server = self
-        self.hub = node.hub
-        self.resp_door = node.resp_door
+        self.parts = node.parts
+        self.resp_door = node.parts.resp_door
         super().__init__(self)
 
 
@@ -72,7 +72,7 @@ class Resp(RespClient):
 
 
 async def test_a_connection_tells_its_node(cluster):
-    numbers = {cluster[node].hub.connections.ids.next() for node in (1, 2, 3) for _ in range(50)}
+    numbers = {cluster[node].parts.connections.ids.next() for node in (1, 2, 3) for _ in range(50)}
     assert len(numbers) == 150
     assert {node_of(number) for number in numbers} == {1, 2, 3}
     assert max(numbers) < 1 << 63
@@ -81,7 +81,7 @@ async def test_a_connection_tells_its_node(cluster):
 async def test_numbers_of_earlier_versions_have_no_node(cluster):
     earlier = cluster.clock.wall_ms() << 10
     assert node_of(earlier) == NO_NODE
-    number = cluster[2].hub.connections.ids.next()
+    number = cluster[2].parts.connections.ids.next()
     assert node_of_worker(b"any # name#%d" % number) == 2
     for name in (b"mqtt#%d" % earlier, b"pull#1#7", b"", b"#", b"x", b"x#" + b"9" * 40):
         assert node_of_worker(name) == NO_NODE
@@ -194,14 +194,14 @@ async def test_the_leader_ends_the_sessions_of_a_node_that_died_and_publishes_th
     cluster[3].mqtt(b"cyd", will=WILL)
     await cluster.rest()
     for node in cluster.nodes.values():
-        node.hub.housekeeping.turn()
+        node.parts.housekeeping.turn()
     await cluster.rest()
     assert published(cluster[1], b"last/words") == []
     cluster.present.discard(2)
     dead = cluster.nodes.pop(2)
     for _ in range(3):
         for node in cluster.nodes.values():
-            node.hub.housekeeping.turn()
+            node.parts.housekeeping.turn()
     await cluster.rest()
     assert published(cluster[1], b"last/words") == [b"bye"]
     sessions = cluster[3].broker.sessions
@@ -215,7 +215,7 @@ async def test_a_node_that_was_taken_for_dead_closes_its_clients_and_publishes_n
     client = cluster[2].mqtt(b"ann", clean_session=False, will=WILL)
     await cluster.rest()
     cluster.present.discard(2)
-    cluster[1].hub.housekeeping.turn()
+    cluster[1].parts.housekeeping.turn()
     await cluster.rest()
     assert client.reason is DisconnectReason.SESSION_ENDED
     assert published(cluster[1], b"last/words") == [b"bye"]
@@ -224,7 +224,7 @@ async def test_a_node_that_was_taken_for_dead_closes_its_clients_and_publishes_n
 async def test_a_client_of_a_node_that_is_gone_by_now_is_ended_when_its_session_is_opened(cluster):
     cluster[2].mqtt(b"ann", will=WILL)
     cluster.present.discard(2)
-    cluster[1].hub.housekeeping.turn()
+    cluster[1].parts.housekeeping.turn()
     await cluster.rest()
     assert b"ann" not in cluster[3].broker.sessions
     assert published(cluster[1], b"last/words") == [b"bye"]
@@ -255,7 +255,7 @@ async def test_a_node_that_starts_anew_knows_who_is_connected_elsewhere(cluster)
     await cluster.rest()
     for _ in range(3):
         cluster.clock.advance(2)
-        cluster[2].hub.pipeline.turn()
+        cluster[2].parts.pipeline.turn()
         await cluster.rest()
     cluster[2].restart()
     await cluster.rest()
@@ -271,12 +271,12 @@ async def test_only_the_leader_lets_sessions_expire(cluster):
     await cluster.rest()
     client.vanish()
     await cluster.rest()
-    cluster.clock.advance(cluster[1].hub.limits.session_expiry_s + 1)
-    cluster[2].hub.housekeeping.turn()
-    cluster[3].hub.housekeeping.turn()
+    cluster.clock.advance(cluster[1].parts.limits.session_expiry_s + 1)
+    cluster[2].parts.housekeeping.turn()
+    cluster[3].parts.housekeeping.turn()
     await cluster.rest()
     assert b"ann" in cluster[1].broker.sessions
-    cluster[1].hub.housekeeping.turn()
+    cluster[1].parts.housekeeping.turn()
     await cluster.rest()
     assert b"ann" not in cluster[3].broker.sessions
 
@@ -289,10 +289,10 @@ async def test_a_subscriber_that_is_connected_elsewhere_is_not_forgotten(cluster
     for client_id in (b"here", b"there", b"gone"):
         cluster[1].submitted(Progressed(client_id, b"a", [(0, 1)], now_ms))
     await cluster.rest()
-    cluster.clock.advance(cluster[1].hub.limits.subscriber_expiry_s + 1)
+    cluster.clock.advance(cluster[1].parts.limits.subscriber_expiry_s + 1)
     for _ in range(3):
         for node in cluster.nodes.values():
-            node.hub.housekeeping.turn()
+            node.parts.housekeeping.turn()
         await cluster.rest()
         cluster.clock.advance(61)
     assert set(cluster[3].broker.subscribers.by_id) == {b"here", b"there"}
@@ -304,11 +304,11 @@ async def test_a_leader_that_is_one_no_longer_leaves_duties_to_the_next(cluster)
     client.vanish()
     await cluster.rest()
     cluster.lead(3)
-    cluster.clock.advance(cluster[1].hub.limits.session_expiry_s + 1)
-    cluster[1].hub.housekeeping.turn()
+    cluster.clock.advance(cluster[1].parts.limits.session_expiry_s + 1)
+    cluster[1].parts.housekeeping.turn()
     await cluster.rest()
     assert b"ann" in cluster[1].broker.sessions
-    cluster[3].hub.housekeeping.turn()
+    cluster[3].parts.housekeeping.turn()
     await cluster.rest()
     assert b"ann" not in cluster[1].broker.sessions
 
@@ -339,10 +339,10 @@ async def test_of_two_identities_at_once_the_later_one_stays(cluster):
 
 async def test_desks_of_two_nodes_never_hand_out_the_same_message(cluster):
     workers = {
-        node: Worker(f"w#{cluster[node].hub.connections.ids.next()}", 30) for node in (1, 2, 3)
+        node: Worker(f"w#{cluster[node].parts.connections.ids.next()}", 30) for node in (1, 2, 3)
     }
     for node, worker in workers.items():
-        cluster[node].hub.dispatchers.join(TOPIC, GROUP, worker)
+        cluster[node].parts.dispatchers.join(TOPIC, GROUP, worker)
     await cluster.rest()
     push(cluster[2], *numbered(60))
     await cluster.rest()
@@ -353,51 +353,51 @@ async def test_desks_of_two_nodes_never_hand_out_the_same_message(cluster):
 
 
 async def test_a_message_given_back_at_one_node_goes_to_a_worker_at_another(cluster):
-    first, second = [Worker(f"w#{cluster[n].hub.connections.ids.next()}", 5) for n in (1, 2)]
-    cluster[1].hub.dispatchers.join(TOPIC, GROUP, first)
+    first, second = [Worker(f"w#{cluster[n].parts.connections.ids.next()}", 5) for n in (1, 2)]
+    cluster[1].parts.dispatchers.join(TOPIC, GROUP, first)
     push(cluster[1], *numbered(3))
     await cluster.rest()
-    cluster[2].hub.dispatchers.join(TOPIC, GROUP, second)
+    cluster[2].parts.dispatchers.join(TOPIC, GROUP, second)
     await cluster.rest()
     assert second.jobs == []
-    cluster[1].hub.dispatchers.leave(TOPIC, GROUP, first.consumer)
+    cluster[1].parts.dispatchers.leave(TOPIC, GROUP, first.consumer)
     await cluster.rest()
     assert second.payloads == numbered(3)
 
 
 async def test_a_worker_of_a_node_that_is_gone_by_now_does_not_keep_what_it_is_given(cluster):
-    late, alive = [Worker(f"w#{cluster[n].hub.connections.ids.next()}", 5) for n in (2, 3)]
-    cluster[2].hub.dispatchers.join(TOPIC, GROUP, late)
+    late, alive = [Worker(f"w#{cluster[n].parts.connections.ids.next()}", 5) for n in (2, 3)]
+    cluster[2].parts.dispatchers.join(TOPIC, GROUP, late)
     await cluster.rest()
     cluster.present.discard(2)
-    cluster[1].hub.housekeeping.turn()
+    cluster[1].parts.housekeeping.turn()
     push(cluster[1], *numbered(3))
     await cluster.rest()
     late.capacity = 0
-    cluster[3].hub.dispatchers.join(TOPIC, GROUP, alive)
+    cluster[3].parts.dispatchers.join(TOPIC, GROUP, alive)
     await cluster.rest()
     assert sorted(alive.payloads) == numbered(3)
 
 
 async def test_what_workers_of_a_dead_node_had_goes_to_others(cluster):
     """They hold it until they leave, and only they report it."""
-    dead, alive = [Worker(f"w#{cluster[n].hub.connections.ids.next()}", 5) for n in (2, 3)]
-    cluster[2].hub.dispatchers.join(TOPIC, GROUP, dead)
+    dead, alive = [Worker(f"w#{cluster[n].parts.connections.ids.next()}", 5) for n in (2, 3)]
+    cluster[2].parts.dispatchers.join(TOPIC, GROUP, dead)
     push(cluster[1], *numbered(3))
     await cluster.rest()
-    cluster[3].hub.dispatchers.join(TOPIC, GROUP, alive)
+    cluster[3].parts.dispatchers.join(TOPIC, GROUP, alive)
     await cluster.rest()
     cluster.present.discard(2)
     dead.capacity = 0
-    cluster[1].hub.housekeeping.turn()
-    cluster[1].hub.housekeeping.turn()
+    cluster[1].parts.housekeeping.turn()
+    cluster[1].parts.housekeeping.turn()
     await cluster.rest()
     assert alive.payloads == numbered(3)
 
 
 async def test_what_the_last_life_of_a_node_was_given_late_goes_back(cluster):
-    worker = Worker(f"w#{cluster[2].hub.connections.ids.next()}", 5)
-    cluster[2].hub.dispatchers.join(TOPIC, GROUP, worker)
+    worker = Worker(f"w#{cluster[2].parts.connections.ids.next()}", 5)
+    cluster[2].parts.dispatchers.join(TOPIC, GROUP, worker)
     await cluster.rest()
     push(cluster[1], *numbered(3))
     await turns()
@@ -408,35 +408,35 @@ async def test_what_the_last_life_of_a_node_was_given_late_goes_back(cluster):
     assert [node_id for node_id, _, _ in cluster.waiting] == [2]
     cluster[2].restart()
     await cluster.rest()
-    late = Worker(f"w#{cluster[3].hub.connections.ids.next()}", 5)
-    cluster[3].hub.dispatchers.join(TOPIC, GROUP, late)
+    late = Worker(f"w#{cluster[3].parts.connections.ids.next()}", 5)
+    cluster[3].parts.dispatchers.join(TOPIC, GROUP, late)
     await cluster.rest()
     assert late.payloads == numbered(3)
 
 
 async def test_leases_end_by_the_clock_of_the_leader(cluster):
     first, second = Worker("a", 1, visibility_ms=LEASE_MS), Worker("b", 1, visibility_ms=LEASE_MS)
-    cluster[1].hub.dispatchers.join(TOPIC, GROUP, first)
+    cluster[1].parts.dispatchers.join(TOPIC, GROUP, first)
     push(cluster[1], b"job")
     await cluster.rest()
-    cluster[1].hub.dispatchers.rest(TOPIC, GROUP, first.consumer)
-    cluster[2].hub.dispatchers.join(TOPIC, GROUP, second)
+    cluster[1].parts.dispatchers.rest(TOPIC, GROUP, first.consumer)
+    cluster[2].parts.dispatchers.join(TOPIC, GROUP, second)
     await cluster.rest()
-    cluster[2].hub.steady.follow(cluster[1].hub.steady_ms() + LEASE_MS + 1)
-    cluster[2].hub.dispatchers.deal(TOPIC, GROUP)
+    cluster[2].parts.steady.follow(cluster[1].parts.steady_ms() + LEASE_MS + 1)
+    cluster[2].parts.dispatchers.deal(TOPIC, GROUP)
     await cluster.rest()
     assert second.payloads == [b"job"]
 
 
 async def test_a_letter_is_buried_once_whoever_sees_it_die(cluster):
     cluster[1].submitted(TopicConfigured(TOPIC))
-    worker = Worker(f"w#{cluster[2].hub.connections.ids.next()}", 1, visibility_ms=1_000)
-    cluster[2].hub.dispatchers.join(TOPIC, GROUP, worker)
+    worker = Worker(f"w#{cluster[2].parts.connections.ids.next()}", 1, visibility_ms=1_000)
+    cluster[2].parts.dispatchers.join(TOPIC, GROUP, worker)
     await cluster.rest()
     cluster[2].submitted(GroupConfigured(TOPIC, GROUP, 1, None, None))
     push(cluster[3], b"job")
     await cluster.rest()
-    cluster[2].hub.dispatchers.return_leases(TOPIC, GROUP, worker.leases)
+    cluster[2].parts.dispatchers.return_leases(TOPIC, GROUP, worker.leases)
     await cluster.rest()
     letters = dead_letter_topic(TOPIC, GROUP)
     assert published(cluster[3], letters) == [b"job"]
@@ -488,7 +488,7 @@ async def test_deleting_again_on_a_start_does_no_harm_to_the_next_topic_of_that_
     client = Resp(cluster[2])
     client.send(b"XTRIM", b"s", b"MAXLEN", b"1")
     await cluster.rest()
-    cluster[1].hub.dispatchers.delete_topic(b"s", Told())
+    cluster[1].parts.dispatchers.delete_topic(b"s", Told())
     await cluster.rest()
     push(cluster[1], *numbered(5), topic=b"s")
     await cluster.rest()
@@ -498,11 +498,11 @@ async def test_deleting_again_on_a_start_does_no_harm_to_the_next_topic_of_that_
 
 
 async def test_a_topic_deleted_at_one_node_begins_anew_for_workers_at_all(cluster):
-    worker = Worker(f"w#{cluster[2].hub.connections.ids.next()}", 9, visibility_ms=LEASE_MS)
-    cluster[2].hub.dispatchers.join(TOPIC, GROUP, worker)
+    worker = Worker(f"w#{cluster[2].parts.connections.ids.next()}", 9, visibility_ms=LEASE_MS)
+    cluster[2].parts.dispatchers.join(TOPIC, GROUP, worker)
     push(cluster[1], b"old")
     await cluster.rest()
-    cluster[1].hub.dispatchers.delete_topic(TOPIC, Told())
+    cluster[1].parts.dispatchers.delete_topic(TOPIC, Told())
     await cluster.rest()
     push(cluster[3], b"new")
     await cluster.rest()
@@ -512,8 +512,8 @@ async def test_a_topic_deleted_at_one_node_begins_anew_for_workers_at_all(cluste
 
 async def test_a_consumer_that_waits_hears_of_what_another_node_gives_back(cluster):
     """XREADGROUP at one node, a worker at another."""
-    worker = Worker(f"w#{cluster[1].hub.connections.ids.next()}", 9)
-    cluster[1].hub.dispatchers.join(b"s", b"g", worker)
+    worker = Worker(f"w#{cluster[1].parts.connections.ids.next()}", 9)
+    cluster[1].parts.dispatchers.join(b"s", b"g", worker)
     push(cluster[1], b"job", topic=b"s")
     await cluster.rest()
     client = Resp(cluster[2])
@@ -521,6 +521,6 @@ async def test_a_consumer_that_waits_hears_of_what_another_node_gives_back(clust
     client.send_all(words)
     await cluster.rest()
     assert client.replies == []
-    cluster[1].hub.dispatchers.leave(b"s", b"g", worker.consumer)
+    cluster[1].parts.dispatchers.leave(b"s", b"g", worker.consumer)
     await cluster.rest()
     assert len(client.replies) == 1

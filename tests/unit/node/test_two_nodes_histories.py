@@ -40,8 +40,8 @@ class Lines(RespClient):
 
     def __init__(self, node: Node) -> None:
         self.server = self
-        self.hub = node.hub
-        self.resp_door = node.resp_door
+        self.parts = node.parts
+        self.resp_door = node.parts.resp_door
         super().__init__(self)  # type: ignore[arg-type]
 
 
@@ -49,7 +49,7 @@ class Noting(Worker):
     """A worker that has room at times."""
 
     def __init__(self, node: Node, name: str, visibility_ms: int) -> None:
-        number = node.hub.connections.ids.next()
+        number = node.parts.connections.ids.next()
         super().__init__(f"{name}#{number}", 3, visibility_ms=visibility_ms)
         self.node = node
         self.incarnation = node.incarnation
@@ -165,15 +165,15 @@ class History:
     # ── work
 
     def push(self) -> None:
-        hub = self.node.hub
+        parts = self.node.parts
         jobs = [b"job"] * self.random.randrange(1, 4)
-        hub.pipeline.publish(TOPIC, jobs, hub.wall_ms(), qos=1, retain=False)
+        parts.pipeline.publish(TOPIC, jobs, parts.wall_ms(), qos=1, retain=False)
 
     def hire(self) -> None:
         node, visibility_ms = self.node, self.random.choice([0, 0, 5_000])
         worker = Noting(node, f"w{len(self.workers)}", visibility_ms)
         self.workers.append(worker)
-        node.hub.dispatchers.join(TOPIC, GROUP, worker)
+        node.parts.dispatchers.join(TOPIC, GROUP, worker)
 
     def _worker(self) -> Noting | None:
         return self._one_of([w for w in self.workers if w.is_there and w.capacity < 3])
@@ -182,27 +182,27 @@ class History:
         worker = self._worker()
         if worker is not None:
             leases = self.random.sample(worker.leases, min(2, len(worker.leases)))
-            worker.node.hub.dispatchers.settle_leases(TOPIC, GROUP, leases)
+            worker.node.parts.dispatchers.settle_leases(TOPIC, GROUP, leases)
             worker.capacity = 3
-            worker.node.hub.dispatchers.deal(TOPIC, GROUP)
+            worker.node.parts.dispatchers.deal(TOPIC, GROUP)
 
     def give_back(self) -> None:
         worker = self._worker()
         if worker is not None and worker.leases:
             lease = self.random.choice(worker.leases)
-            worker.node.hub.dispatchers.return_leases(TOPIC, GROUP, [lease])
+            worker.node.parts.dispatchers.return_leases(TOPIC, GROUP, [lease])
 
     def fire(self) -> None:
         worker = self._one_of([w for w in self.workers if w.is_there])
         if worker is not None:
-            worker.node.hub.dispatchers.leave(TOPIC, GROUP, worker.consumer)
+            worker.node.parts.dispatchers.leave(TOPIC, GROUP, worker.consumer)
             worker.capacity = 0
 
     def stream(self) -> None:
         if self.random.random() < 0.4 or not self.streams:
             self.streams.append(Lines(self.node))
         client = self.random.choice(
-            [c for c in self.streams if not c.hub.readers._is_closed] or [None]
+            [c for c in self.streams if not c.parts.readers._is_closed] or [None]
         )
         if client is None:
             return
@@ -214,7 +214,7 @@ class History:
                 b"XADD s * f v",
                 b"XREADGROUP GROUP g %b COUNT 2 STREAMS s >" % consumer,
                 b"XREADGROUP GROUP g %b NOACK COUNT 1 STREAMS s >" % consumer,
-                b"XACK s g %d-%d" % (client.hub.wall_ms(), self.random.randrange(5)),
+                b"XACK s g %d-%d" % (client.parts.wall_ms(), self.random.randrange(5)),
                 b"XTRIM s MAXLEN %d" % self.random.randrange(4),
                 b"XGROUP DESTROY s g",
             ]
@@ -225,9 +225,9 @@ class History:
 
     def look_after(self) -> None:
         node = self.node
-        node.hub.housekeeping.turn()
-        node.hub.dispatchers.turn()
-        node.hub.pipeline.turn()
+        node.parts.housekeeping.turn()
+        node.parts.dispatchers.turn()
+        node.parts.pipeline.turn()
 
     def lead(self) -> None:
         self.cluster.lead(self.random.choice(NODES))

@@ -20,7 +20,7 @@ from penstock.reading import cursor as module
 from penstock.reading.cursor import Cursor
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
-from penstock.store.store import RetentionLimits, RetentionRules
+from penstock.store.store import RetentionLimits, RetentionRequest, RetentionRules
 
 TOPIC = b"t"
 
@@ -119,7 +119,7 @@ class Bench:
 
     def retain(self, messages_max: int) -> None:
         rules = RetentionRules(RetentionLimits(messages_max=messages_max))
-        while self.store.retain(rules, 1_000, self.store.next_sequence).more:
+        while self.store.retain(RetentionRequest(rules, 1_000, self.store.next_sequence)).more:
             pass
 
 

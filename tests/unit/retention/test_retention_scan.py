@@ -33,7 +33,7 @@ async def test_topics_are_looked_at_in_several_turns(bench):
         bench.dispatchers.ensure_topic(b"%d" % number)
     await bench.rest()
     over = []
-    examination = RetentionScan(bench.hub, over.append)
+    examination = RetentionScan(bench.parts.broker, bench.dispatchers, over.append)
     examination.go_on()
     assert (len(examination.floors), over, examination.is_over) == (3, [], False)
     await turns(5)
@@ -42,7 +42,7 @@ async def test_topics_are_looked_at_in_several_turns(bench):
 
 async def test_what_every_group_has_done_need_not_stay(bench):
     await worked_through(bench)
-    examination = RetentionScan(bench.hub, lambda _over: None)
+    examination = RetentionScan(bench.parts.broker, bench.dispatchers, lambda _over: None)
     examination.go_on()
     assert examination.floors == {TOPIC: 10}
     assert examination.lows() == {TOPIC: 10}
@@ -50,7 +50,7 @@ async def test_what_every_group_has_done_need_not_stay(bench):
 
 async def test_a_topic_that_was_deleted_meanwhile_has_no_low(bench):
     await worked_through(bench)
-    examination = RetentionScan(bench.hub, lambda _over: None)
+    examination = RetentionScan(bench.parts.broker, bench.dispatchers, lambda _over: None)
     examination.go_on()
     bench.dispatchers.delete_topic(TOPIC, Told())
     assert examination.lows() == {}
@@ -62,7 +62,7 @@ async def test_a_topic_that_was_deleted_meanwhile_has_no_low(bench):
 
 async def test_one_that_fails_is_over(bench, monkeypatch):
     await worked_through(bench)
-    examination = RetentionScan(bench.hub, lambda _over: None)
+    examination = RetentionScan(bench.parts.broker, bench.dispatchers, lambda _over: None)
     monkeypatch.setattr(bench.dispatchers.limits, "low", lambda _info: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         examination.go_on()

@@ -9,7 +9,7 @@ from penstock.limits import MIB
 from penstock.store.batch import Batch
 from penstock.store.environment import Environment
 from penstock.store.reader import Reader
-from penstock.store.store import ProtectedTopics, RetentionRules
+from penstock.store.store import ProtectedTopics, RetentionRequest, RetentionRules
 from penstock.store.verify import verify
 
 TOPICS = [b"t/%d" % number for number in range(500)]
@@ -62,7 +62,7 @@ class Load:
 def sized(store, total, **more):
     """The rules, known to the store."""
     rules = RetentionRules(total_bytes_max=total)
-    while store.retain(rules, 0, FLOOR, **more).more:
+    while store.retain(RetentionRequest(rules, 0, FLOOR, **more)).more:
         pass
     return rules
 
@@ -89,7 +89,9 @@ def test_a_larger_store_that_is_told_a_smaller_total_goes_on_and_shrinks(open_st
     store = open_store()
     load = Load(store, tmp_path)
     load.write(6 * MIB)
-    store.retain(RetentionRules(total_bytes_max=2 * MIB), 0, FLOOR)  # one slice, far from enough
+    store.retain(
+        RetentionRequest(RetentionRules(total_bytes_max=2 * MIB), 0, FLOOR)
+    )  # one slice, far from enough
     before = load.kept()
     store.commit(load.batch())
     assert load.kept() > before / 2  # this commit did not wait for all of it
@@ -167,9 +169,9 @@ def test_entries_go_as_a_whole_though_topics_were_dropped_or_messages_deleted(op
     removed = []
     store.on_removed = lambda found: removed.append(found.messages)
     rules = RetentionRules(total_bytes_max=MIB)
-    removed.append(store.retain(rules, 0, FLOOR).messages)
+    removed.append(store.retain(RetentionRequest(rules, 0, FLOOR)).messages)
     load.write(2 * MIB)
-    while (found := store.retain(rules, 0, FLOOR)).more:
+    while (found := store.retain(RetentionRequest(rules, 0, FLOOR))).more:
         removed.append(found.messages)
     removed.append(found.messages)
     assert store.size().messages == messages + store.next_sequence - sequence - sum(removed)
@@ -197,7 +199,11 @@ def test_a_disk_that_is_full_fails_the_commit_and_not_before(open_store, tmp_pat
 
 
 def test_far_from_its_total_a_store_is_not_measured_at_every_commit(store, monkeypatch):
-    store.retain(RetentionRules(total_bytes_max=1024 * MIB), 1_000, FLOOR, ProtectedTopics())
+    store.retain(
+        RetentionRequest(
+            RetentionRules(total_bytes_max=1024 * MIB), 1_000, FLOOR, ProtectedTopics()
+        )
+    )
     measured = []
     used_bytes = Environment.used_bytes
     monkeypatch.setattr(

@@ -6,7 +6,7 @@ from penstock.limits import MIB
 from penstock.store import lmdb_store
 from penstock.store.batch import Batch
 from penstock.store.index import SLICE_TOPICS
-from penstock.store.store import RetentionLimits, RetentionRules
+from penstock.store.store import RetentionLimits, RetentionRequest, RetentionRules
 
 TOPICS = 1_000
 FLOOR = 10**9
@@ -40,7 +40,7 @@ def test_removal_keeps_up_with_a_thousand_busy_topics(open_store, rules):
     most_kept = 0
     for _ in range(20):
         commit_to(store, names)
-        store.retain(rules, 0, FLOOR)
+        store.retain(RetentionRequest(rules, 0, FLOOR))
         most_kept = max(most_kept, store.size().messages)
     assert most_kept <= 8 * TOPICS
 
@@ -53,7 +53,7 @@ def test_an_incomplete_round_does_not_hold_up_removal(open_store, monkeypatch):
     for _ in range(3):
         commit_to(store, names)
     monkeypatch.setattr(lmdb_store, "RETAIN_S", 0)
-    removed = store.retain(rules, 0, FLOOR)
+    removed = store.retain(RetentionRequest(rules, 0, FLOOR))
     assert removed.more
     assert removed.messages > 0
 
@@ -67,11 +67,11 @@ def test_what_an_incomplete_round_lost_stays_lost_after_reopening(open_store, mo
         commit_to(store, names)
     monkeypatch.setattr(lmdb_store, "RETAIN_S", 0)
     rules = RetentionRules(RetentionLimits(messages_max=1))
-    assert store.retain(rules, 0, FLOOR).messages > 0
+    assert store.retain(RetentionRequest(rules, 0, FLOOR)).messages > 0
     before = list(store.topics()), store.size().messages
     store = open_store()
     assert (list(store.topics()), store.size().messages) == before
-    while store.retain(rules, 0, FLOOR).more:
+    while store.retain(RetentionRequest(rules, 0, FLOOR)).more:
         pass
     assert {info.count for info in store.topics()} == {1}
     assert store.size().messages == len(names)
@@ -85,9 +85,9 @@ def test_invented_topics_do_not_cost_others_their_messages(open_store):
     for start in range(0, 3_000, 500):
         names = [b"x/%d/" % number + b"y" * 900 for number in range(start, start + 500)]
         commit_to(store, names, b"")
-        store.retain(rules, 0, FLOOR)
+        store.retain(RetentionRequest(rules, 0, FLOOR))
     commit_to(store, [b"precious"])
     commit_to(store, [b"later"])
-    store.retain(rules, 0, 1)
+    store.retain(RetentionRequest(rules, 0, 1))
     assert store.size().bytes_used > 2 * MIB  # the rows of topics alone are beyond the total
     assert store.topic(b"precious").count == 1

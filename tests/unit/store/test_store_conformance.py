@@ -4,7 +4,12 @@ import pytest
 
 from penstock.model.message import Extras, Signature
 from penstock.store.batch import Batch
-from penstock.store.store import RetentionLimits, RetentionRules, TopicRetentionRule
+from penstock.store.store import (
+    RetentionLimits,
+    RetentionRequest,
+    RetentionRules,
+    TopicRetentionRule,
+)
 
 FOREVER = 10**9
 
@@ -27,7 +32,7 @@ def retain_all(store, rules, now_ms=0, floor=FOREVER):
     """Retention until nothing is left to do; what it removed in all."""
     messages = entries = 0
     for _ in range(1_000):
-        removed = store.retain(rules, now_ms, floor)
+        removed = store.retain(RetentionRequest(rules, now_ms, floor))
         messages += removed.messages
         entries += removed.entries
         if not removed.more:

@@ -11,7 +11,7 @@ from penstock.store import index, retention
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.search import offset_at_sequence
-from penstock.store.store import ProtectedTopics, RetentionLimits, RetentionRules
+from penstock.store.store import ProtectedTopics, RetentionLimits, RetentionRequest, RetentionRules
 from penstock.store.verify import verify
 
 NOBODY_WAITS = 10**9
@@ -37,7 +37,9 @@ def retain(store, rules=None, now_ms=0, **options):
     """Retention until nothing is left to do; all that it says it removed."""
     messages = entries = 0
     for _ in range(1_000):
-        removed = store.retain(rules or RetentionRules(), now_ms, NOBODY_WAITS, **options)
+        removed = store.retain(
+            RetentionRequest(rules or RetentionRules(), now_ms, NOBODY_WAITS, **options)
+        )
         messages += removed.messages
         entries += removed.entries
         if not removed.more:
@@ -209,7 +211,7 @@ def test_many_dropped_topics_that_were_empty_are_freed_in_slices(open_store, mon
     retain(store, RetentionRules(RetentionLimits(messages_max=0)))
     drop(store, *names)
     flush(store)
-    assert store.retain(RetentionRules(), 0, NOBODY_WAITS).more
+    assert store.retain(RetentionRequest(RetentionRules(), 0, NOBODY_WAITS)).more
     assert len(store._dropped) == 8
     retain(store)
     assert not store._dropped
@@ -366,7 +368,7 @@ def test_a_start_goes_on_freeing_where_the_last_one_stopped(open_store, monkeypa
     store.delete(b"a", [2, 5])
     drop(store, b"a")
     for _ in range(30):
-        more = store.retain(RetentionRules(), 0, NOBODY_WAITS).more
+        more = store.retain(RetentionRequest(RetentionRules(), 0, NOBODY_WAITS)).more
         store.close()
         assert verify(tmp_path / "data").faults == []
         store = open_store()
@@ -401,7 +403,7 @@ def test_reads_in_other_threads_see_one_life_at_a_time(open_store):
         store.commit(batch_of((b"a", b"%d" % life)))
         if life % 5 == 0:
             checkpoint(store)
-            store.retain(RetentionRules(), 0, NOBODY_WAITS)
+            store.retain(RetentionRequest(RetentionRules(), 0, NOBODY_WAITS))
     done.set()
     for reader in readers:
         reader.join()

@@ -9,7 +9,7 @@ from penstock.store.entry import decode
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
 from penstock.store.segments import batch_of, first_offsets, pack_batch, spans, unpack_batch
-from penstock.store.store import LogEntry, RetentionRules, Write
+from penstock.store.store import LogEntry, RetentionRequest, RetentionRules, Write
 
 CONFIGURATION = 2
 
@@ -140,7 +140,7 @@ def test_retention_leaves_the_log_whole_from_its_floor_on(store):
     rows.checkpoint = 6
     store.commit(rows)
     store.log_floor = 4
-    while store.retain(RetentionRules(), 0, 1 << 60).more:
+    while store.retain(RetentionRequest(RetentionRules(), 0, 1 << 60)).more:
         pass
     assert store.first_index == 4
     assert [entry.index for entry in store.log_entries(4, 7, 1 << 20)] == [4, 5, 6]

@@ -10,6 +10,7 @@ from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
     ProtectedTopics,
     RetentionLimits,
+    RetentionRequest,
     RetentionRules,
     TopicRetentionRule,
 )
@@ -33,7 +34,7 @@ def publish(store, time_ms, topic=b"a"):
 
 def retain(store, rules=KEEP_ALL, floor_sequence=NOBODY_WAITS, now_ms=LATER_MS, **options):
     for _ in range(1_000):
-        if not store.retain(rules, now_ms, floor_sequence, **options).more:
+        if not store.retain(RetentionRequest(rules, now_ms, floor_sequence, **options)).more:
             return
     pytest.fail("retention does not come to an end")
 

@@ -8,6 +8,7 @@ from penstock.store import lmdb_store
 from penstock.store.store import (
     ProtectedTopics,
     RetentionLimits,
+    RetentionRequest,
     RetentionResult,
     RetentionRules,
     TopicRetentionRule,
@@ -35,7 +36,7 @@ def retain(store, rules, floors=None, now_ms=LATER_MS, floor_sequence=NOBODY_WAI
     """Retention until nothing is left to do, sparing what begins with ``q:``."""
     total, protected = RetentionResult(), ProtectedTopics(b"q:", floors or {})
     for _ in range(1_000):
-        removed = store.retain(rules, now_ms, floor_sequence, protected)
+        removed = store.retain(RetentionRequest(rules, now_ms, floor_sequence, protected))
         total.add(removed)
         if not removed.more:
             return total
@@ -160,11 +161,11 @@ def test_what_was_removed_before_the_disk_failed_is_told(open_store, monkeypatch
 
     monkeypatch.setattr(store._retention, "slice", fail_at_third)
     rules = RetentionRules(RetentionLimits(messages_max=1))
-    removed = store.retain(rules, 0, NOBODY_WAITS)
+    removed = store.retain(RetentionRequest(rules, 0, NOBODY_WAITS))
     assert removed.offsets == {b"a": [(0, first_offset(store, b"a"))]}
     assert removed.messages > 0
     with pytest.raises(StorageError):
-        store.retain(rules, 0, NOBODY_WAITS)
+        store.retain(RetentionRequest(rules, 0, NOBODY_WAITS))
 
 
 # ── kept whole ────────────────────────────────────────────────────────────────────────────────
@@ -177,7 +178,7 @@ def test_what_is_kept_is_beyond_limits_of_its_own_and_beyond_the_total(store, li
     own = TopicRetentionRule(lambda topic: topic == b"k:a", limits)
     rules = RetentionRules(limits, (own,), total_bytes_max=1)
     for _ in range(100):
-        store.retain(rules, LATER_MS, NOBODY_WAITS, ProtectedTopics(kept=b"k:"))
+        store.retain(RetentionRequest(rules, LATER_MS, NOBODY_WAITS, ProtectedTopics(kept=b"k:")))
     assert first_offset(store, b"k:a") == 0
     assert first_offset(store, b"other") == 10
 
@@ -189,6 +190,8 @@ def test_what_is_kept_goes_when_its_topic_ends(store):
     store.commit(ending)
     checkpoint(store)
     for _ in range(100):
-        store.retain(RetentionRules(), LATER_MS, NOBODY_WAITS, ProtectedTopics(kept=b"k:"))
+        store.retain(
+            RetentionRequest(RetentionRules(), LATER_MS, NOBODY_WAITS, ProtectedTopics(kept=b"k:"))
+        )
     assert store.topic(b"k:a") is None
     assert store.size().messages == 1

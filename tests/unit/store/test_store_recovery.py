@@ -13,7 +13,7 @@ from penstock.store.batch import Batch
 from penstock.store.environment import DATABASES
 from penstock.store.index_rounds import IndexRounds
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store import RetentionLimits, RetentionRules
+from penstock.store.store import RetentionLimits, RetentionRequest, RetentionRules
 from penstock.store.verify import verify
 
 
@@ -173,7 +173,7 @@ def test_space_is_reused(open_store):
         batch.append(b"a", [b"x" * 50_000], 0, 0)
         batch.checkpoint = store.next_index - 1
         store.commit(batch)
-        while store.retain(rules, 0, 0).more:
+        while store.retain(RetentionRequest(rules, 0, 0)).more:
             pass
     assert store.size().bytes_used <= 2.2 * MIB
     assert (store._directory.path / "data.mdb").stat().st_size < 6 * MIB
@@ -187,7 +187,7 @@ def test_a_sound_store_verifies(open_store, tmp_path):
     batch.checkpoint = store.next_index - 1
     store.commit(batch)
     for _ in range(5):
-        store.retain(RetentionRules(RetentionLimits(messages_max=50)), 0, 10**9)
+        store.retain(RetentionRequest(RetentionRules(RetentionLimits(messages_max=50)), 0, 10**9))
     store.close()
     report = verify(tmp_path / "data")
     assert report.faults == []
@@ -222,7 +222,9 @@ def test_tombstones_go_away_with_the_messages(open_store):
         commit(store)
     store.trim(b"t/0", 6)
     store.delete(b"t/1", [0, 5, 6, 17])
-    while store.retain(RetentionRules(RetentionLimits(messages_max=0)), 0, 10**9).more:
+    while store.retain(
+        RetentionRequest(RetentionRules(RetentionLimits(messages_max=0)), 0, 10**9)
+    ).more:
         pass
     with store._environment.reading() as transaction:
         assert transaction.stat(store._environment["deleted"])["entries"] == 0

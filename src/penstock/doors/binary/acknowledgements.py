@@ -18,12 +18,12 @@ from collections.abc import Callable, Container
 from typing import Protocol
 
 from penstock.core.commands import Progressed
-from penstock.dispatch.queue_names import is_queue
 from penstock.dispatch.unacked import Place, Unacked, ranges_of
 from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.replies import OrderedReplies
 from penstock.errors import StorageError
 from penstock.model.message import Message
+from penstock.model.queue_names import is_queue
 from penstock.obs.reasons import DisconnectReason
 
 UNKNOWN_MAX = 65_536  # ranges that wait to be looked up before reading pauses

@@ -52,6 +52,7 @@ _LAST_ERRORS = {
 class BinaryConnection(Connection[Event]):
     """One client's connection."""
 
+    protocol_name = "binary"
     handles_while_blocked = True
 
     __slots__ = (

@@ -16,10 +16,10 @@ replies, so that a PONG after an acknowledgement says that the job will not come
 from typing import Protocol
 
 from penstock.dispatch.dispatcher import Job
-from penstock.dispatch.queue_names import WORKERS
 from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.replies import OrderedReplies
 from penstock.model.message import Message
+from penstock.model.queue_names import WORKERS
 from penstock.obs.reasons import DisconnectReason
 
 UNSENT_LEASE_MS = 30_000  # lease of a job that is done when it is sent

@@ -14,13 +14,13 @@ from penstock.commit.completion import Callback
 from penstock.commit.feed import Part, Stretch
 from penstock.core.commands import Identified
 from penstock.core.live import LiveClient
-from penstock.dispatch.queue_names import is_queue
 from penstock.doors.binary.acknowledgements import Acknowledgements, AcknowledgingClient
 from penstock.doors.binary.parts import BinaryParts, IdentifiedClient
 from penstock.doors.binary.queue_worker import QueueWorker
 from penstock.doors.binary.replies import OrderedReplies
 from penstock.errors import PenstockError, StorageError
 from penstock.model.message import Extras, Message
+from penstock.model.queue_names import is_queue
 from penstock.model.topic import filter_fault, has_wildcard
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason

@@ -62,6 +62,8 @@ _NOT_OPENED = {
 class MqttConnection(Connection[Event]):
     """One client's connection."""
 
+    protocol_name = "mqtt"
+
     ends_by_closing = False
 
     __slots__ = (

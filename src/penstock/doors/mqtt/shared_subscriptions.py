@@ -9,7 +9,7 @@ leaves. Nothing of this passes through the session: no queue, no retained messag
 **Which topics.** A filter without wildcards names one, whether it exists or not. With wildcards:
 the topics that exist, found by one scan of the journal's topics; then those that appear, seen when
 they are committed. A new group begins *now*, as a subscription does; an existing one goes on where
-it is. The workers of a queue (``dispatch/queue_names``) begin with the jobs that have waited.
+it is. The workers of a queue (``model/queue_names``) begin with the jobs that have waited.
 
 **Which QoS.** 1 at most, as a handshake that outlives its connection would bind a message to a
 client that may never reconnect. A message or subscription of QoS 0 is settled when it is sent.
@@ -33,9 +33,9 @@ from penstock.core.session import PACKET_ID_MAX
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.dispatch.dispatcher import Job
 from penstock.dispatch.dispatchers import Start, StartAt
-from penstock.dispatch.queue_names import WORKERS, is_queue
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.limits import GROUP_BYTES_MAX
+from penstock.model.queue_names import WORKERS, is_queue
 from penstock.model.topic import has_wildcard
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason

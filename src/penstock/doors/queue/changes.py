@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from penstock.config.schema import Limits
-from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault, too_many
+from penstock.doors.queue.faults import too_many
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.poll import WAIT_MS_MAX
 from penstock.doors.queue.replies import Slot
@@ -24,6 +24,7 @@ from penstock.store.store import Store, TopicInfo
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import Changed, Response
+from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 FILTERS_MAX = 1_024
 PAGE_MAX = 1_000

@@ -26,7 +26,7 @@ from typing import Any
 
 from penstock.commit.completion import Callback
 from penstock.doors.queue.disk_reads import DiskReads
-from penstock.doors.queue.faults import BAD_REQUEST, OVERSIZED, TOO_LARGE, Fault
+from penstock.doors.queue.faults import OVERSIZED, TOO_LARGE
 from penstock.doors.queue.operation import (
     After,
     Operation,
@@ -55,6 +55,7 @@ from penstock.wire.queue.events import (
     ProduceRun,
     QueueRequest,
 )
+from penstock.wire.queue.faults import BAD_REQUEST, Fault
 from penstock.wire.queue.server import QueueServerMachine
 from penstock.wire.violation import Violation
 

@@ -5,7 +5,7 @@ The first codes are known to every client of the protocol; ``forbidden``, ``limi
 """
 
 from collections.abc import Sized
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.access.admission import Admission, Refusal
 from penstock.core.groups import Group
@@ -18,17 +18,16 @@ from penstock.limits import (
 from penstock.model.principal import ANYONE
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue._generated.queue_pb2 import ConfigureGroup
-
-BAD_REQUEST: Final = "bad_request"
-PAYLOAD_TOO_LARGE: Final = "payload_too_large"
-RATE_LIMITED: Final = "rate_limited"
-INTERNAL: Final = "internal"
-NOT_LEADER: Final = "not_leader"
-NO_QUORUM: Final = "no_quorum"
-BOOTSTRAP_FAILED: Final = "bootstrap_failed"
-FORBIDDEN: Final = "forbidden"
-LIMIT: Final = "limit"
-
+from penstock.wire.queue.faults import (
+    BAD_REQUEST,
+    FORBIDDEN,
+    INTERNAL,
+    LIMIT,
+    NO_QUORUM,
+    NOT_LEADER,
+    PAYLOAD_TOO_LARGE,
+    Fault,
+)
 
 _TEXTS = {
     DisconnectReason.STORAGE_FULL: "the broker's disk is full: nothing changed, retry later",
@@ -42,15 +41,6 @@ _CLUSTER_CODES = {
     DisconnectReason.LEADERSHIP_LOST: (NOT_LEADER, 100),
 }
 """Code, and when to retry. After ``no_quorum`` the outcome is unknown."""
-
-
-class Fault(NamedTuple):
-    """Why a request is refused: a code for programs, a text for people."""
-
-    code: str
-    text: str
-    retry_ms: int = 0
-    leader_addr: str = ""  # where the leader is, if it is another node
 
 
 TOO_LARGE: Final = Fault(

@@ -13,13 +13,7 @@ from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.rate import milli_rate
 from penstock.dispatch.dispatchers import Start
 from penstock.doors.queue import changes, fetch, listing, poll, producing, push, staging
-from penstock.doors.queue.faults import (
-    BAD_REQUEST,
-    BOOTSTRAP_FAILED,
-    Fault,
-    backoff_fault,
-    too_many,
-)
+from penstock.doors.queue.faults import backoff_fault, too_many
 from penstock.doors.queue.operation import After, Operation, Requester
 from penstock.doors.queue.replies import Slot
 from penstock.doors.queue.request_fields import delay_ms, reason_of, requested_group, visibility_ms
@@ -27,6 +21,7 @@ from penstock.errors import PenstockError
 from penstock.limits import LEASES_MAX, MEMBERS_MAX, NODE_ID_MAX
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import Redriven, Response
+from penstock.wire.queue.faults import BAD_REQUEST, BOOTSTRAP_FAILED, Fault
 
 NUMBER_MAX = (1 << 63) - 1  # larger settings mean "no limit", too
 

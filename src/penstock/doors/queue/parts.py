@@ -14,14 +14,7 @@ from penstock.commit.pipeline import Pipeline
 from penstock.commit.produce import Producing
 from penstock.core.broker import Broker
 from penstock.dispatch.dispatchers import Dispatchers
-from penstock.doors.queue.faults import (
-    FORBIDDEN,
-    LIMIT,
-    Fault,
-    produce_fault,
-    refusal_fault,
-    reserved_fault,
-)
+from penstock.doors.queue.faults import produce_fault, refusal_fault, reserved_fault
 from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
 from penstock.net.connections import Connections
@@ -30,6 +23,7 @@ from penstock.reading.changes import Changes
 from penstock.reading.readers import JournalReaders
 from penstock.staging.sinks import Sinks
 from penstock.store.store import Store
+from penstock.wire.queue.faults import FORBIDDEN, LIMIT, Fault
 
 
 class QueueParts:

@@ -16,7 +16,7 @@ import asyncio
 from penstock.commit.completion import Callback
 from penstock.dispatch.dispatcher import AGAIN_S, Job
 from penstock.dispatch.dispatchers import StartAt
-from penstock.doors.queue.faults import RATE_LIMITED, Fault, full_fault
+from penstock.doors.queue.faults import full_fault
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.redirects import unconfirmed
 from penstock.doors.queue.replies import Slot
@@ -25,6 +25,7 @@ from penstock.errors import PenstockError
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
+from penstock.wire.queue.faults import RATE_LIMITED, Fault
 
 MESSAGES_DEFAULT = 16
 MESSAGES_MAX = 1_024

@@ -12,13 +12,7 @@ from itertools import groupby
 
 from penstock.commit.completion import ProducedCallback
 from penstock.commit.produce import Lot
-from penstock.doors.queue.faults import (
-    BAD_REQUEST,
-    LIMIT,
-    TOO_LARGE,
-    Fault,
-    too_many,
-)
+from penstock.doors.queue.faults import TOO_LARGE, too_many
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.replies import Slot
@@ -46,6 +40,7 @@ from penstock.wire.queue._generated.queue_pb2 import (
     Stretch,
 )
 from penstock.wire.queue.events import ProduceRun
+from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 PAYLOADS_MAX = 65_536  # messages in one ProduceMany: however small, each takes memory
 

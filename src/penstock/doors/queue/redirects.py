@@ -14,8 +14,8 @@ from typing import Final
 
 from penstock.cluster.consensus import Consensus
 from penstock.cluster.status import NodeState
-from penstock.doors.queue.faults import NO_QUORUM, NOT_LEADER, Fault
 from penstock.errors import NoQuorum, PenstockError
+from penstock.wire.queue.faults import NO_QUORUM, NOT_LEADER, Fault
 
 ELECTION_MS: Final = 100
 QUORUM_MS: Final = 1_000

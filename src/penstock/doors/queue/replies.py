@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from penstock.doors.queue.faults import Fault, storage_fault
+from penstock.doors.queue.faults import storage_fault
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Response
+from penstock.wire.queue.faults import Fault
 
 
 class Slot:

@@ -3,7 +3,7 @@
 Names and numbers are checked here; ``staging/sinks`` does the rest.
 """
 
-from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault, too_many
+from penstock.doors.queue.faults import too_many
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.replies import Slot
 from penstock.limits import KIB, SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
@@ -20,6 +20,7 @@ from penstock.wire.queue._generated.queue_pb2 import (
     Response,
     StageCommitted,
 )
+from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 PAGE_MAX = 500
 NOTES_BYTES_MAX = 256 * KIB

@@ -54,6 +54,8 @@ KEEP_ALIVE_S = 300  # silence after which TCP asks whether the peer is there; as
 class RespConnection(RespClient):
     """One client's connection."""
 
+    protocol_name = "redis"
+
     __slots__ = ("_unread",)
 
     commands = COMMANDS
@@ -67,6 +69,10 @@ class RespConnection(RespClient):
         self.check_deadline_at(accepted_at + door.limits.connect_timeout_s)
 
     # ── from the socket ───────────────────────────────────────────────────────────────────────
+
+    @property
+    def pattern_count(self) -> int:
+        return len(self.subscriptions.patterns)
 
     def handle_some(
         self, events: list[Event], position: int, now_ms: int, _turn_ends_at: float

@@ -24,12 +24,12 @@ from penstock.access.admission import Refusal
 from penstock.commit.completion import JournaledCallback
 from penstock.core.completion import Journaled
 from penstock.dispatch.dispatcher import Job
-from penstock.dispatch.queue_names import PREFIX, WORKERS
 from penstock.doors.resp.calls import OK, Call, Commands, RespClient, Spec, fail_unstored
 from penstock.doors.resp.confirming import confirm
 from penstock.doors.resp.faults import NOT_AN_INTEGER, UNBLOCKED, publish_fault
 from penstock.doors.resp.pulled_jobs import JobSource, PulledJobs
 from penstock.limits import GROUP_BYTES_MAX
+from penstock.model.queue_names import PREFIX, WORKERS
 from penstock.model.topic import topic_fault
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode

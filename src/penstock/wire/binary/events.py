@@ -99,16 +99,6 @@ class BinaryPong(msgspec.Struct, frozen=True, gc=False):
 
 
 Event: TypeAlias = (
-    Acked
-    | BinaryAcks
-    | Failed
-    | Ping
-    | BinaryPong
-    | BinaryPublishRun
-    | ReceivedMessage
-    | SignedPublish
-    | BinarySubscribe
-    | Unknown
-    | BinaryUnsubscribe
-    | Violation
-)  # whatever ``receive`` of a machine may return
+    Acked | BinaryAcks | Failed | Ping | BinaryPong | BinaryPublishRun | ReceivedMessage
+    | SignedPublish | BinarySubscribe | Unknown | BinaryUnsubscribe | Violation
+)  # fmt: skip

@@ -145,18 +145,6 @@ class PingResp(msgspec.Struct, frozen=True, gc=False):
 
 
 Event: TypeAlias = (
-    MqttAcks
-    | ConnAck
-    | Connect
-    | ConnectRefused
-    | Disconnect
-    | PingReq
-    | PingResp
-    | Publish
-    | MqttPublishRun
-    | SubAck
-    | MqttSubscribe
-    | UnsubAck
-    | MqttUnsubscribe
-    | Violation
-)  # whatever ``receive`` of a machine may return
+    MqttAcks | ConnAck | Connect | ConnectRefused | Disconnect | PingReq | PingResp | Publish
+    | MqttPublishRun | SubAck | MqttSubscribe | UnsubAck | MqttUnsubscribe | Violation
+)  # fmt: skip

@@ -9,13 +9,13 @@ import pytest_asyncio
 from tests.benches.commit_bench import turns
 from tests.cluster.lone_node import LoneNode
 
+from penstock.assembly import Assembly
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import Offered, Published, WillMessage
 from penstock.core.effects import Effects, FollowUp, SubscribeAnswer, Unkept
 from penstock.core.session import PUBACK
 from penstock.net.flusher import QUIET_S
-from penstock.node.hub import Hub
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.memory import MemoryStore
@@ -27,15 +27,15 @@ pytestmark = pytest.mark.asyncio
 class Outlet:
     """A connection that records what it receives, and how often it is flushed."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, parts: Assembly) -> None:
+        self._parts = parts
         self.told: list[Any] = []
         self.flushes = 0
 
     def say(self, what: Any) -> None:
         """Something to be written: as an outbox, we want to be flushed once for all of it."""
         self.told.append(what)
-        self._hub.connections.flusher.flush_soon(self)
+        self._parts.connections.flusher.flush_soon(self)
 
     def flush(self) -> None:
         self.flushes += 1
@@ -54,7 +54,7 @@ class Outlet:
 
 
 class Bench:
-    """A hub on a clock that stands still."""
+    """A broker on a clock that stands still."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -62,7 +62,7 @@ class Bench:
         self.broker = Broker(self.counters, retained_max=1)
         self.store = MemoryStore()
         node = LoneNode(self.store)
-        self.hub = Hub(
+        self.parts = Assembly(
             config=msgspec.convert({}, Config),
             broker=self.broker,
             store=self.store,
@@ -73,14 +73,14 @@ class Bench:
         )
 
     def outlet(self) -> Outlet:
-        return Outlet(self.hub)
+        return Outlet(self.parts)
 
     def chunk(self, *outlets: Outlet) -> None:
         """A chunk of some publisher's arrives and has something for each of these."""
-        self.hub.connections.flusher.hold()
+        self.parts.connections.flusher.hold()
         for outlet in outlets:
             outlet.say("message")
-        self.hub.connections.flusher.release(self.clock.monotonic())
+        self.parts.connections.flusher.release(self.clock.monotonic())
 
     def be_quiet(self) -> None:
         self.clock.advance(QUIET_S * 2)
@@ -90,7 +90,7 @@ class Bench:
 async def bench() -> AsyncIterator[Bench]:
     bench = Bench()
     yield bench
-    bench.hub.close()
+    bench.parts.close()
 
 
 # ── flushing ──────────────────────────────────────────────────────────────────────────────────
@@ -111,7 +111,7 @@ async def test_while_much_is_going_on_output_leaves_once_per_turn(bench):
     bench.be_quiet()
     bench.chunk(bench.outlet())
     flushed = []
-    flusher = bench.hub.connections.flusher
+    flusher = bench.parts.connections.flusher
     flush = flusher._flush
     flusher._flush = lambda: flushed.append(len(flusher._due)) or flush()
     bench.chunk(first)
@@ -143,7 +143,7 @@ async def test_what_commands_bring_about_leaves_at_once(bench):
     """A commit is company enough: nothing else is coming that could share the write."""
     effects, outlet = Effects(), bench.outlet()
     effects.ack(outlet, PUBACK, [1, 2])
-    bench.hub.effects.execute(effects)
+    bench.parts.effects.execute(effects)
     assert outlet.told == [(PUBACK, [1, 2])]
     assert outlet.flushes == 1
 
@@ -152,10 +152,10 @@ async def test_what_commands_bring_about_within_a_chunk_leaves_with_the_chunk(be
     effects, outlet = Effects(), bench.outlet()
     effects.ack(outlet, PUBACK, [1])
     bench.be_quiet()
-    bench.hub.connections.flusher.hold()
-    bench.hub.effects.execute(effects)
+    bench.parts.connections.flusher.hold()
+    bench.parts.effects.execute(effects)
     assert outlet.flushes == 0
-    bench.hub.connections.flusher.release(bench.clock.monotonic())
+    bench.parts.connections.flusher.release(bench.clock.monotonic())
     assert outlet.flushes == 1
 
 
@@ -165,7 +165,7 @@ async def test_what_commands_bring_about_within_a_chunk_leaves_with_the_chunk(be
 async def test_a_client_whose_message_was_not_kept_is_closed_so_that_it_sends_again(bench):
     effects, outlet = Effects(), bench.outlet()
     effects.controls.append(Unkept(outlet))
-    bench.hub.effects.execute(effects)
+    bench.parts.effects.execute(effects)
     assert outlet.told == [DisconnectReason.STORAGE_FAILED]
 
 
@@ -173,9 +173,9 @@ async def test_a_follow_up_takes_its_turn_in_the_line(bench):
     effects, outlet = Effects(), bench.outlet()
     offered = Offered(b"ann", 1, 7, [1], [])
     effects.controls.append(FollowUp(outlet, offered))
-    bench.hub.effects.execute(effects)
-    assert not bench.hub.pipeline.is_idle
-    await bench.hub.pipeline.drain()
+    bench.parts.effects.execute(effects)
+    assert not bench.parts.pipeline.is_idle
+    await bench.parts.pipeline.drain()
     ((_, event),) = next(iter(bench.store.replay())).events
     assert event[1:4] == (b"ann", 1, 7)
 
@@ -185,7 +185,7 @@ async def test_one_clients_trouble_stays_its_own(bench):
     unlucky.subscribed = None
     for outlet in (unlucky, lucky):
         effects.controls.append(SubscribeAnswer(outlet, 7, [0]))
-    bench.hub.effects.execute(effects)
+    bench.parts.effects.execute(effects)
     assert unlucky.told == [DisconnectReason.INTERNAL_ERROR]
     assert lucky.told == [(7, [0])]
     assert lucky.flushes == 1
@@ -199,19 +199,19 @@ def retain(bench: Bench, topic: bytes) -> None:
 
 
 async def test_a_retained_message_beyond_the_limit_is_counted_when_it_is_refused(bench):
-    assert bench.hub.admission.may_retain(b"a", b"x")
+    assert bench.parts.admission.may_retain(b"a", b"x")
     retain(bench, b"a")
-    assert bench.hub.admission.may_retain(b"a", b"changed")
-    assert bench.hub.admission.may_retain(b"b", b"")  # clears, and takes no room
+    assert bench.parts.admission.may_retain(b"a", b"changed")
+    assert bench.parts.admission.may_retain(b"b", b"")  # clears, and takes no room
     assert sum(bench.counters.drops.values()) == 0
-    assert not bench.hub.admission.may_retain(b"b", b"x")
+    assert not bench.parts.admission.may_retain(b"b", b"x")
     assert bench.counters.drops[DropReason.RETAINED_LIMIT] == 1
 
 
 async def test_a_will_beyond_the_limit_is_published_but_not_retained(bench):
     retain(bench, b"a")
-    bench.hub.wills.publish(WillMessage(b"w", b"bye", 1, retain=True))
-    await bench.hub.pipeline.drain()
+    bench.parts.wills.publish(WillMessage(b"w", b"bye", 1, retain=True))
+    await bench.parts.pipeline.drain()
     assert bench.broker.retained.get(b"w") is None
     (message,) = bench.store.read([1])
     assert (message.payload, message.retain) == (b"bye", False)

@@ -1,0 +1,305 @@
+"""The parts of a broker and how they fit together; the only module that knows all of them.
+
+Each part is a property that builds it from the parts it is passed, so the order of building follows
+from what depends on what. Nothing below imports this module: a part gets what it needs, by name.
+``server.py`` starts and stops what is built here.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from functools import cached_property, partial
+
+from penstock.access.admission import Admission
+from penstock.access.envelopes import Envelopes
+from penstock.clock import Clock, SteadyClock
+from penstock.cluster.consensus import Consensus
+from penstock.cluster.replicated_log import ReplicatedLog
+from penstock.commit.erasing import Eraser
+from penstock.commit.feed import Feed
+from penstock.commit.pipeline import Pipeline
+from penstock.commit.produce import Producing
+from penstock.commit.settings import PipelineSettings
+from penstock.config.schema import Config
+from penstock.core.broker import Broker
+from penstock.core.effects import (
+    Erasing,
+    FollowUp,
+    GroupChanged,
+    IdentityTaken,
+    OpenedForNobody,
+    TopicEnded,
+)
+from penstock.delivery.effects import EffectHandlers
+from penstock.delivery.fanout import LiveFanout
+from penstock.dispatch.dispatchers import Dispatchers
+from penstock.dispatch.parts import DispatchParts
+from penstock.doors.binary import BinaryDoor
+from penstock.doors.mqtt.door import MqttDoor
+from penstock.doors.queue.door import QueueDoor
+from penstock.doors.queue.faults import produce_fault
+from penstock.doors.resp.door import RespDoor
+from penstock.net.connection_ids import ConnectionIds
+from penstock.net.connections import Connections
+from penstock.net.flusher import Flusher
+from penstock.node.housekeeping import Housekeeping
+from penstock.node.wills import Wills
+from penstock.obs.counters import Counters
+from penstock.reading.changes import Changes
+from penstock.reading.readers import JournalReaders
+from penstock.staging.context import StagingContext
+from penstock.staging.sinks import Sinks
+from penstock.store.store import Store
+from penstock.trust.gate import Gate
+from penstock.trust.policy import Policy
+from penstock.trust.replay import ReplayWindow
+
+
+class Assembly:
+    """One broker. Each part is built when it is first needed."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        broker: Broker,
+        store: Store,
+        clock: Clock,
+        counters: Counters,
+        log: ReplicatedLog,
+        cluster: Consensus,
+        steady: SteadyClock | None = None,
+        fanout: LiveFanout | None = None,
+        signed_until_ms: int = 0,
+        whole_store: Store | None = None,
+    ) -> None:
+        """``whole_store`` has the staged topics, which ``store`` does not show."""
+        self.config = config
+        self.limits = config.limits
+        self.broker = broker
+        self.store = store
+        self.clock = clock
+        self.monotonic = clock.monotonic
+        self.wall_ms = clock.wall_ms
+        self.steady = steady or SteadyClock(clock)
+        self.steady_ms = self.steady.now_ms
+        self.counters = counters
+        self.loop = asyncio.get_running_loop()
+        self.cluster = cluster
+        self.fanout = fanout or LiveFanout(broker.routes, config.journal)
+        self._log = log
+        self._signed_until_ms = signed_until_ms
+        self._whole_store = whole_store or store
+        self._connect()
+
+    def _connect(self) -> None:
+        """Register who handles which effect, and who hears of commits."""
+        on = self.effects.on
+        on(FollowUp, self._follow_up)
+        on(Erasing, Eraser(self.store, self.pipeline).erase)
+        on(GroupChanged, self.dispatchers.group_changed)
+        on(TopicEnded, self.dispatchers.topic_ended)
+        on(IdentityTaken, self.binary_door.identity_taken)
+        on(OpenedForNobody, self.housekeeping.opened_for_nobody)
+        self.feed.on_extras = self.envelopes.committed
+        self.feed.on_extras_failed = self.envelopes.commit_failed
+        self.feed.on_committed = self.changes.committed
+
+    def _follow_up(self, effect: FollowUp) -> None:
+        self.pipeline.submit(effect.command, effect.waiter, durable=True)
+
+    def close(self) -> None:
+        self.readers.close()
+        self.pipeline.close()
+
+    # ── commit and delivery ───────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def flusher(self) -> Flusher:
+        return Flusher(self.loop, self.clock.monotonic, self.counters)
+
+    @cached_property
+    def effects(self) -> EffectHandlers:
+        return EffectHandlers(self.flusher, self.counters)
+
+    @cached_property
+    def feed(self) -> Feed:
+        return Feed()
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        return Pipeline(
+            broker=self.broker,
+            store=self.store,
+            log=self._log,
+            clock=self.clock,
+            counters=self.counters,
+            execute=self.effects.execute,
+            pass_on=self.fanout.pass_on,
+            feed=self.feed,
+            settings=PipelineSettings.of(self.config),
+        )
+
+    @cached_property
+    def connections(self) -> Connections:
+        ids = ConnectionIds(self.clock, self.cluster.node_id)
+        return Connections(self.limits, self.clock, self.counters, ids, self.flusher, self.pipeline)
+
+    @cached_property
+    def producing(self) -> Producing:
+        return Producing(self.broker, self.pipeline, self.counters)
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def readers(self) -> JournalReaders:
+        complaints = self.connections.complaints
+        return JournalReaders(self.store, self.pipeline, self.counters, complaints)
+
+    @cached_property
+    def changes(self) -> Changes:
+        def run(work: Iterator[None]) -> None:
+            self.loop.call_soon(self.connections.turns.run, work)
+
+        return Changes(self.clock.wall_ms(), self.store.next_index, run)
+
+    # ── access ────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def gate(self) -> Gate:
+        signing = self.config.signing
+        started_ms = max(self.clock.wall_ms(), self._signed_until_ms + 1)
+        window = ReplayWindow(signing.window_s * 1000, signing.nonces_max, started_ms)
+        return Gate(self.broker.keys, Policy(signing), window)
+
+    @cached_property
+    def admission(self) -> Admission:
+        broker = self.broker
+        return Admission(self.config, broker.routes, broker.retained, self.gate, self.counters)
+
+    @cached_property
+    def envelopes(self) -> Envelopes:
+        return Envelopes(self.admission, self.broker.routes, self.fanout, self.counters)
+
+    # ── queues, sinks, sessions ───────────────────────────────────────────────────────────────
+
+    @cached_property
+    def dispatchers(self) -> Dispatchers:
+        parts = DispatchParts(
+            broker=self.broker,
+            store=self.store,
+            pipeline=self.pipeline,
+            feed=self.feed,
+            readers=self.readers,
+            connections=self.connections,
+            cluster=self.cluster,
+            gate=self.gate,
+            clock=self.clock,
+            steady=self.steady,
+            counters=self.counters,
+        )
+        return Dispatchers(parts, are_leases_volatile=self.config.durability == "interval")
+
+    @cached_property
+    def sinks(self) -> Sinks:
+        return Sinks(
+            StagingContext(
+                config=self.config,
+                broker=self.broker,
+                store=self._whole_store,
+                pipeline=self.pipeline,
+                readers=self.readers,
+                connections=self.connections,
+                produce_fault=partial(produce_fault, self.admission),
+                topics=self.dispatchers,
+                counters=self.counters,
+            )
+        )
+
+    @cached_property
+    def wills(self) -> Wills:
+        return Wills(
+            self.admission, self.fanout, self.pipeline, self.cluster, self.clock, self.counters
+        )
+
+    @cached_property
+    def housekeeping(self) -> Housekeeping:
+        return Housekeeping(
+            broker=self.broker,
+            pipeline=self.pipeline,
+            connections=self.connections,
+            cluster=self.cluster,
+            dispatchers=self.dispatchers,
+            sinks=self.sinks,
+            wills=self.wills,
+            steady=self.steady,
+            identities=self.binary_door.identities,
+        )
+
+    # ── doors ─────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def binary_door(self) -> BinaryDoor:
+        return BinaryDoor(
+            connections=self.connections,
+            broker=self.broker,
+            pipeline=self.pipeline,
+            admission=self.admission,
+            fanout=self.fanout,
+            readers=self.readers,
+            feed=self.feed,
+            dispatchers=self.dispatchers,
+            cluster=self.cluster,
+        )
+
+    @cached_property
+    def mqtt_door(self) -> MqttDoor:
+        return MqttDoor(
+            connections=self.connections,
+            broker=self.broker,
+            pipeline=self.pipeline,
+            admission=self.admission,
+            envelopes=self.envelopes,
+            fanout=self.fanout,
+            effects=self.effects,
+            readers=self.readers,
+            feed=self.feed,
+            dispatchers=self.dispatchers,
+            cluster=self.cluster,
+            session_ends=self.housekeeping,
+        )
+
+    @cached_property
+    def resp_door(self) -> RespDoor:
+        return RespDoor(
+            config=self.config,
+            connections=self.connections,
+            admission=self.admission,
+            envelopes=self.envelopes,
+            broker=self.broker,
+            fanout=self.fanout,
+            effects=self.effects,
+            store=self.store,
+            pipeline=self.pipeline,
+            feed=self.feed,
+            readers=self.readers,
+            dispatchers=self.dispatchers,
+            cluster=self.cluster,
+        )
+
+    @cached_property
+    def queue_door(self) -> QueueDoor:
+        return QueueDoor(
+            connections=self.connections,
+            loop=self.loop,
+            steady=self.steady,
+            admission=self.admission,
+            broker=self.broker,
+            store=self.store,
+            pipeline=self.pipeline,
+            readers=self.readers,
+            changes=self.changes,
+            dispatchers=self.dispatchers,
+            producing=self.producing,
+            sinks=self.sinks,
+            cluster=self.cluster,
+        )

@@ -1,0 +1,102 @@
+"""Runs retention: scan the topics, then let the writer thread remove what the rules allow.
+
+A scan, and a slice of removals, is done about once a second, and at once if there is more to do.
+"""
+
+import asyncio
+import contextlib
+from functools import partial
+
+from penstock.clock import Clock
+from penstock.commit.pipeline import Pipeline
+from penstock.config.schema import Config
+from penstock.core.broker import Broker
+from penstock.errors import StorageError
+from penstock.model.queue_names import WORKERS, is_queue
+from penstock.obs.counters import Counters
+from penstock.obs.log import get_logger
+from penstock.obs.reasons import DropReason
+from penstock.retention.rules import configured_rules, protected_topics, with_topic_limits
+from penstock.retention.scan import RetentionScan, ScannedTopics
+from penstock.store.store import RetentionRequest, RetentionResult, RetentionRules, Store
+
+INTERVAL_S = 1.0  # between two slices when there is little to do
+
+_log = get_logger("retention")
+
+
+class RetentionRunner:
+    """Retention of one broker."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        broker: Broker,
+        store: Store,
+        pipeline: Pipeline,
+        topics: ScannedTopics,
+        clock: Clock,
+        counters: Counters,
+    ) -> None:
+        self._broker = broker
+        self._store = store
+        self._pipeline = pipeline
+        self._topics = topics
+        self._clock = clock
+        self._counters = counters
+        self._loop = asyncio.get_running_loop()
+        self._rules = configured_rules(config)
+        self._rules_version = -1  # of the topic settings that ``_rules`` contains
+        self._scan: RetentionScan | None = None
+        self._due_at = clock.monotonic()
+
+    def turn(self, now: float) -> bool:
+        """Begin a scan if one is due; tell whether it was."""
+        if now < self._due_at:
+            return False
+        self._due_at = now + INTERVAL_S
+        if self._scan is None or self._scan.is_over:
+            self._scan = RetentionScan(self._broker, self._topics, self._scanned)
+            self._scan.go_on()
+        return True
+
+    def _scanned(self, scan: RetentionScan) -> None:
+        floor = self._broker.oldest_needed() or self._pipeline.next_sequence
+        protected = protected_topics(self._broker, scan.floors)
+        request = RetentionRequest(
+            self._current_rules(), self._clock.wall_ms(), floor, protected, scan.lows()
+        )
+        self._pipeline.run_on_writer(partial(self._remove, request))
+
+    def _current_rules(self) -> RetentionRules:
+        version = self._broker.topics.version
+        if self._rules_version != version:
+            self._rules_version = version
+            self._rules = with_topic_limits(self._rules, self._broker)
+        return self._rules
+
+    def _remove(self, request: RetentionRequest) -> None:
+        """On the writer thread."""
+        try:
+            removed = self._store.retain(request)
+        except StorageError as error:
+            _log.warning("retention_failed", error=error.message)
+            return
+        if removed.more:
+            self._due_at = 0.0  # more at the next turn
+        if removed.messages:
+            self.removed(removed)
+
+    def removed(self, removed: RetentionResult) -> None:
+        """Count what groups have lost; called on the writer thread."""
+        with contextlib.suppress(RuntimeError):  # the loop may have ended
+            self._loop.call_soon_threadsafe(self._count_missed, removed.offsets)
+
+    def _count_missed(self, removed: dict[bytes, list[tuple[int, int]]]) -> None:
+        groups = self._broker.groups
+        for topic, stretches in removed.items():
+            missed = groups.missed(topic, stretches)
+            if is_queue(topic) and groups.get(topic, WORKERS) is None:  # no worker came yet
+                missed += sum(end - first for first, end in stretches)
+            self._counters.drops[DropReason.RETENTION] += missed
