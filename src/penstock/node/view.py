@@ -105,7 +105,8 @@ class NodeView:
     def subscribers(self, topic_filter: bytes) -> int:
         live = self._broker.routes.audience(topic_filter)
         followers = len(self._feed.routes.audience(topic_filter))
-        return followers + sum(not isinstance(who, LiveSubscriber) for who in live)
+        # A plain LiveSubscriber is the live half of a follower; RESP has a subclass of its own.
+        return followers + sum(type(who) is not LiveSubscriber for who in live)
 
     def queue_pending(self) -> int:
         queues = islice(self.store.topics(PREFIX), QUEUES_COUNTED_MAX)
