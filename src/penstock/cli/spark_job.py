@@ -54,8 +54,8 @@ def execute(
         with progress.display(stream, as_json=as_json) as display:
             if isinstance(display, progress.LiveTable) and sys.stderr.isatty():
                 java.write = display.note
-            told = {"say": display.say} if found.says else {}
-            done = _explained(found.name, partial(found.run, spark, **options, **told))
+            extra = {"say": display.say} if found.says else {}
+            done = _explained(found.name, partial(found.run, spark, **options, **extra))
             if done is not None and not isinstance(done, JobOutcome):
                 java.write(f"{found.name} is running; Ctrl-C stops it after the current batch")
                 done = _followed(found, done, display)

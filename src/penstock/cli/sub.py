@@ -155,6 +155,7 @@ class _Output:
         self.printed = 0
         self._count = count
         self._is_quiet = quiet
+        self.is_connected = True
 
     @property
     def left(self) -> int | None:
@@ -177,6 +178,12 @@ class _Output:
     def note(self, line: str) -> None:
         if not self._is_quiet:
             click.echo(line, err=True)
+
+    def report_outage(self, error: ClientError) -> None:
+        """Report once that the connection broke; the client's thread may notice first."""
+        if isinstance(error, _UNREACHABLE) and self.is_connected:
+            self.is_connected = False
+            self.note(f"{error.message}; reconnecting")
 
 
 # ── MQTT ──────────────────────────────────────────────────────────────────────────────────────
@@ -216,6 +223,7 @@ class _Listening:
             _subscribe(client, self._filters, self._qos)
             self._output.note(f"subscribed to {', '.join(self._filters)}")
             self._has_connected, self._attempts = True, 0
+            self._output.is_connected = True
             wake = [stop, *watchable(sys.stdout.buffer.fileno())]
             while not self._output.is_done:
                 left_s = self._output.deadline - monotonic()
@@ -230,8 +238,7 @@ class _Listening:
             raise error
         if self._client_id and isinstance(error, ConnectionLostError) and self._is_reachable():
             raise _with_cause(error, self._client_id) from error
-        if not self._attempts:
-            self._output.note(f"{error.message}; reconnecting")
+        self._output.report_outage(error)
         self._attempts += 1
 
     def _is_reachable(self) -> bool:
@@ -284,8 +291,7 @@ def _follow(
     """Print stored messages, then new ones, until the count or the deadline."""
     show = record_json if is_given("--json") else record_text
     with queue_client(server) as client, _signals_as_interrupts():
-        outage = _Outage(output)
-        client.when_lost(outage.begin)
+        client.when_lost(output.report_outage)
         journal = JournalReader(client, filters, start)
         output.note(f"reading {', '.join(filters)}")
         records = journal.stored()
@@ -295,27 +301,11 @@ def _follow(
                     output.write([show(record)])
                     if output.is_done or monotonic() >= output.deadline:
                         return
-                outage.end()
+                output.is_connected = True
                 records = journal.new(min(POLL_S, max(0.0, output.deadline - monotonic())))
             except _UNREACHABLE as error:
-                outage.begin(error)
+                output.report_outage(error)
                 records = journal.stored()
-
-
-class _Outage:
-    """Reports once that the connection broke, as soon as the client's thread notices."""
-
-    def __init__(self, output: _Output) -> None:
-        self._output = output
-        self._is_reported = False
-
-    def begin(self, error: ClientError) -> None:
-        if isinstance(error, _UNREACHABLE) and not self._is_reported:
-            self._is_reported = True
-            self._output.note(f"{error.message}; reconnecting")
-
-    def end(self) -> None:
-        self._is_reported = False
 
 
 @contextmanager
