@@ -67,7 +67,7 @@ def test_a_node_in_no_cluster_tells_publishers_why_it_refuses_them(tmp_path):
         assert refused.exit_code == 1
         reason = "in no cluster yet: run penstock cluster init or join"
         assert f"the broker is not ready: {reason}" in refused.stderr
-        assert f"1, {reason}" in run("status").stdout
+        assert f"not ready: {reason}" in run("status").stdout
 
 
 def test_secret_that_everybody_may_read_is_refused_at_the_start(tmp_path):
