@@ -91,8 +91,8 @@ class Dispatchers:
         self._ahead: set[Dispatcher] = set()
         """Dispatchers that read ahead."""
         self._next_lease = parts.clock.wall_ms() << 10 if are_leases_volatile else 0
-        """A crash may take back that leases were given, but not from those who have them. So each
-        life has numbers of its own there, lest they settle what somebody else has."""
+        """A crash may undo the record of a lease while its worker still has it. So each incarnation
+        has lease numbers of its own: an old worker must not settle what another one has."""
         self._returning: set[tuple[bytes, bytes, bytes]] = set()
         """Topics, groups and workers whose end is in the line, as nobody else would say it."""
         self._unattended: list[Group] = []
@@ -224,9 +224,9 @@ class Dispatchers:
     def group_changed(self, effect: GroupChanged) -> None:
         """Another node has changed something: there may be something for workers of ours.
 
-        If messages were given to a worker of ours and nobody here waits for that, it is too late:
-        its deal was refused by then, or was one of our last life. Those of a node that is gone are
-        the leader's.
+        Messages that were leased to a worker of ours without a request waiting here came too late:
+        the request was refused, or was made by our last incarnation. Workers of a node that is gone
+        are the leader's.
         """
         topic, group = effect.topic, effect.group
         if group is None:

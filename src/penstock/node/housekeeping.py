@@ -4,7 +4,7 @@ Sessions expire, durable subscribers are forgotten, connections end with the bro
 All of that is journaled like what clients ask for. In a cluster each of it is done by one node:
 
 =================================================  ============================================
-connections of an earlier life of this node        this node, when it has started and caught up
+connections of an earlier incarnation of the node  this node, when it has started and caught up
 those of a node that died, or was removed          the leader, when ``present`` says so
 sessions that are away for too long                the leader
 durable subscribers that were not seen for long    the leader; who has one connected sees to it
@@ -16,8 +16,8 @@ A leader that is one no longer stops; the next begins with what it finds. Two th
 for the leader do no harm: all commands say what they found, and are void if that has changed. Only
 a will may be published twice then.
 
-**Late news.** What this node has sent to the journal may be applied when nobody waits for it any
-more: its last life had sent it, or the client was told that there is no quorum. A session that is
+**Late commands.** What this node has submitted may be applied when no client waits for it any more:
+its last incarnation submitted it, or the client was refused without a quorum. A session that is
 opened so has no connection, and is ended at once.
 """
 
@@ -74,9 +74,9 @@ class Housekeeping:
         self._steady_ms = steady.now_ms
         self._identities = identities
         self._first_connection = 0
-        """All numbers of connections of this life are greater."""
+        """All connections of this incarnation have greater numbers."""
         self._left: dict[bytes, int] = {}
-        """Sessions that were connected when the last life ended, by their connection.
+        """Sessions that were connected when the last incarnation ended, by their connection.
 
         Not told by their numbers: those grow with the clock, which may have been set back.
         """
@@ -87,7 +87,7 @@ class Housekeeping:
         self._ending: dict[bytes, int] = {}
         """Sessions whose ``Closed`` is in the line, by their connection."""
         self._is_buried = False
-        """Whether what this node's last life has left was looked for."""
+        """Whether the sessions of this node's last incarnation were ended."""
         self._is_asking = False
         """Whether we wait to be as far as the others, to look for it."""
         self._is_leading = False
@@ -97,7 +97,7 @@ class Housekeeping:
     # ── coming to power ───────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
-        """Before the first client: end what the last life of this node has left."""
+        """Before the first client: note what the last incarnation has left."""
         self._first_connection = self._connections.ids.next()
         orphans = (s for s in self._broker.orphans() if self._is_own(s.connection))
         self._left = {session.client_id: session.connection for session in orphans}
@@ -106,7 +106,7 @@ class Housekeeping:
         self.led(self._cluster.leadership)
 
     def bury_own(self) -> None:
-        """End the sessions whose connections ended with this node's last life; wills are due.
+        """End the sessions whose connections ended with the last incarnation; wills are due.
 
         Not before we know what the others know: if we were away for long, the leader has ended them
         and published their wills, and our journal does not say so yet.

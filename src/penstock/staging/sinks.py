@@ -2,13 +2,13 @@
 
 A commit is decided by one entry of the journal (``SinkBegan``) and carried out by the broker alone,
 piece by piece (``staged_blocks``). One entry has the messages of a piece and how far that is, so
-after a crash the next life goes on with the first message that is not published. Nobody can stop
-it: a client that asks for the same epoch again, be it with other parts, waits for this one to end.
+after a crash the next incarnation continues with the first message that is not published. It cannot
+be cancelled: a client that commits the same epoch again, even with other parts, waits for this one.
 
 The next piece is read while the last is on its way to the disk, and there is never more than one of
 them in the line: had the disk refused one and taken the next, messages would be missing between.
 
-Commits of an earlier life are **resumed before the broker listens**, so that no request finds a
+Commits of an earlier incarnation are **resumed before the broker listens**, so no request finds a
 sink whose commit has begun and is not under way; but nothing waits for them to end. A large one
 does not keep the broker from its clients. In a cluster it is the leader that drives them all: the
 next one goes on with what it finds begun.
@@ -339,7 +339,7 @@ class _Commit:
     def _publish(self, piece: Piece) -> None:
         """Put a piece in the line, and that it is published: one commit has both."""
         if self._context.connections.is_stopping or self._is_stopped:
-            return  # the next life goes on here, or the next leader
+            return  # the next incarnation continues here, or the next leader
         context, now_ms = self._context, self._context.connections.wall_ms()
         self._is_in_line = True
         command: SinkEnded | SinkAdvanced

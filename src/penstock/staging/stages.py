@@ -115,7 +115,7 @@ class Stages:
         """Whether another node leads, and what comes of what was begun is not ours to know."""
 
     def load(self) -> None:
-        """After a start: find what an earlier life has left."""
+        """After a start: find what an earlier incarnation has left."""
         now = self._context.connections.monotonic()
         for info in self._context.store.topics(PREFIX):
             stage = stage_of(info.name)
@@ -369,7 +369,7 @@ class Stages:
     def _drop_some(self) -> None:
         """End some topics with one commit, and the next ones when they are gone."""
         if self._dropping or self._context.connections.is_stopping or self._is_retired:
-            return  # what is left is found again by the next life
+            return  # the next incarnation finds what is left
         while self._to_drop and self._dropping < DROPPED_AT_ONCE:
             self._dropping += 1
             self._drop(self._to_drop.popleft())
