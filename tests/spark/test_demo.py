@@ -66,7 +66,7 @@ def test_page_and_picture_are_there_and_the_words_say_so(out):
         assert name in said
         assert (out / name).stat().st_size > 1_000
     assert "SIGKILL" in said
-    assert "Nothing was lost, nothing came twice." in said
+    assert "No message was lost or duplicated." in said
 
 
 def test_nothing_else_is_left_behind(out):

@@ -17,7 +17,7 @@ ROWS_MAX: Final = 40  # devices in the timeline; the table has all
 
 
 def html_report(results: DemoResults) -> str:
-    verdict = "Nothing was lost, nothing came twice." if results.is_good else "Something is wrong."
+    verdict = "No message was lost or duplicated." if results.is_good else "Something is wrong."
     css = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     charts = [*(_chart(results, data) for data in charts_of(results)), _silences(results)]
     return "".join(

@@ -27,7 +27,7 @@ def png_report(results: DemoResults, dpi: int = 100) -> bytes:
     figure = Figure(figsize=(12, 10), dpi=dpi, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(3, 2)
-    verdict = "nothing was lost, nothing came twice" if results.is_good else "something is wrong"
+    verdict = "no message was lost or duplicated" if results.is_good else "something is wrong"
     kill = ", the driver killed once" if results.away else ""
     title = f"{results.acknowledged:,} readings of {results.devices} sensors{kill}: {verdict}"
     figure.suptitle(title, color=GOOD if results.is_good else BAD, fontsize=13)
