@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class DiskReads:
-    """Those of one connection; ``is_full`` tells whether its client has much to read."""
+    """The disk reads of one connection; ``is_full``: its client has much to read."""
 
     __slots__ = ("_is_full", "_is_running", "_readers", "_waiting")
 

@@ -1,8 +1,8 @@
 """Fetch and Locate: messages in bulk, offsets by time, and how far a number of bytes reaches.
 
 What the journal has in columns leaves in columns. The reader thread also encodes the response; the
-loop only sends it. Nothing is leased: the client keeps its own position, and tells by the topic's
-incarnation whether that position is still valid.
+loop only sends it. Nothing is leased: the client keeps its own position, and knows by the
+topic's incarnation whether that position is still valid.
 """
 
 from collections.abc import Callable
@@ -99,7 +99,7 @@ def _consistent(store: Store, topic: bytes, read: Callable[[TopicInfo], Result])
         again = store.topic(topic)
         if again is not None and again.id == info.id:
             return found
-        info = again  # deleted, perhaps made anew, while we read
+        info = again  # deleted, perhaps created anew, meanwhile
     return None
 
 

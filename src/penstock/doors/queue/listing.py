@@ -29,7 +29,7 @@ from penstock.wire.queue._generated.queue_pb2 import (
 
 PAGE_MAX = 500  # topics or groups of one response: some milliseconds of work on the loop
 
-COUNTED_AT_ONCE = 500  # topics, and groups, that are counted before others have a turn
+COUNTED_AT_ONCE = 500  # topics, and groups, that are counted in one turn of the loop
 
 
 # ── topics ────────────────────────────────────────────────────────────────────────────────────
@@ -161,11 +161,7 @@ def _group(door: QueueParts, group: Group) -> queue_pb2.Group:
 
 
 def list_keys(client: Requester, message: ListKeys, slot: Slot) -> None:
-    """Tell what signatures are verified with, by id.
-
-    Everybody may read signed messages, and so everybody may verify them. Whose keys they are, and
-    what they may sign, is for administrators to know: ``/keys`` tells them.
-    """
+    """Public keys by id: everybody may verify signatures. ``/keys`` shows administrators more."""
     ring, request_id = client.door.broker.keys, slot.request_id
     count = min(message.max, PAGE_MAX) or PAGE_MAX
     ids = ring.ids()

@@ -58,23 +58,12 @@ class PushChannel(Protocol):
 class Requester(Protocol):
     """A connection as the handlers of operations see it."""
 
-    @property
-    def door(self) -> QueueParts: ...
-
-    @property
-    def replies(self) -> ResponseQueue: ...
-
-    @property
-    def disk_reads(self) -> DiskReads: ...
-
-    @property
-    def polls(self) -> set[WaitingRequest]: ...
-
+    door: QueueParts
+    replies: ResponseQueue
+    disk_reads: DiskReads
+    polls: set[WaitingRequest]
     filters: TopicFilters | None  # of the last Changes
-
-    @property
-    def reason(self) -> DisconnectReason | None:
-        """Why the connection was closed; None while it is open."""
+    reason: DisconnectReason | None  # why it was closed; None while it is open
 
     @property
     def is_ending(self) -> bool:

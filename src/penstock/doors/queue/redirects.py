@@ -1,4 +1,4 @@
-"""What a node answers that does not lead: where to ask, or why nobody can be asked.
+"""What a node answers that does not lead: where to ask, or why no node can serve the request.
 
 Changes, and reads that must be current, are served by the leader. A follower names it
 (``not_leader``), and clients go there. During an election clients get ``not_leader`` without an

@@ -70,7 +70,7 @@ class Slot:
         self._lapsed |= set(leases)
 
     def fail(self, fault: Fault) -> None:
-        self._replies.refused(self.count)
+        self._replies.refuse(self.count)
         make = partial(
             encode.error,
             fault.code,
@@ -114,7 +114,7 @@ class ResponseQueue:
     something was answered.
     """
 
-    __slots__ = ("_progressed", "_refuse", "_send", "_slots", "held_bytes", "storing", "unanswered")
+    __slots__ = ("_progressed", "_send", "_slots", "held_bytes", "refuse", "storing", "unanswered")
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class ResponseQueue:
         progressed: Callable[[], None],
     ) -> None:
         self._send = send
-        self._refuse = refuse
+        self.refuse = refuse
         self._progressed = progressed
         self._slots: deque[Slot] = deque()
         self.unanswered = 0  # requests whose response has not left
@@ -155,9 +155,6 @@ class ResponseQueue:
         assert slot.frames is not None
         self.unanswered -= slot.count
         self._send(slot.frames)
-
-    def refused(self, count: int) -> None:
-        self._refuse(count)
 
     def clear(self) -> None:
         self._slots.clear()

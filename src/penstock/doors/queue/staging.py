@@ -55,10 +55,10 @@ def commit_stage(client: Requester, message: CommitStage, slot: Slot) -> None:
         return
     parts = [(part.part.encode(), part.blocks) for part in message.parts]
     if not _is_refused(slot, _names_fault(sink, epoch, [part for part, _ in parts])):
-        client.door.sinks.commit(sink, epoch, parts, message.note, _Waiter(slot))
+        client.door.sinks.commit(sink, epoch, parts, message.note, _CommitResponse(slot))
 
 
-class _Waiter:
+class _CommitResponse:
     """Answers a CommitStage."""
 
     __slots__ = ("_slot",)
@@ -110,7 +110,7 @@ def _is_refused(slot: Slot, fault: str) -> bool:
     return bool(fault)
 
 
-# ── what there is ─────────────────────────────────────────────────────────────────────────────
+# ── listing ───────────────────────────────────────────────────────────────────────────────────
 
 
 def list_sinks(client: Requester, message: ListSinks, slot: Slot) -> None:

@@ -154,13 +154,13 @@ class _Filters:
     """Which connections the filters of CLIENT KILL mean. Raises ValueError with what is wrong."""
 
     def __init__(self, call: Call) -> None:
-        words = call.args[2:]
-        if len(words) % 2:
+        filters = call.args[2:]
+        if len(filters) % 2:
             raise ValueError(SYNTAX)
         self._own = call.connection
         self._skips_own = True
         self._wanted: list[tuple[bytes, bytes]] = []
-        for name, value in zip(words[::2], words[1::2], strict=True):
+        for name, value in zip(filters[::2], filters[1::2], strict=True):
             self._take(name.upper(), value)
 
     def _take(self, name: bytes, value: bytes) -> None:

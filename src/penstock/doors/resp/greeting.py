@@ -7,7 +7,7 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
 REDIS_VERSION = "7.0.15"
-"""The Redis whose words and replies ours are compared with; libraries look at it."""
+"""The version of Redis that replies are compared with; libraries look at it."""
 
 _WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."  # noqa: S105
 _AUTH_UNUSED = (
@@ -127,12 +127,12 @@ def _hello(call: Call) -> None:
 def _take_options(call: Call, options: list[bytes]) -> str:
     """Apply the options of HELLO; return what is wrong with them."""
     connection = call.connection
-    words: tuple[bytes, bytes] | None = None
+    credentials: tuple[bytes, bytes] | None = None
     name: bytes | None = None
     while options:
         match options:
             case [option, user, password, *rest] if option.upper() == b"AUTH":
-                words = user, password
+                credentials = user, password
             case [option, name, *rest] if option.upper() == b"SETNAME":
                 if not is_name(name):
                     return BAD_NAME
@@ -140,7 +140,7 @@ def _take_options(call: Call, options: list[bytes]) -> str:
                 shown = options[0].decode(errors="replace")
                 return f"ERR Syntax error in HELLO option '{shown}'"
         options = rest
-    if words is not None and not _is_admitted(call, *words):
+    if credentials is not None and not _is_admitted(call, *credentials):
         return _WRONG_PASSWORD
     if not connection.is_authenticated:
         return _HELLO_NEEDS_AUTH

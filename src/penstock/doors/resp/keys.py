@@ -101,7 +101,7 @@ async def _configure_age(door: RespParts, topic: bytes, age_ms: int) -> bytes:
         return encode.integer(0)
     _check_removal(door, topic)
     command = TopicConfigured(topic, max_age_ms=age_ms)
-    await outcome_of(lambda outlet: door.dispatchers.configure_topic(command, outlet))
+    await outcome_of(partial(door.dispatchers.configure_topic, command))
     return encode.integer(1)
 
 

@@ -101,7 +101,7 @@ def _pull(call: Call) -> None:
         call.fail(f"ERR {len(group.pending)} jobs of this queue wait for an ACK, give some first")
         return
     if not door.dispatchers.may_have(*source):
-        call.fail("ERR There are too many groups, delete some that nobody needs")
+        call.fail("ERR There are too many groups, delete unused ones")
         return
     _Puller(call, source, options).start()
 
@@ -109,23 +109,23 @@ def _pull(call: Call) -> None:
 def _parsed(arguments: list[bytes]) -> _Options | str:
     """The options of a PULL, or what is wrong with them."""
     options = _Options()
-    words = iter(arguments)
-    for word in words:
-        name = word.upper()
+    remaining = iter(arguments)
+    for argument in remaining:
+        name = argument.upper()
         if name == b"WITHACK":
             options = options._replace(with_ack=True)
         elif name == b"GROUP":
-            group = next(words, b"")
+            group = next(remaining, b"")
             if not 0 < len(group) <= GROUP_BYTES_MAX:
                 return f"ERR GROUP is a name of 1 to {GROUP_BYTES_MAX} bytes"
             options = options._replace(group=group)
         elif name == b"COUNT":
-            count = _integer(next(words, b""), 1, COUNT_MAX)
+            count = _integer(next(remaining, b""), 1, COUNT_MAX)
             if count is None:
                 return f"ERR COUNT is a number from 1 to {COUNT_MAX}"
             options = options._replace(at_most=count)
         elif name == b"BLOCK":
-            block_ms = _integer(next(words, b""), 0, BLOCK_MS_MAX)
+            block_ms = _integer(next(remaining, b""), 0, BLOCK_MS_MAX)
             if block_ms is None:
                 return "ERR timeout is not an integer or out of range"
             options = options._replace(block_ms=block_ms)

@@ -61,10 +61,10 @@ def _line(args: list[bytes]) -> bytes:
         secret = 1
     elif name == b"HELLO":
         secret = next((n for n, word in enumerate(args) if word.upper() == b"AUTH"), secret) + 1
-    words = [_quoted(word) if n < secret else HIDDEN for n, word in enumerate(args)]
-    if len(words) > SHOWN_ARGUMENTS_MAX:
-        words[SHOWN_ARGUMENTS_MAX:] = [b"..."]
-    return b" ".join(words)
+    shown = [_quoted(argument) if n < secret else HIDDEN for n, argument in enumerate(args)]
+    if len(shown) > SHOWN_ARGUMENTS_MAX:
+        shown[SHOWN_ARGUMENTS_MAX:] = [b"..."]
+    return b" ".join(shown)
 
 
 def _quoted(word: bytes) -> bytes:

@@ -41,14 +41,9 @@ REMAINDER_MESSAGES_MAX = 32
 class SubscribedClient(Protocol):
     """A connection as subscriptions and replays see it."""
 
-    @property
-    def door(self) -> RespParts: ...
-
-    @property
-    def outbox(self) -> RespOutbox: ...
-
-    @property
-    def protocol(self) -> Literal[2, 3]: ...
+    door: RespParts
+    outbox: RespOutbox
+    protocol: Literal[2, 3]
 
     def send(self, data: bytes) -> None: ...
 

@@ -7,7 +7,7 @@ for the disk would hold up everybody.
 
 Commands begin as they would outside: pipelined ones without waiting for earlier replies, so that a
 transaction of many XADDs is one commit, all others after those. No command blocks: XREAD and PULL
-answer with what there is.
+answer at once.
 
 WATCH is refused: it makes EXEC depend on keys that did not change, and there are none.
 """

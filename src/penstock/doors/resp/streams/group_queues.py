@@ -11,7 +11,7 @@ its time is over, its client goes or the group does. One that waits for several 
 queue of each, and is served by one of them.
 
 What is promised by ``Taken`` is delivered: a consumer whose time is over while it is being served
-gets its entries all the same, since they are its own by then.
+gets its entries all the same, since they are its own already.
 
 All this is for groups that only streams use, where the next entry is the one with the next offset.
 In a group that workers of other doors use as well, or on a topic with delayed or expiring messages,
@@ -134,7 +134,7 @@ class _GroupQueue:
         self._round_task: asyncio.Task[None] | None = None
 
     def close(self) -> None:
-        """Nobody is left. What is on its way to the disk becomes pending."""
+        """No consumer is left. What is being journaled becomes pending."""
         if self._round_task is not None:
             self._round_task.cancel()
 

@@ -287,7 +287,7 @@ async def _pending_of(
     if group is None:
         raise no_group(topic, name)
     made = group.consumers.get(consumer)
-    return made.pending if made else set()  # gone again, or its group made anew, as we waited
+    return made.pending if made else set()  # deleted meanwhile, perhaps with its group
 
 
 # ── XACK ──────────────────────────────────────────────────────────────────────────────────────

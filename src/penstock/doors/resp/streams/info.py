@@ -1,4 +1,4 @@
-"""XINFO: what there is to know about a stream, its groups and their consumers.
+"""XINFO: details of a stream, its groups and their consumers.
 
 The fields are those of Redis 7.0. Three of them mean little here: a topic has no radix tree, and
 the last deleted entry is not remembered.
@@ -22,8 +22,7 @@ from penstock.wire.resp.encode import Protocol, Value
 Pairs: TypeAlias = list[tuple[str, bytes]]
 """Names, and values that are encoded already: entries come so."""
 
-FULL_COUNT = 10
-"""Entries, and pending entries of each list, that XINFO STREAM FULL shows if it is not told."""
+FULL_COUNT = 10  # entries, and pending entries of each list, that FULL shows without COUNT
 
 NO_ID = b"0-0"
 

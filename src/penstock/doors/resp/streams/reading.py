@@ -77,7 +77,7 @@ async def _read(call: Call) -> bytes:
     if not found and options.block_ms is not None:
         found = await _read_when_grown(call, starts, options)
         if not found:
-            await confirmed(call)  # what others have written meanwhile is not there yet, or is now
+            await confirmed(call)  # entries written elsewhere may have arrived
             found = await _read_once(door, starts, options.count_max)
     return streams_reply(found, call.connection.protocol)
 

@@ -27,7 +27,7 @@ class WaitingConsumer:
         self.settle = settle  # NOACK
         self.waits = waits  # whether it stays when there is nothing for it
         self.serve_again: Sequence[Callable[[], None]] = ()
-        """Starts a round, in each of the queues it stands in."""
+        """Starts a round, for each of its queues."""
         self.found: asyncio.Future[NewEntries | None]
         self.found = asyncio.get_running_loop().create_future()
         self._is_served = False
