@@ -15,6 +15,7 @@ from penstock.cli import penstock
 from penstock.cluster.frames import Member
 from penstock.cluster.status import MemberStatus, NodeState
 from penstock.errors import ClusterError
+from penstock.node.cluster_admin import NodeClusterAdmin
 from penstock.testing import Broker
 
 
@@ -82,16 +83,26 @@ def hasty(monkeypatch):
 def nodes(*ids, leader=1):
     """Brokers, each of which has an actor for its part in the cluster."""
     brokers = {n: Broker() for n in ids}
+    admins = []
+
+    class RememberedAdmin(NodeClusterAdmin):
+        def __init__(self, *parts):
+            super().__init__(*parts)
+            admins.append(self)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr("penstock.server.NodeClusterAdmin", RememberedAdmin)
     try:
         addresses = {}
         for n, broker in brokers.items():
             broker.start()
             addresses[n] = f"127.0.0.1:{broker.port}"
         actors = {n: Actor(n, dict(addresses), leader) for n in ids}
-        for n, broker in brokers.items():
-            broker.server.parts.cluster = actors[n]
+        for n, admin in zip(ids, admins, strict=True):
+            admin._cluster = actors[n]
         yield actors
     finally:
+        patch.undo()
         for broker in brokers.values():
             broker.stop()
 

@@ -71,6 +71,8 @@ KEEP_ALIVE_S = 300  # silence after which TCP asks whether the peer is there
 class QueueConnection(Connection[Event]):
     """One client's connection."""
 
+    protocol_name = "queue"
+
     __slots__ = (
         "_ending",
         "_follower_handlers",
