@@ -40,7 +40,7 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
     """Wire forms that were worked out, for whoever is given the same stretch next."""
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class CommittedMessages(msgspec.Struct, frozen=True, gc=False):
     """One topic's messages of a commit."""
 
     topic: bytes
@@ -107,7 +107,7 @@ def shifted(extras: dict[int, Extras], first: int, end: int) -> dict[int, Extras
     return {number - first: found for number, found in extras.items() if first <= number < end}
 
 
-Follower = Callable[[Part], None]
+Follower = Callable[[CommittedMessages], None]
 """Somebody who wants messages with their places in the journal."""
 
 
@@ -192,7 +192,7 @@ class Feed:
             tap = self._taps.get(topic)
             if route.targets or tap:
                 extras = batch.extras.get(topic, _NOTHING)
-                part = Part(topic, first, commit.base_sequence, group, extras)
+                part = CommittedMessages(topic, first, commit.base_sequence, group, extras)
                 for follower, _ in route.targets:
                     _guarded(follower, part)
                 if tap is not None:

@@ -1,8 +1,8 @@
-"""Producing: journal messages, tell where they lie, and take none twice.
+"""Idempotent producing: journal messages, report their offsets, write none twice.
 
-Whoever gives its messages a producer id and numbers may send them again if it got no answer. What
-the journal has already is not written once more; the answer is the place of the first copy. What
-is in the line, not yet on disk, is waited for.
+A producer that numbers its messages (producer id and seq) may send them again after a lost reply.
+Messages that the journal already has are not written again; the reply has the offset of the first
+copy. For a message that is still in the pipeline the reply waits until that copy is journaled.
 """
 
 from collections.abc import Sequence
@@ -16,159 +16,159 @@ from penstock.model.message import Extras
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 
-Stretch = tuple[int, int]
-"""Messages side by side: the first one's offset, and how many."""
+OffsetRun = tuple[int, int]  # consecutive offsets: the first, and how many
 
 
-class Lot(NamedTuple):
-    """Messages of one topic that are alike."""
+class ProducedMessages(NamedTuple):
+    """Messages of one topic with the same priority, content type and extras."""
 
     topic: bytes
     payloads: list[bytes]
-    marks: int = 0
-    """Flags for the priority and the content type."""
+    marks: int = 0  # flags for the priority and the content type
     extras: Extras | None = None
     producer: bytes = b""
     seqs: Sequence[int] = ()
 
 
 class Producing:
-    """What is being produced under numbers; one for all doors."""
+    """Produces messages and recognizes repetitions; shared by all doors."""
 
     def __init__(self, broker: Broker, pipeline: Pipeline, counters: Counters) -> None:
         self.known = broker.producers
         self.pipeline = pipeline
         self._counters = counters
-        self._in_line: dict[tuple[bytes, bytes], dict[int, _Numbered]] = {}
-        """By topic and producer: numbers whose messages are in the line."""
+        # by topic and producer: seqs whose messages are not on disk yet
+        self._pending: dict[tuple[bytes, bytes], dict[int, _NumberedProduce]] = {}
 
-    def produce(self, lot: Lot, now_ms: int, waiter: Completion[list[Stretch]]) -> None:
-        """Journal messages, except those that are known, and tell ``waiter`` where they lie."""
-        if lot.producer:
-            _Numbered(self, self._in_line, lot, waiter).start(now_ms)
-        else:
-            self.publish(lot, lot.payloads, now_ms)
-            count = len(lot.payloads)
-            journaled = JournaledCallback(
-                lambda first: waiter.done([(first.offset, count)]), waiter.refused
-            )
-            self.pipeline.tell_offsets(lot.topic, count, journaled, now_ms)
+    def produce(
+        self, messages: ProducedMessages, now_ms: int, waiter: Completion[list[OffsetRun]]
+    ) -> None:
+        """Journal the messages that are new; ``waiter`` gets the offsets of all."""
+        if messages.producer:
+            _NumberedProduce(self, self._pending, messages, waiter).start(now_ms)
+            return
+        self.publish(messages, messages.payloads, now_ms)
+        count = len(messages.payloads)
+        journaled = JournaledCallback(
+            lambda first: waiter.done([(first.offset, count)]), waiter.refused
+        )
+        self.pipeline.tell_offsets(messages.topic, count, journaled, now_ms)
 
-    def publish(self, lot: Lot, payloads: list[bytes], now_ms: int) -> None:
+    def publish(self, messages: ProducedMessages, payloads: list[bytes], now_ms: int) -> None:
         self._counters.messages_in_total[1] += len(payloads)
         extras: list[Extras | None] | None = None
-        if lot.extras is not None:
-            extras = [lot.extras] * len(payloads)
+        if messages.extras is not None:
+            extras = [messages.extras] * len(payloads)
         self.pipeline.publish(
-            lot.topic, payloads, now_ms, qos=1, retain=False, extras=extras, marks=lot.marks
+            messages.topic,
+            payloads,
+            now_ms,
+            qos=1,
+            retain=False,
+            extras=extras,
+            marks=messages.marks,
         )
 
 
-class _Numbered:
-    """One lot of numbered messages: some new, some known, some in the line already."""
+class _NumberedProduce:
+    """One request with numbered messages, of which some may be known or pending already."""
 
     def __init__(
         self,
         producing: Producing,
-        in_line: dict[tuple[bytes, bytes], dict[int, "_Numbered"]],
-        lot: Lot,
-        waiter: Completion[list[Stretch]],
+        pending: dict[tuple[bytes, bytes], dict[int, "_NumberedProduce"]],
+        messages: ProducedMessages,
+        waiter: Completion[list[OffsetRun]],
     ) -> None:
         self._producing = producing
-        self._in_line = in_line
-        self._lot = lot
+        self._pending = pending
+        self._messages = messages
         self._waiter = waiter
-        self.offsets: dict[int, int] = {}
-        """By seq, as far as it is known."""
-        self._fresh: list[list[int]] = []
-        """Seqs of the messages that were new, in the stretches in which they were published."""
+        self.offsets: dict[int, int] = {}  # by seq, as far as known
+        self._new: list[list[int]] = []  # seqs of the new messages, in consecutive runs
         self._waits = 0
-        self.followers: list[_Numbered] = []
-        """Lots that sent some of the same messages again."""
+        self.followers: list[_NumberedProduce] = []  # requests that repeat some of our messages
         self._reason: DisconnectReason | None = None
 
     def start(self, now_ms: int) -> None:
-        """Find out which messages are new, and journal those."""
-        lot = self._lot
-        is_ending = self._producing.pipeline.is_dropping(lot.topic)
+        topic, producer = self._messages.topic, self._messages.producer
+        is_ending = self._producing.pipeline.is_dropping(topic)
         find = self._producing.known.find
-        line = self._in_line.setdefault((lot.topic, lot.producer), {})
-        fresh: list[int] = []
+        pending = self._pending.setdefault((topic, producer), {})
+        new: list[int] = []
         payloads: list[bytes] = []
-        first_copies: dict[_Numbered, None] = {}
-        for seq, payload in zip(lot.seqs, lot.payloads, strict=True):
-            known = None if is_ending else find(lot.topic, lot.producer, seq)
+        first_copies: dict[_NumberedProduce, None] = {}
+        for seq, payload in zip(self._messages.seqs, self._messages.payloads, strict=True):
+            known = None if is_ending else find(topic, producer, seq)
             if known is not None:
                 self.offsets[seq] = known
-            elif seq in line and seq in line[seq].offsets:
-                self.offsets[seq] = line[seq].offsets[seq]  # acknowledged, and not on disk yet
-            elif seq in line:
-                first_copies[line[seq]] = None
+            elif seq in pending and seq in pending[seq].offsets:
+                self.offsets[seq] = pending[seq].offsets[seq]  # acknowledged, not on disk yet
+            elif seq in pending:
+                first_copies[pending[seq]] = None
             else:
-                line[seq] = self
-                fresh.append(seq)
+                pending[seq] = self
+                new.append(seq)
                 payloads.append(payload)
         first_copies.pop(self, None)
         for other in first_copies:
             other.followers.append(self)
             self._waits += 1
         if payloads:
-            self._journal(fresh, payloads, now_ms)
-        elif not line:
-            del self._in_line[lot.topic, lot.producer]
+            self._journal(new, payloads, now_ms)
+        elif not pending:
+            del self._pending[topic, producer]
         if not self._waits:
             self._answer()
 
-    def _journal(self, fresh: list[int], payloads: list[bytes], now_ms: int) -> None:
-        lot, pipeline = self._lot, self._producing.pipeline
+    def _journal(self, new: list[int], payloads: list[bytes], now_ms: int) -> None:
+        messages, pipeline = self._messages, self._producing.pipeline
         self._waits += 1
-        self._fresh = _rows(fresh)
+        self._new = _consecutive(new)
         start = 0
         with pipeline.as_leader():
-            for seqs in self._fresh:
+            for seqs in self._new:
                 part = payloads[start : start + len(seqs)]
                 start += len(seqs)
-                self._producing.publish(lot, part, now_ms)
-                pipeline.add_producer_run(lot.topic, len(part), lot.producer, seqs[0])
-        pipeline.tell_offsets(lot.topic, len(payloads), self, now_ms)
-        pipeline.tell_offsets(lot.topic, len(payloads), _Leaving(self), now_ms, on_disk=True)
+                self._producing.publish(messages, part, now_ms)
+                pipeline.add_producer_run(messages.topic, len(part), messages.producer, seqs[0])
+        pipeline.tell_offsets(messages.topic, len(payloads), self, now_ms)
+        pipeline.tell_offsets(messages.topic, len(payloads), _OnDisk(self), now_ms, on_disk=True)
 
     def done(self, result: Journaled) -> None:
-        """What was new is in the pipeline, side by side, or on disk already."""
-        fresh = [seq for seqs in self._fresh for seq in seqs]
-        places = {seq: result.offset + number for number, seq in enumerate(fresh)}
-        self.offsets.update(places)
+        """The new messages have consecutive offsets from ``result.offset`` on."""
+        new = [seq for seqs in self._new for seq in seqs]
+        offsets = {seq: result.offset + number for number, seq in enumerate(new)}
+        self.offsets.update(offsets)
         for follower in self.followers:
-            follower.learn(places)
+            follower.learn(offsets)
         self.followers = []
         self._settle()
 
-    def learn(self, places: dict[int, int]) -> None:
-        """Messages that were sent before are on disk by now."""
-        self.offsets.update((s, places[s]) for s in self._lot.seqs if s in places)
+    def learn(self, offsets: dict[int, int]) -> None:
+        """The first copies that this request waited for have these offsets."""
+        self.offsets.update((s, offsets[s]) for s in self._messages.seqs if s in offsets)
         self._settle()
 
     def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
-        """The disk refused what was new."""
-        self.leave_line()
+        self.forget_pending()
         for follower in self.followers:
             follower.fail(reason)
         self.fail(reason)
 
     def fail(self, reason: DisconnectReason) -> None:
-        """Something that was waited for was refused."""
         self._reason = reason
         self._settle()
 
-    def leave_line(self) -> None:
-        """Repetitions are recognised without this: by what was noted with the commit."""
-        key = (self._lot.topic, self._lot.producer)
-        line = self._in_line.get(key, {})
-        for seqs in self._fresh:
+    def forget_pending(self) -> None:
+        """From now on the broker's table of producers recognizes repetitions."""
+        key = (self._messages.topic, self._messages.producer)
+        pending = self._pending.get(key, {})
+        for seqs in self._new:
             for seq in seqs:
-                line.pop(seq, None)
-        if not line:
-            self._in_line.pop(key, None)
+                pending.pop(seq, None)
+        if not pending:
+            self._pending.pop(key, None)
 
     def _settle(self) -> None:
         self._waits -= 1
@@ -179,26 +179,26 @@ class _Numbered:
         if self._reason is not None:
             self._waiter.refused(self._reason)
             return
-        self._waiter.done(_stretches([self.offsets[seq] for seq in self._lot.seqs]))
+        self._waiter.done(_offset_runs([self.offsets[seq] for seq in self._messages.seqs]))
 
 
-class _Leaving:
-    """Waits for numbered messages to be on disk: by then it is noted where they lie."""
+class _OnDisk:
+    """Completes once the new messages of a request are on disk."""
 
-    __slots__ = ("_numbered",)
+    __slots__ = ("_request",)
 
-    def __init__(self, numbered: _Numbered) -> None:
-        self._numbered = numbered
+    def __init__(self, request: _NumberedProduce) -> None:
+        self._request = request
 
     def done(self, _result: Journaled) -> None:
-        self._numbered.leave_line()
+        self._request.forget_pending()
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused them: who waits for them is told, and sees to it."""
+        """Nothing to do: the request itself is refused as well."""
 
 
-def _rows(seqs: list[int]) -> list[list[int]]:
-    """Seqs, cut where they are not in a row."""
+def _consecutive(seqs: list[int]) -> list[list[int]]:
+    """Split where a seq does not follow the one before."""
     if seqs[-1] - seqs[0] == len(seqs) - 1 and seqs == list(range(seqs[0], seqs[-1] + 1)):
         return [seqs]
     rows = [[seqs[0]]]
@@ -210,12 +210,11 @@ def _rows(seqs: list[int]) -> list[list[int]]:
     return rows
 
 
-def _stretches(offsets: list[int]) -> list[Stretch]:
-    """Offsets as stretches, in their order."""
-    stretches: list[Stretch] = []
+def _offset_runs(offsets: list[int]) -> list[OffsetRun]:
+    runs: list[OffsetRun] = []
     for offset in offsets:
-        if stretches and offset == sum(stretches[-1]):
-            stretches[-1] = (stretches[-1][0], stretches[-1][1] + 1)
+        if runs and offset == sum(runs[-1]):
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
         else:
-            stretches.append((offset, 1))
-    return stretches
+            runs.append((offset, 1))
+    return runs

@@ -14,7 +14,7 @@ Limits, on what there is and on how fast it leaves, are those of the topic (``to
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from penstock.commit.feed import Part
+from penstock.commit.feed import CommittedMessages
 from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.core.rate import TokenBucket
 from penstock.dispatch.parts import DispatchParts
@@ -34,7 +34,7 @@ class _Recent:
 
     __slots__ = ("_messages", "_part", "end", "first", "size")
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: CommittedMessages) -> None:
         self._part = part
         self._messages: list[Message] = []
         self.first = part.first_offset
@@ -147,7 +147,7 @@ class Backlog:
         if info is not None:
             self._limits.grown(info)
 
-    def _committed(self, part: Part) -> None:
+    def _committed(self, part: CommittedMessages) -> None:
         self._keep(part)
         self._tell_limits()
         for catalogue in (self._catalogue, self._wider):
@@ -158,7 +158,7 @@ class Backlog:
 
     # ── messages at hand ──────────────────────────────────────────────────────────────────────
 
-    def _keep(self, part: Part) -> None:
+    def _keep(self, part: CommittedMessages) -> None:
         recent = _Recent(part)
         self._recent.append(recent)
         self._recent_bytes += recent.size

@@ -7,7 +7,7 @@ so far can be used meanwhile.
 
 from collections.abc import Callable
 
-from penstock.commit.feed import Part
+from penstock.commit.feed import CommittedMessages
 from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.dispatch.parts import DispatchParts
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
@@ -74,7 +74,7 @@ class PriorityCatalog:
         self.is_reading = False
         self._parts.connections.loop.call_later(READ_AGAIN_S, self.read_on)
 
-    def committed(self, part: Part) -> None:
+    def committed(self, part: CommittedMessages) -> None:
         """The topic has grown by a commit."""
         if part.first_offset <= self.known_to and not self.is_reading:
             _extend_by_part(self.lanes, part)
@@ -89,7 +89,7 @@ def _extend(lanes: OffsetsByPriority, first: int, count: int, flags: int) -> Non
         lanes.extend(first + known, count - known, (flags & FLAG_PRIORITY) >> PRIORITY_SHIFT)
 
 
-def _extend_by_part(lanes: OffsetsByPriority, part: Part) -> None:
+def _extend_by_part(lanes: OffsetsByPriority, part: CommittedMessages) -> None:
     """Add what a commit brought, as far as it is not known."""
     first = part.first_offset
     counts, flags = part.group.runs[1::RUN_WIDTH], part.group.runs[3::RUN_WIDTH]

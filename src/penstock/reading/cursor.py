@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Protocol
 
-from penstock.commit.feed import Part, Stretch, shifted
+from penstock.commit.feed import CommittedMessages, Stretch, shifted
 from penstock.core.progress import Progress
 from penstock.errors import StorageError
 from penstock.limits import KIB
@@ -117,7 +117,7 @@ class Cursor:
 
     # ── live ──────────────────────────────────────────────────────────────────────────────────
 
-    def feed(self, part: Part) -> None:
+    def feed(self, part: CommittedMessages) -> None:
         """Messages were committed: send them, if all before them were sent."""
         self._end = part.first_offset + part.count
         if not self._is_live or self._is_closed:

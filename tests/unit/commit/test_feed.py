@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.commit.feed import Feed, Part, shifted
+from penstock.commit.feed import CommittedMessages, Feed, shifted
 from penstock.model.message import Extras
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
@@ -16,7 +16,7 @@ class Bench:
     def __init__(self) -> None:
         self.feed = Feed()
         self.store = MemoryStore()
-        self.told: list[tuple[str, Part]] = []
+        self.told: list[tuple[str, CommittedMessages]] = []
         self._followers = {}
 
     def follower(self, name):

@@ -6,7 +6,7 @@ from tests.benches.commit_bench import Bench, until
 from tests.benches.twin_bench import BinaryClient, Cluster
 
 from penstock.commit.feed import Feed
-from penstock.commit.produce import Lot
+from penstock.commit.produce import ProducedMessages
 from penstock.core.commands import Published, Received, SessionOpened
 from penstock.errors import LeadershipLost, NoQuorum, StorageFull
 from penstock.limits import BATCH_BYTES_MAX
@@ -49,7 +49,7 @@ class Producer:
 
 def produce(node, *seqs, topic=b"jobs"):
     producer = Producer()
-    lot = Lot(topic, [b"job %d" % seq for seq in seqs], producer=b"p", seqs=seqs)
+    lot = ProducedMessages(topic, [b"job %d" % seq for seq in seqs], producer=b"p", seqs=seqs)
     node.parts.producing.produce(lot, node.parts.wall_ms(), producer)
     return producer
 
@@ -127,7 +127,7 @@ async def test_a_message_without_a_number_is_stored_where_it_was_told_to_lie(clu
     """Its place in the batch changes when others before it are void."""
     numbered = produce(cluster[1], 1, 2, topic=b"t")
     plain = Producer()
-    cluster[1].parts.producing.produce(Lot(b"t", [b"plain"]), 1, plain)
+    cluster[1].parts.producing.produce(ProducedMessages(b"t", [b"plain"]), 1, plain)
     await in_flight(cluster)
     cluster.lead(2)
     cluster.refuse(LOST)

@@ -8,7 +8,7 @@ import pytest_asyncio
 from tests.benches.commit_bench import turns, until
 from tests.benches.dispatch_bench import GROUP, LEASE_MS, TOPIC, Bench, Told, Worker, numbered
 
-from penstock.commit.produce import Lot
+from penstock.commit.produce import ProducedMessages
 from penstock.dispatch import priorities as catalogue_module
 from penstock.dispatch.dispatchers import Start, StartAt
 from penstock.errors import StorageFull
@@ -137,7 +137,7 @@ async def test_a_topic_that_ends_twice_at_once_begins_once(bench):
 async def test_a_number_of_a_topic_that_ended_is_new_to_the_next(bench):
     """Also if the first copy reaches the disk when the end of its topic is decided already."""
     producing = bench.parts.producing
-    lot = Lot(TOPIC, [b"job"], producer=b"p", seqs=[1])
+    lot = ProducedMessages(TOPIC, [b"job"], producer=b"p", seqs=[1])
     await stored(bench, 3)
     first, again, later = Stored(), Stored(), Stored()
     bench.store.gate.clear()

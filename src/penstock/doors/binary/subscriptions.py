@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from penstock.commit.completion import Callback
-from penstock.commit.feed import Part, Stretch
+from penstock.commit.feed import CommittedMessages, Stretch
 from penstock.core.commands import Identified
 from penstock.core.live import LiveClient
 from penstock.doors.binary.acknowledgements import Acknowledgements, AcknowledgingClient
@@ -238,7 +238,7 @@ class BinarySubscriptions:
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
-    def feed(self, part: Part) -> None:
+    def feed(self, part: CommittedMessages) -> None:
         """Messages were committed to a topic that this client follows."""
         cursor = self._cursors.get(part.topic)
         if cursor is not None:

@@ -27,7 +27,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from penstock.commit.completion import Callback
-from penstock.commit.feed import Part
+from penstock.commit.feed import CommittedMessages
 from penstock.core.delivery import DELIVER_DUP, Delivery
 from penstock.core.session import PACKET_ID_MAX
 from penstock.core.subscriptions import SubscriptionTrie
@@ -133,7 +133,9 @@ class _SharedFilter:
     def __init__(self, share: Share, qos: int) -> None:
         self.share = share
         self.qos = qos
-        self.follower: Callable[[Part], None] | None = None  # of the feed, if it has wildcards
+        self.follower: Callable[[CommittedMessages], None] | None = (
+            None  # of the feed, if it has wildcards
+        )
 
 
 class SharedSubscriptions:
@@ -184,7 +186,7 @@ class SharedSubscriptions:
                 self._join_topic(name, topic, _now(topic, group))
             self._door.connections.loop.call_soon(self._found, name, topics)
 
-    def _grown(self, name: bytes, part: Part) -> None:
+    def _grown(self, name: bytes, part: CommittedMessages) -> None:
         """A topic has grown that may be new: a new group begins with these messages."""
         self._join_topic(name, part.topic, Start(StartAt.OFFSET, part.first_offset))
 

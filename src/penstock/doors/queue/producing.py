@@ -11,7 +11,7 @@ from functools import partial
 from itertools import groupby
 
 from penstock.commit.completion import ProducedCallback
-from penstock.commit.produce import Lot
+from penstock.commit.produce import ProducedMessages
 from penstock.doors.queue.faults import TOO_LARGE, too_many
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.parts import QueueParts
@@ -85,7 +85,7 @@ def _take(client: Requester, run: ProduceRun, now_ms: int) -> None:
         slot.fail(fault)
         return
     marks = run.priority << PRIORITY_SHIFT | run.content_type << CONTENT_TYPE_SHIFT
-    lot = Lot(run.topic, run.payloads, marks, None, run.producer, run.seqs)
+    lot = ProducedMessages(run.topic, run.payloads, marks, None, run.producer, run.seqs)
     _journal(client, lot, now_ms, slot)
 
 
@@ -97,7 +97,7 @@ def _fault(door: QueueParts, topic: bytes, producer: bytes, count: int) -> Fault
 
 def _journal(
     client: Requester,
-    lot: Lot,
+    lot: ProducedMessages,
     now_ms: int,
     slot: Slot,
     produced: Callable[[list[tuple[int, int]]], None] | None = None,
@@ -138,10 +138,10 @@ def _headers_fault(headers: Iterable[Header]) -> Fault | None:
 
 def _lot(
     door: QueueParts, message: Produce | ProduceMany, payloads: list[bytes], seqs: list[int]
-) -> Lot:
+) -> ProducedMessages:
     content_type = message.content_type if message.content_type <= CONTENT_TYPE_MAX else 0
     priority = min(message.priority, PRIORITY_MAX)
-    return Lot(
+    return ProducedMessages(
         message.topic.encode(),
         payloads,
         priority << PRIORITY_SHIFT | content_type << CONTENT_TYPE_SHIFT,
