@@ -152,8 +152,8 @@ class Assembly:
 
     @cached_property
     def readers(self) -> JournalReaders:
-        complaints = self.connections.complaints
-        return JournalReaders(self.store, self.pipeline, self.counters, complaints)
+        throttled_log = self.connections.throttled_log
+        return JournalReaders(self.store, self.pipeline, self.counters, throttled_log)
 
     @cached_property
     def changes(self) -> Changes:

@@ -304,7 +304,7 @@ class Server:
             task.cancel()
         if self._listener is not None:
             self._listener.stop_accepting()
-            self._listener.abort_strangers()
+            self._listener.abort_undetected()
             for connection in list(self.parts.connections.open):
                 connection.abort()
             await self.node.stop()

@@ -270,7 +270,7 @@ async def test_stopping_also_ends_connections_that_have_said_nothing():
     server = new_server(Store())
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.addresses[0].port)
-    while not server._listener.strangers:  # noqa: ASYNC110 - the kernel tells nobody
+    while not server._listener.undetected:  # noqa: ASYNC110 - the kernel tells nobody
         await asyncio.sleep(0.001)
     await server.stop()
     try:
@@ -278,8 +278,8 @@ async def test_stopping_also_ends_connections_that_have_said_nothing():
             assert await reader.read() == b""
     finally:
         writer.close()
-        for stranger in list(server._listener.strangers):
-            stranger._transport.abort()
+        for connection in list(server._listener.undetected):
+            connection._transport.abort()
         await asyncio.sleep(0)
 
 

@@ -371,4 +371,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
             _log.debug("disconnected", **values)
         else:
             detail = printable(detail, 160)
-            self._connections.complaints.info("disconnected", reason.value, **values, detail=detail)
+            self._connections.throttled_log.info(
+                "disconnected", reason.value, **values, detail=detail
+            )

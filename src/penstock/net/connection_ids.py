@@ -1,25 +1,22 @@
 """Connection ids: unique across nodes and restarts, with the node in the lowest bits.
 
 So every node can tell from the journal alone which node a session or a worker is connected to.
-Ids given by earlier versions carry no node and are lower than any that does: they count as node 0.
+Ids of earlier versions carry no node and are lower than any that does: they count as node 0.
 """
 
 from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus
 
 NODE_BITS = 16
-"""As many of a connection's number are the node's id."""
 
-NO_NODE = 0
-"""The node of connections that were numbered before numbers had one."""
+NO_NODE = 0  # the node of ids that carry none
 
-_NUMBERED_FROM = 1 << 56
-"""Numbers without a node were milliseconds since 1970, times 1,024: less than this until 4199."""
+_WITH_NODE_FROM = 1 << 56
+"""Ids without a node were milliseconds since 1970, times 1,024: less than this until 4199."""
 
 
 def node_of(connection: int) -> int:
-    """The node that a connection was made to."""
-    return connection & ((1 << NODE_BITS) - 1) if connection >= _NUMBERED_FROM else NO_NODE
+    return connection & ((1 << NODE_BITS) - 1) if connection >= _WITH_NODE_FROM else NO_NODE
 
 
 def node_of_worker(name: bytes) -> int:

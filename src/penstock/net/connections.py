@@ -43,7 +43,7 @@ class PausedReader(Protocol):
     def resume_reading(self) -> None: ...
 
 
-class Client(Protocol):
+class ConnectedClient(Protocol):
     """A connected client, whatever its protocol."""
 
     protocol_name: ClassVar[str]
@@ -110,10 +110,10 @@ class Connections:
         self.turns = Turns(self.loop, clock.monotonic)
         self.stalls = StallDetector(self.loop.time, clock.monotonic)
         self.takeovers = Takeovers(get_logger("net"), clock.monotonic)
-        self.complaints = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
+        self.throttled_log = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
         """For log lines that clients can cause: bad clients must not flood the log."""
         self.open: set[Abortable] = set()
-        self.clients: set[Client] = set()
+        self.clients: set[ConnectedClient] = set()
         self.is_stopping = False
 
     def http_closed(self, transport: asyncio.Transport, reason: DisconnectReason) -> None:
@@ -122,14 +122,14 @@ class Connections:
         self.counters.disconnects[reason] += 1
         if reason not in _ORDINARY_HTTP_ENDS:
             values = {"reason": reason.value, "peer": peer_of(transport), "detail": "http"}
-            self.complaints.info("refused", reason.value, **values)
+            self.throttled_log.info("refused", reason.value, **values)
 
     def turn(self, now: float) -> None:
         """Enforce deadlines and bounds; called a few times a second."""
         self.deadlines.turn(now)
         self.budget.turn(now)
         self.takeovers.turn(now)
-        self.complaints.flush()
+        self.throttled_log.flush()
 
     def forgive(self, stalled_s: float) -> None:
         """Do not count a pause of the whole broker against any client."""

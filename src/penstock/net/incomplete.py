@@ -1,37 +1,33 @@
 """Bytes of packets that are not complete yet, over all connections.
 
-A packet may be 16 MiB, and nothing can be done with it before its last byte is there. One client
-that never sends that byte costs 16 MiB; ten thousand of them would take all memory. So what all
-hold together is bounded, and when it is exceeded the one goes that has sent nothing for longest: a
-client in the middle of a large packet is never in its place.
+A packet may be 16 MiB, and it is handled only when complete. One client that never sends the last
+byte costs 16 MiB; ten thousand of them would take all memory. So the total is bounded, and when it
+is exceeded the client is closed that has sent nothing for longest.
 """
 
 from typing import Protocol
 
 from penstock.obs.reasons import DisconnectReason
 
-WORTH_COUNTING = 64 * 1024
-"""Less than this is what any connection may hold without being counted."""
+WORTH_COUNTING = 64 * 1024  # bytes that a connection may hold without being counted
 
 
-class Holder(Protocol):
-    """A connection, as it is seen here."""
+class IncompleteSender(Protocol):
+    """A connection with an incomplete packet."""
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """End it."""
-        ...
+    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
 class Incomplete:
-    """Who holds how much, the one that has been silent for longest first."""
+    """Incomplete bytes by connection, the one that was silent for longest first."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._held: dict[Holder, int] = {}
+        self._held: dict[IncompleteSender, int] = {}
         self.total = 0
 
-    def note(self, holder: Holder, held: int) -> None:
-        """Something came from this connection, and so much of it is not complete."""
+    def note(self, holder: IncompleteSender, held: int) -> None:
+        """A connection has just sent something, and ``held`` bytes are incomplete."""
         self.forget(holder)
         if held <= WORTH_COUNTING:
             return
@@ -43,6 +39,5 @@ class Incomplete:
             detail = f"{its} bytes of an incomplete packet, and all together too many"
             silent.close(DisconnectReason.INCOMPLETE_PACKETS, detail)
 
-    def forget(self, holder: Holder) -> None:
-        """It holds nothing more."""
+    def forget(self, holder: IncompleteSender) -> None:
         self.total -= self._held.pop(holder, 0)

@@ -1,9 +1,8 @@
 """Accepting connections and finding out what they speak.
 
-A fresh connection is a ``_Stranger``: it has a deadline and at most a handful of bytes. Once those
-bytes tell the protocol, the protocol's **door** takes the transport over, bytes included, and the
-stranger is forgotten. A door is any callable ``(transport, data, accepted_at)``; a protocol without
-one is refused with a reason.
+A new connection has a deadline and sends at most a handful of bytes until its protocol is known.
+Then the **door** of that protocol takes over the transport and the bytes. A door is any callable
+``(transport, data, accepted_at)``; a protocol without one is refused with a reason.
 """
 
 import asyncio
@@ -23,11 +22,9 @@ _log = get_logger("net")
 
 Door = Callable[[asyncio.Transport, bytes, float], None]
 
-BEYOND_CLIENTS = 64
-"""Connections beyond ``clients_max`` that are heard out: a full broker must still answer probes."""
+BEYOND_CLIENTS = 64  # connections beyond ``clients_max``: a full broker must still answer probes
 
-BACKLOG = 1024
-"""Connections the kernel holds for us: a fleet that reconnects all at once."""
+BACKLOG = 1024  # connections that the kernel queues when a fleet reconnects at once
 
 
 class Listener:
@@ -36,14 +33,14 @@ class Listener:
     def __init__(self, connections: Connections, doors: Mapping[Protocol, Door]) -> None:
         self.connections = connections
         self.doors = doors
-        self.strangers: set[_Stranger] = set()
+        self.undetected: set[_UndetectedConnection] = set()
         self._servers: list[asyncio.Server] = []
 
     async def listen(self, address: Address) -> Address:
-        """Listen on one address; return it with the port that was really taken."""
+        """Listen on one address; return it with the actual port."""
         try:
             server = await self.connections.loop.create_server(
-                lambda: _Stranger(self), address.host, address.port, backlog=BACKLOG
+                lambda: _UndetectedConnection(self), address.host, address.port, backlog=BACKLOG
             )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
@@ -61,31 +58,29 @@ class Listener:
             server.close()
         self._servers.clear()
 
-    def abort_strangers(self) -> None:
-        """Cut connections that have not said what they speak."""
-        for stranger in list(self.strangers):
-            stranger.refuse(DisconnectReason.SERVER_SHUTDOWN)
+    def abort_undetected(self) -> None:
+        for connection in list(self.undetected):
+            connection.refuse(DisconnectReason.SERVER_SHUTDOWN)
 
     def forgive(self, stalled_s: float) -> None:
-        """The broker stood still: nobody was heard in that time."""
-        for stranger in self.strangers:
-            stranger.forgive(stalled_s)
+        """Do not count a pause of the whole broker as silence."""
+        for connection in self.undetected:
+            connection.forgive(stalled_s)
 
-    def admits_stranger(self) -> bool:
-        """Whether there is room to hear out one more."""
-        known = len(self.connections.open) + len(self.strangers)
+    def admits_connection(self) -> bool:
+        known = len(self.connections.open) + len(self.undetected)
         return known < self.connections.limits.clients_max + BEYOND_CLIENTS
 
     def admits(self, protocol: Protocol) -> bool:
-        """Whether there is room for a client; who asks by HTTP how we are is none."""
+        """Whether there is room for a client; HTTP connections are not counted as such."""
         return (
             protocol is Protocol.HTTP
             or len(self.connections.clients) < self.connections.limits.clients_max
         )
 
 
-class _Stranger(asyncio.Protocol):
-    """A connection that has not said what it speaks."""
+class _UndetectedConnection(asyncio.Protocol):
+    """A connection whose protocol is not known yet."""
 
     __slots__ = ("_accepted_at", "_data", "_listener", "_transport")
 
@@ -99,10 +94,10 @@ class _Stranger(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         connections = self._listener.connections
         self._accepted_at = connections.clock.monotonic()
-        if not self._listener.admits_stranger():
+        if not self._listener.admits_connection():
             self.refuse(DisconnectReason.TOO_MANY_CLIENTS)
             return
-        self._listener.strangers.add(self)
+        self._listener.undetected.add(self)
         connections.deadlines.add(self, self._accepted_at + connections.limits.connect_timeout_s)
 
     def data_received(self, data: bytes) -> None:
@@ -126,7 +121,7 @@ class _Stranger(asyncio.Protocol):
         totals = self._listener.connections.counters.connections_total
         totals[protocol.value] = totals.get(protocol.value, 0) + 1
         _log.debug("connected", protocol=protocol.value, peer=peer_of(transport))
-        data, self._data = self._data, b""  # we are remembered until our deadline; the bytes not
+        data, self._data = self._data, b""  # deadlines remember the connection, not its bytes
         door(transport, data, self._accepted_at)
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -144,22 +139,20 @@ class _Stranger(asyncio.Protocol):
         return None
 
     def forgive(self, stalled_s: float) -> None:
-        """The broker stood still: nothing was heard in that time."""
         self._accepted_at += stalled_s
 
     def refuse(self, reason: DisconnectReason, detail: str = "") -> None:
-        """Cut the connection, counted."""
         transport = self._let_go()
         assert transport is not None
         connections = self._listener.connections
         connections.counters.disconnects[reason] += 1
         peer = peer_of(transport)
-        connections.complaints.info(
+        connections.throttled_log.info(
             "refused", reason.value, reason=reason.value, peer=peer, detail=detail
         )
         transport.abort()
 
     def _let_go(self) -> asyncio.Transport | None:
-        self._listener.strangers.discard(self)
+        self._listener.undetected.discard(self)
         transport, self._transport = self._transport, None
         return transport

@@ -1,13 +1,13 @@
-"""What waits to be written to one client, within bounds; the same for every protocol.
+"""Output that waits to be written to one client, within bounds; the same for every protocol.
 
-**Two buffers.** ``_live`` has live messages: if the reader is slow the oldest are dropped, counted.
-``_out`` has what must arrive. Whoever fills it asks ``is_full`` and reads the rest from the journal
-later; what remains are answers, and a client that sends without ever reading those is closed.
+**Two buffers.** ``_live`` has live messages: if the client reads slowly, the oldest are dropped and
+counted. ``_out`` has what must arrive. Senders check ``is_full`` and read the rest from the journal
+later; only answers remain, and a client that sends without ever reading those is closed.
 
-Whatever gathers during one turn of the loop leaves as one write.
+The output of one turn of the loop leaves as one write.
 
-What is held here, and in the transport, counts against the budget that all connections share
-(``net/budget``). While that is tight, room is scarcer than a connection's own bounds say.
+What is held here and in the transport counts against the budget of all connections
+(``net/budget``).
 """
 
 import asyncio
@@ -17,12 +17,11 @@ from penstock.limits import KIB
 from penstock.net.connections import Connections
 from penstock.obs.reasons import DisconnectReason, DropReason
 
-WRITE_BUFFER_HIGH = 256 * KIB
-"""Bytes in the transport above which it asks us to pause."""
+WRITE_BUFFER_HIGH = 256 * KIB  # bytes in the transport above which it calls ``pause``
 
 
 class Outbox:
-    """The outgoing half of a connection; ``give_up`` is told why the connection must end."""
+    """The outgoing half of a connection; ``give_up`` ends the connection."""
 
     __slots__ = (
         "_connections",
@@ -51,23 +50,19 @@ class Outbox:
         self._transport = transport
         self._give_up = give_up
         self._live: list[bytes] = []
-        self._live_counts: list[int] = []
-        """How many messages each piece of ``_live`` holds."""
+        self._live_counts: list[int] = []  # messages in each piece of ``_live``
         self._live_bytes = 0
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._is_due = False
         self._is_paused = False
         self._is_closed = False
-        self._is_squeezed = False
-        """Whether the transport was told to say when it is empty, not when it is nearly so."""
-        self.counted = 0
-        """What is counted against the budget of all connections."""
+        self._is_squeezed = False  # whether the transport calls ``resume`` only when it is empty
+        self.counted = 0  # bytes counted against the budget of all connections
         self._room = min(WRITE_BUFFER_HIGH, connections.limits.outbound_bytes_max // 2)
-        """Bytes that may gather, here and again in the transport, before messages are put off.
+        """Bytes that may gather, here and again in the transport, before messages are deferred.
 
-        The transport pauses us at the same mark: what is put off because it is full is fetched when
-        it says that it has drained, and not before.
+        The transport pauses at the same mark: deferred messages are fetched when it has drained.
         """
         transport.set_write_buffer_limits(high=self._room)
 
@@ -84,7 +79,7 @@ class Outbox:
             self._connections.flusher.flush_soon(self)
 
     def send_live(self, count: int, frames: bytes) -> None:
-        """Queue live messages; the oldest give way when the reader is too slow."""
+        """Queue live messages; the oldest are dropped if the client reads too slowly."""
         if self._is_closed:
             return
         self._live.append(frames)
@@ -97,7 +92,7 @@ class Outbox:
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
     def flush(self) -> None:
-        """Write what has gathered, in one piece; while the reader is slow, keep within bounds."""
+        """Write what has gathered in one piece; while the client is slow, keep within bounds."""
         self._is_due = False
         if self._is_closed:
             return
@@ -120,7 +115,7 @@ class Outbox:
             self._transport.write(data)
 
     def take_live(self) -> None:
-        """Put the live messages that wait behind what must arrive: they will be sent, and count."""
+        """Move live messages behind what must arrive: they will be sent, and count as such."""
         self._connections.counters.messages_out_total[0] += sum(self._live_counts)
         self._out += self._live
         self._out_bytes += self._live_bytes
@@ -129,11 +124,9 @@ class Outbox:
         self._live_bytes = 0
 
     def pause(self) -> None:
-        """The client reads more slowly than we write."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """The client has caught up."""
         self._is_paused = False
         if self._is_squeezed:
             self._is_squeezed = False
@@ -141,7 +134,7 @@ class Outbox:
         self.flush()
 
     def close(self) -> None:
-        """Write the last of what must arrive; nothing more is taken."""
+        """Write the rest of what must arrive; nothing more is taken."""
         if not self._is_closed:
             self._is_paused = False
             self.flush()
@@ -167,25 +160,22 @@ class Outbox:
             # Down to three quarters, so that the next drop is a while away.
             self._drop_oldest(self._live_bytes - bound * 3 // 4)
 
-    # ── the budget of all ─────────────────────────────────────────────────────────────────────
+    # ── the shared budget ─────────────────────────────────────────────────────────────────────
 
     def refresh(self) -> None:
-        """Count what is held now."""
         held = self._out_bytes + self._live_bytes + self._transport.get_write_buffer_size()
         if held != self.counted:
             self._connections.budget.note(self, held)
 
     def forget(self) -> None:
-        """The transport is gone, with all that was in it."""
         self._connections.budget.forget(self)
 
     def give_up(self) -> None:
-        """The reader has read nothing for long, and others wait for the room it takes."""
         detail = f"{self.counted} bytes unread, and other clients wait for the room"
         self._give_up(DisconnectReason.SLOW_READER, detail)
 
     def _is_beyond_share(self) -> bool:
-        """Whether the budget leaves no room; if so, ``resume`` is called when it may have some."""
+        """Whether the budget has no room; if so, ``resume`` is called later."""
         self.refresh()
         if self._connections.budget.room(self.counted) > 0:
             return False
@@ -212,7 +202,6 @@ class Outbox:
         return True
 
     def _is_beyond_bound(self) -> bool:
-        """Whether more waits that must arrive than may."""
         return self._out_bytes > self._connections.limits.outbound_bytes_max
 
     def _drop_oldest(self, excess: int) -> None:
@@ -226,11 +215,13 @@ class Outbox:
         self._connections.counters.drops[DropReason.SLOW_READER] += count
 
     def is_idle(self) -> bool:
-        """Whether the reader is not slow, and nothing much waits."""
         return not (self._is_closed or self._is_paused or self.is_full())
 
     def is_full(self) -> bool:
-        """A batch can bring more than the bound, so the transport is filled as we go, and asked."""
+        """Whether messages should be deferred.
+
+        A batch can exceed the bound, so the transport is filled as we go.
+        """
         if self._connections.budget.is_tight and self._is_beyond_share():
             return True
         if self._out_bytes <= self._room:

@@ -1,8 +1,7 @@
-"""Client ids that change hands: told once a minute, and slowed down if it goes on and on.
+"""Client ids that move from one connection to another: logged, and slowed down if it goes on.
 
-Two programs that share an id by mistake throw each other out for ever. The operator should see
-that in the log, one line per id and minute with a count, and the broker should not spend its time
-on it.
+Two programs that share an id by mistake throw each other out for ever. The operator sees that in
+the log, one line per id and minute with a count, and the broker limits the rate.
 """
 
 from collections.abc import Callable
@@ -12,22 +11,19 @@ from structlog.typing import FilteringBoundLogger
 from penstock.obs.log import printable
 from penstock.obs.summarized_log import SummarizedLog
 
-PER_SECOND = 4.0
-FREE = 8
-"""Take-overs of one id that are not delayed, and how fast they may go on after those."""
+FREE = 8  # take-overs of one id that are not delayed
+PER_SECOND = 4.0  # rate of those after them
 
-IDS_MAX = 10_000
-"""Ids that are remembered; of more, the one that was first taken over is forgotten."""
+IDS_MAX = 10_000  # ids that are remembered; of more, the oldest is forgotten
 
 
 class Takeovers:
-    """Which ids were taken over lately, and how often."""
+    """A token bucket for each id that was taken over lately."""
 
     def __init__(self, log: FilteringBoundLogger, monotonic: Callable[[], float]) -> None:
         self._lines = SummarizedLog(log, "session_taken_over", monotonic)
         self._monotonic = monotonic
-        self._tokens: dict[bytes, tuple[float, float]] = {}
-        """By client id: take-overs that are free yet, and when that was so."""
+        self._tokens: dict[bytes, tuple[float, float]] = {}  # by client id: tokens left, and when
 
     def note(self, client_id: bytes, peer: str) -> None:
         """A connection was closed because another presented its client id."""
@@ -38,11 +34,11 @@ class Takeovers:
         self._tokens[client_id] = left, self._monotonic()
 
     def delay_s(self, client_id: bytes) -> float:
-        """How long the next who presents this id has to wait before it is let in."""
+        """How long the next client with this id has to wait."""
         return max(0.0, 1.0 - self._left(client_id)) / PER_SECOND
 
     def turn(self, now: float) -> None:
-        """Tell what has gathered for a minute, and forget ids that are at rest."""
+        """Log what has gathered for a minute, and forget ids whose bucket is full."""
         self._lines.turn(now)
         for client_id in [client_id for client_id in self._tokens if self._left(client_id) >= FREE]:
             del self._tokens[client_id]

@@ -1,8 +1,8 @@
-"""Deadlines of connections, by the bucket: no timer object per connection, no work per packet.
+"""Deadlines of connections in buckets: no timer object per connection, no work per packet.
 
-A connection is filed under the moment at which it *might* be overdue. When that moment comes it is
-asked for its true deadline, which later packets have moved on, and filed again. Ten thousand
-clients that ping once a minute cost ten thousand cheap questions in ninety seconds, nothing else.
+A connection is put into the bucket of the time at which it *might* be overdue. At that time its
+actual deadline is checked, which later packets have moved on, and it is put into another bucket.
+Ten thousand clients that ping once a minute cost ten thousand cheap checks in ninety seconds.
 
 Pure: time comes in as an argument.
 """
@@ -10,51 +10,48 @@ Pure: time comes in as an argument.
 from heapq import heappop, heappush
 from typing import Protocol
 
-_PER_SECOND = 20
-"""Buckets in a second: a deadline is met at most so much late, plus the time between two turns."""
+_PER_SECOND = 20  # buckets
 
 
 class Timed(Protocol):
     """Something with a deadline that may move."""
 
     def overdue(self, now: float) -> float | None:
-        """Act if the deadline passed; return when to ask again, None for never."""
-        ...
+        """Act if the deadline passed; return when to check again, None for never."""
 
 
 class Deadlines:
-    """Who is to be asked when."""
+    """Which deadlines to check when."""
 
-    __slots__ = ("_buckets", "_moments")
+    __slots__ = ("_buckets", "_times")
 
     def __init__(self) -> None:
         self._buckets: dict[int, list[Timed]] = {}
-        self._moments: list[int] = []
-        """A heap of the buckets there are."""
+        self._times: list[int] = []  # a heap of the buckets
 
     def add(self, timed: Timed, when: float) -> None:
-        """Ask ``timed`` soon after ``when``, or at the next turn if that has passed."""
-        moment = int(when * _PER_SECOND) + 1
-        bucket = self._buckets.get(moment)
+        """Check ``timed`` soon after ``when``, or at the next turn if that has passed."""
+        time = int(when * _PER_SECOND) + 1
+        bucket = self._buckets.get(time)
         if bucket is None:
-            self._buckets[moment] = [timed]
-            heappush(self._moments, moment)
+            self._buckets[time] = [timed]
+            heappush(self._times, time)
         else:
             bucket.append(timed)
 
     def turn(self, now: float) -> None:
-        """Ask everyone whose moment has come."""
+        """Check all deadlines that are due."""
         last = int(now * _PER_SECOND)
         due: list[Timed] = []
-        while self._moments and self._moments[0] <= last:
-            due += self._buckets.pop(heappop(self._moments))
+        while self._times and self._times[0] <= last:
+            due += self._buckets.pop(heappop(self._times))
         while due:
             timed = due.pop()
             try:
                 again = timed.overdue(now)
             except BaseException:
                 for left in due:
-                    self.add(left, now)  # one that fails must not take the others with it
+                    self.add(left, now)  # a failure must not affect the others
                 raise
             if again is not None:
                 self.add(timed, again)

@@ -4,7 +4,7 @@ from heapq import nsmallest
 
 from penstock.core.broker import Broker
 from penstock.core.session import Session
-from penstock.net.connections import Client, Connections
+from penstock.net.connections import ConnectedClient, Connections
 from penstock.obs.client_view import ClientView
 
 
@@ -26,11 +26,11 @@ def away_clients(broker: Broker, prefix: bytes, count_max: int) -> list[ClientVi
     return [_described(broker.away[client_id], "", None) for client_id in chosen]
 
 
-def _order(client: Client) -> tuple[bytes, str]:
+def _order(client: ConnectedClient) -> tuple[bytes, str]:
     return client.name, client.peer
 
 
-def _connected(connections: Connections, broker: Broker, client: Client) -> ClientView:
+def _connected(connections: Connections, broker: Broker, client: ConnectedClient) -> ClientView:
     idle_s = max(0.0, connections.monotonic() - client.last_packet_at)
     session = broker.sessions.get(client.name)
     if client.protocol_name == "mqtt" and session is not None:

@@ -143,7 +143,7 @@ class Cursor:
             return  # asked for twice, it may be due no more
         self._is_reading = True
         read, topic, offset = self._readers.store.read_topic, self.topic, self.offset
-        bytes_max = self._budget.lot(READ_BYTES_MAX)
+        bytes_max = self._budget.read_bytes_max(READ_BYTES_MAX)
         self._readers.run(
             lambda: read(topic, offset, READ_MESSAGES_MAX, bytes_max),
             self._found,

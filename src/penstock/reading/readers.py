@@ -41,12 +41,12 @@ class JournalReaders:
     """Runs reads of the store off the loop and delivers their results on it."""
 
     def __init__(
-        self, store: Store, commits: Commits, counters: Counters, complaints: ThrottledLogger
+        self, store: Store, commits: Commits, counters: Counters, throttled_log: ThrottledLogger
     ) -> None:
         self.store = store
         self._commits = commits
         self._counters = counters
-        self._complaints = complaints
+        self._throttled_log = throttled_log
         self.loop = asyncio.get_running_loop()
         self._waiting: deque[Callable[[], None]] = deque()
         self._running = 0
@@ -119,7 +119,7 @@ class JournalReaders:
     def _report_unreadable(self, error: StorageError) -> None:
         self._counters.read_failures_total += 1
         values = {"error": error.message, "advice": "penstock store verify shows the extent"}
-        self._complaints.log(logging.ERROR, "journal_unreadable", error.message, **values)
+        self._throttled_log.log(logging.ERROR, "journal_unreadable", error.message, **values)
 
     def close(self) -> None:
         """Stop the threads after their current jobs; pending results are not delivered."""

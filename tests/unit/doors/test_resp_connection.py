@@ -398,7 +398,7 @@ async def test_with_the_password_everything_is_until_reset(locked, words):
 @pytest.mark.parametrize("words", [b"AUTH wrong", b"AUTH other " + PASSWORD.encode()])
 async def test_wrong_words_are_logged_without_being_repeated(locked, words, monkeypatch):
     lines = []
-    complain = locked.server.parts.connections.complaints
+    complain = locked.server.parts.connections.throttled_log
     monkeypatch.setattr(complain, "info", lambda *event, **values: lines.append((event, values)))
     client = Client(locked)
     client.send_all(words)

@@ -9,7 +9,7 @@ import pytest
 from penstock.config.address import Address
 from penstock.errors import Refused
 from penstock.net.detect import Protocol
-from penstock.net.listener import BEYOND_CLIENTS, Listener, _Stranger
+from penstock.net.listener import BEYOND_CLIENTS, Listener, _UndetectedConnection
 from penstock.net.timers import Deadlines
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
@@ -43,17 +43,19 @@ class Bench:
             open=set(),
             clients=set(),
             limits=SimpleNamespace(clients_max=clients_max, connect_timeout_s=10.0),
-            complaints=SimpleNamespace(info=lambda *_a, **values: self.complaints.append(values)),
+            throttled_log=SimpleNamespace(
+                info=lambda *_a, **values: self.complaints.append(values)
+            ),
         )
         self.listener = Listener(self.connections, {Protocol.MQTT: self._door})
 
     def _door(self, transport: Any, data: bytes, accepted_at: float) -> None:
         self.handed.append((transport, data, accepted_at))
 
-    def stranger(self) -> tuple[_Stranger, Transport]:
-        stranger, transport = _Stranger(self.listener), Transport()
-        stranger.connection_made(transport)
-        return stranger, transport
+    def connect(self) -> tuple[_UndetectedConnection, Transport]:
+        connection, transport = _UndetectedConnection(self.listener), Transport()
+        connection.connection_made(transport)
+        return connection, transport
 
     def count(self, reason: DisconnectReason) -> int:
         return self.counters.disconnects[reason]
@@ -61,13 +63,13 @@ class Bench:
 
 def test_a_protocol_with_a_door_is_handed_over_with_all_its_bytes():
     bench = Bench()
-    stranger, transport = bench.stranger()
-    stranger.data_received(b"\x10\x0c")
+    connection, transport = bench.connect()
+    connection.data_received(b"\x10\x0c")
     assert bench.handed == [(transport, b"\x10\x0c", bench.clock.monotonic())]
     assert bench.counters.connections_total == {"mqtt": 1}
-    assert not bench.listener.strangers
-    stranger.data_received(b"late")
-    stranger.connection_lost(None)
+    assert not bench.listener.undetected
+    connection.data_received(b"late")
+    connection.connection_lost(None)
     assert sum(bench.counters.disconnects.values()) == 0
     assert len(bench.handed) == 1
 
@@ -75,8 +77,8 @@ def test_a_protocol_with_a_door_is_handed_over_with_all_its_bytes():
 @pytest.mark.parametrize("data", [b"\xff", b"GET / HTTP/1.1\r\n", b"\x16\x03"])
 def test_a_protocol_without_a_door_is_refused_and_counted(data):
     bench = Bench()
-    stranger, transport = bench.stranger()
-    stranger.data_received(data)
+    connection, transport = bench.connect()
+    connection.data_received(data)
     assert transport.is_aborted
     assert bench.count(DisconnectReason.UNKNOWN_PROTOCOL) == 1
     assert bench.counters.connections_total == {}
@@ -85,21 +87,21 @@ def test_a_protocol_without_a_door_is_refused_and_counted(data):
 
 def test_bytes_that_do_not_decide_yet_are_kept_for_the_door():
     bench = Bench()
-    stranger, transport = bench.stranger()
-    stranger.data_received(b"GE")
+    connection, transport = bench.connect()
+    connection.data_received(b"GE")
     assert not transport.is_aborted
-    stranger.data_received(b"T ")
+    connection.data_received(b"T ")
     assert bench.count(DisconnectReason.UNKNOWN_PROTOCOL) == 1
 
 
 def test_one_client_too_many_is_refused_and_counted():
     bench = Bench(clients_max=2)
     bench.connections.clients.add("somebody")
-    welcome, _ = bench.stranger()
+    welcome, _ = bench.connect()
     welcome.data_received(b"\x10")
     assert len(bench.handed) == 1
     bench.connections.clients.add("the one who was welcome")
-    one_too_many, transport = bench.stranger()
+    one_too_many, transport = bench.connect()
     one_too_many.data_received(b"\x10")
     assert transport.is_aborted
     assert bench.count(DisconnectReason.TOO_MANY_CLIENTS) == 1
@@ -111,16 +113,16 @@ def test_a_full_broker_still_answers_probes_but_hears_out_only_so_many():
     bench.connections.clients.add("somebody")
     bench.connections.open.add("somebody")
     bench.listener.doors = {Protocol.HTTP: bench._door}
-    probe, _ = bench.stranger()
+    probe, _ = bench.connect()
     probe.data_received(b"GET /health HTTP/1.1\r\n")
     assert len(bench.handed) == 1
-    strangers = [bench.stranger()[1] for _ in range(BEYOND_CLIENTS + 1)]
+    strangers = [bench.connect()[1] for _ in range(BEYOND_CLIENTS + 1)]
     assert [transport.is_aborted for transport in strangers] == [False] * BEYOND_CLIENTS + [True]
 
 
 def test_a_silent_stranger_is_refused_after_the_connect_timeout():
     bench = Bench()
-    _, transport = bench.stranger()
+    _, transport = bench.connect()
     bench.clock.advance(9.9)
     bench.connections.deadlines.turn(bench.clock.monotonic())
     assert not transport.is_aborted
@@ -132,8 +134,8 @@ def test_a_silent_stranger_is_refused_after_the_connect_timeout():
 
 def test_a_stranger_that_leaves_is_counted_once_and_has_no_deadline():
     bench = Bench()
-    stranger, _ = bench.stranger()
-    stranger.connection_lost(None)
+    connection, _ = bench.connect()
+    connection.connection_lost(None)
     bench.clock.advance(60)
     bench.connections.deadlines.turn(bench.clock.monotonic())
     assert bench.count(DisconnectReason.CONNECTION_LOST) == 1
@@ -142,11 +144,11 @@ def test_a_stranger_that_leaves_is_counted_once_and_has_no_deadline():
 
 def test_strangers_are_cut_when_the_broker_stops():
     bench = Bench()
-    transports = [bench.stranger()[1] for _ in range(2)]
-    bench.listener.abort_strangers()
+    transports = [bench.connect()[1] for _ in range(2)]
+    bench.listener.abort_undetected()
     assert all(transport.is_aborted for transport in transports)
     assert bench.count(DisconnectReason.SERVER_SHUTDOWN) == 2
-    assert not bench.listener.strangers
+    assert not bench.listener.undetected
 
 
 @pytest.mark.asyncio

@@ -45,7 +45,7 @@ class Bench:
             loop=SimpleNamespace(call_soon=self.calls.append),
             run=lambda *job: self.reads.append(job),
         )
-        budget: Any = SimpleNamespace(lot=lambda bytes_max: bytes_max)
+        budget: Any = SimpleNamespace(read_bytes_max=lambda bytes_max: bytes_max)
         self.cursor = Cursor(readers, budget, TOPIC, self, progress, self._count_caught_up)
 
     def _count_caught_up(self) -> None:

@@ -64,7 +64,7 @@ def test_time_passes_only_when_the_test_says_so():
 
 def test_a_connection_that_says_nothing_is_closed_by_the_virtual_clock():
     with Broker() as broker, WireClient(broker.host, broker.port) as client:
-        wait_until(lambda: len(broker.server._listener.strangers) == 1)
+        wait_until(lambda: len(broker.server._listener.undetected) == 1)
         broker.clock.advance(11)
         client.expect_close()
 

@@ -198,10 +198,12 @@ class SharedSubscriptions:
             member.names.add(name)
             return
         if len(self._members) >= MEMBERSHIPS_MAX:
-            self._door.connections.complaints.warning("shares_limited", topics_max=MEMBERSHIPS_MAX)
+            self._door.connections.throttled_log.warning(
+                "shares_limited", topics_max=MEMBERSHIPS_MAX
+            )
             return
         if not self._door.dispatchers.may_have(topic, group):
-            self._door.connections.complaints.warning("groups_limited", topic=printable(topic))
+            self._door.connections.throttled_log.warning("groups_limited", topic=printable(topic))
             return
         if self._door.admission.gate.admit_group(topic, group) is not None:
             return

@@ -48,7 +48,9 @@ def fetch(client: Requester, message: Fetch, slot: Slot) -> None:
         return
     store, request_id = client.door.store, slot.request_id
     count_max = min(message.max_messages, MESSAGES_MAX) or MESSAGES_MAX
-    bytes_max = client.door.connections.budget.lot(min(message.max_bytes, BYTES_MAX) or BYTES_MAX)
+    bytes_max = client.door.connections.budget.read_bytes_max(
+        min(message.max_bytes, BYTES_MAX) or BYTES_MAX
+    )
 
     def job() -> bytes:
         start, end = message.offset, message.end_offset
@@ -68,7 +70,9 @@ def _fetch_raw(client: Requester, topic: bytes, message: Fetch, slot: Slot) -> N
         message.offset,
         message.end_offset,
         min(message.max_messages, MESSAGES_MAX) or MESSAGES_MAX,
-        client.door.connections.budget.lot(min(message.max_bytes, RAW_BYTES_MAX) or RAW_BYTES_MAX),
+        client.door.connections.budget.read_bytes_max(
+            min(message.max_bytes, RAW_BYTES_MAX) or RAW_BYTES_MAX
+        ),
         message.columns,
     )
 

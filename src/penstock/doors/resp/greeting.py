@@ -93,7 +93,9 @@ def _is_admitted(call: Call, user: bytes, password: bytes) -> bool:
     if user == b"default" and (not wanted or hmac.compare_digest(password, wanted)):
         connection.authenticate()
         return True
-    door.connections.complaints.info("authentication_failed", protocol="resp", peer=connection.peer)
+    door.connections.throttled_log.info(
+        "authentication_failed", protocol="resp", peer=connection.peer
+    )
     return False
 
 
