@@ -1,4 +1,4 @@
-"""Nodes whose line is a real pipeline with a real broker behind it, and no doors before it.
+"""Nodes whose listener is a real pipeline with a real broker behind it, and no doors before it.
 
 Commands are submitted as doors would. What the broker wants to have sent is noted and goes nowhere;
 only what it wants to have journaled next (``FollowUp``) is, as in the parts.
@@ -86,7 +86,7 @@ class BrokerNode(Node):
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that is in its line and its log is applied."""
+        """Whether everything in its pipeline and its log is applied."""
         has_tail = self.store.last_index >= self.store.next_index
         return self.pipeline.is_idle and not has_tail
 

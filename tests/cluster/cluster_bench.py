@@ -57,7 +57,7 @@ def payloads_of(batch: Batch) -> list[bytes]:
     return [payload for group in batch.groups.values() for payload in group.payloads]
 
 
-class RecordingLine:
+class RecordingListener:
     """Records its calls. ``applied`` has payloads in the order of the log."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class _Peers:
 
 
 class Node:
-    """One node: a store, a replica, a line that takes notes."""
+    """One node: a store, a replica, a listener that takes notes."""
 
     def __init__(self, network: Network, node_id: NodeId, path: Path, **settings: Any) -> None:
         options = {
@@ -161,7 +161,7 @@ class Node:
     def start(self) -> "Node":
         """Begin an incarnation on what the disk holds."""
         self.store = self.open_store()
-        self.line = RecordingLine()
+        self.listener = RecordingListener()
         self.peers = _Peers(self.network, self.id)
         environment = ReplicaEnvironment(
             settings=self.settings,
@@ -187,7 +187,7 @@ class Node:
 
     def begin(self) -> None:
         """Let the pipeline hear what is in the log."""
-        self.replica.begin(self.line)
+        self.replica.begin(self.listener)
 
     def kill(self) -> None:
         """End silently."""
@@ -201,7 +201,7 @@ class Node:
 
     def submit(self, batch: Batch) -> "asyncio.Future[Commit]":
         answer: asyncio.Future[Commit] = asyncio.get_running_loop().create_future()
-        self.line.answers[id(batch)] = answer
+        self.listener.answers[id(batch)] = answer
         self.replica.submit(batch)
         return answer
 
@@ -263,8 +263,8 @@ class Bench:
     async def settled(self, nodes: Sequence[Node], payloads: Sequence[bytes]) -> None:
         """Wait until all of these have applied exactly that, and readers see it."""
         await until(
-            lambda: all(node.line.applied == list(payloads) for node in nodes),
-            f"for {payloads[:5]!r}…: {[node.line.applied[:5] for node in nodes]!r}",
+            lambda: all(node.listener.applied == list(payloads) for node in nodes),
+            f"for {payloads[:5]!r}…: {[node.listener.applied[:5] for node in nodes]!r}",
         )
 
     def close(self) -> None:

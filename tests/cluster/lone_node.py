@@ -25,7 +25,7 @@ class LoneNode:
 
     def __init__(self, store):
         self._store = store
-        self._line = None
+        self._listener = None
         self._loop = None
         self._writer = Writer(store, self._done_on_writer)
         self.leader_addr = ""
@@ -41,9 +41,9 @@ class LoneNode:
     def broadcast(self, topic, payloads):
         pass
 
-    def begin(self, line):
+    def begin(self, listener):
         """See ``Log``."""
-        self._line = line
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._writer.start()
 
@@ -66,9 +66,9 @@ class LoneNode:
 
     def _done(self, batch, outcome):
         if isinstance(outcome, StorageError):
-            self._line.refused(batch, outcome)
+            self._listener.refused(batch, outcome)
         else:
-            self._line.committed(batch, outcome)
+            self._listener.committed(batch, outcome)
 
     def own(self):
         """A node without peers needs no address for them."""

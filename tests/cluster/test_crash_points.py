@@ -129,9 +129,9 @@ async def test_a_node_that_can_not_apply_an_entry_ends_and_does_not_leave_it_out
         raise ValueError("an event that nobody here knows")
 
     with monkeypatch.context() as patch:
-        patch.setattr(follower.line, "foreign", unreadable)
+        patch.setattr(follower.listener, "foreign", unreadable)
         await leader.write(b"2")
         await until(lambda: follower.failures)
     await leader.write(b"3")
-    assert follower.line.applied == [b"1"]
+    assert follower.listener.applied == [b"1"]
     assert "nobody here knows" in str(follower.failures[0])

@@ -48,7 +48,7 @@ async def test_a_restart_finds_everything_and_goes_on(bench: Bench) -> None:
     assert node.stored() == [b"0", b"1", b"2", b"3"]
     assert node.replica.record.cluster_id == cluster_id
     assert node.replica.term > term
-    assert node.line.foreigners == []
+    assert node.listener.foreigners == []
 
 
 async def test_a_store_from_before_there_were_clusters_becomes_one(bench: Bench) -> None:
@@ -61,7 +61,7 @@ async def test_a_store_from_before_there_were_clusters_becomes_one(bench: Bench)
     node.start()
     await node.write(b"new")
     assert node.stored() == [b"old", b"new"]
-    assert node.line.applied == [b"new"]
+    assert node.listener.applied == [b"new"]
 
 
 async def test_rows_alone_make_no_entry(bench: Bench) -> None:

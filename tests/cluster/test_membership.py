@@ -309,7 +309,7 @@ async def test_a_node_that_lost_its_disk_is_not_let_in_again_under_the_same_id(
         lambda: lost.replica.bootstrapping.lost_cluster_id, "for it to be told where it was"
     )
     assert not lost.replica.node.is_initialised
-    assert lost.line.applied == []
+    assert lost.listener.applied == []
 
 
 @pytest.mark.asyncio

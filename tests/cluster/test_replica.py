@@ -99,9 +99,9 @@ async def test_batches_of_several_nodes_share_an_entry_and_each_learns_its_own_p
         node.submit(batch_of((b"y", b"%d" % node.id), (b"x", b"%d" % node.id))) for node in nodes
     ]
     await asyncio.gather(*second)
-    await until(lambda: all(len(node.line.applied) == 11 for node in nodes))
+    await until(lambda: all(len(node.listener.applied) == 11 for node in nodes))
     for node in nodes:
-        for batch, commit in node.line.commits + node.line.foreigners:
+        for batch, commit in node.listener.commits + node.listener.foreigners:
             for (topic, group), offset in zip(
                 batch.groups.items(), commit.first_offsets, strict=True
             ):
@@ -164,9 +164,9 @@ async def test_a_batch_that_was_sent_to_a_leader_that_died_is_repeated_to_the_ne
     leader.kill()
     bench.network.drops = lambda _sender, _to, _frame: False
     await answer
-    await until(lambda: other.line.applied == [b"late"])
-    assert follower.line.commits
-    assert not follower.line.refusals
+    await until(lambda: other.listener.applied == [b"late"])
+    assert follower.listener.commits
+    assert not follower.listener.refusals
 
 
 async def test_a_deposed_leaders_batch_is_repeated_to_the_new_one(bench: Bench) -> None:
@@ -180,8 +180,8 @@ async def test_a_deposed_leaders_batch_is_repeated_to_the_new_one(bench: Bench) 
     bench.network.heal()
     await answer
     await until(lambda: all(sorted(node.stored()) == [b"after", b"orphan"] for node in nodes))
-    assert [payload for payload in old.line.applied if payload == b"orphan"] == [b"orphan"]
-    assert len(old.line.commits) == 1
+    assert [payload for payload in old.listener.applied if payload == b"orphan"] == [b"orphan"]
+    assert len(old.listener.commits) == 1
 
 
 async def test_a_batch_that_reached_the_next_leader_is_acknowledged_when_it_is_applied_and_not_twice(
@@ -200,7 +200,7 @@ async def test_a_batch_that_reached_the_next_leader_is_acknowledged_when_it_is_a
     bench.network.heal()
     await answer
     await bench.settled(nodes, [b"carried"])
-    assert len(old.line.commits) == 1
+    assert len(old.listener.commits) == 1
     assert all(node.stored() == [b"carried"] for node in nodes)
 
 
@@ -263,8 +263,8 @@ async def test_a_batch_that_was_given_up_and_is_committed_later_is_applied_as_a_
     await bench.leader()
     await leader.write(b"next")
     await bench.settled([leader], [b"given up", b"next"])
-    assert [list(batch.groups) for batch, _ in leader.line.commits] == [[b"t"]]
-    assert len(leader.line.foreigners) == 1
+    assert [list(batch.groups) for batch, _ in leader.listener.commits] == [[b"t"]]
+    assert len(leader.listener.foreigners) == 1
     await until(lambda: all(node.stored() == [b"given up", b"next"] for node in nodes))
 
 
@@ -325,7 +325,7 @@ async def test_a_start_takes_from_the_log_what_the_record_does_not_say_yet(bench
     await until(lambda: node.replica.applied_index == 1)
     assert node.replica.record.origins == {2: (5, 7)}
     assert node.stored() == [b"known"]
-    assert node.line.applied == []  # the broker has it from the store
+    assert node.listener.applied == []  # the broker has it from the store
 
 
 async def test_a_batch_that_got_lost_is_sent_again_after_a_while(bench: Bench) -> None:
@@ -398,10 +398,10 @@ async def test_a_batch_is_not_taken_for_the_one_before_it_that_was_given_up(benc
     second = leader.submit(batch_of((b"t", b"second")))
     bench.network.heal()
     await second
-    applied = leader.line.applied
+    applied = leader.listener.applied
     assert applied[-1] == b"second"
     assert applied in ([b"first", b"second"], [b"second"])
-    assert [batch.groups[b"t"].payloads for batch, _ in leader.line.commits] == [[b"second"]]
+    assert [batch.groups[b"t"].payloads for batch, _ in leader.listener.commits] == [[b"second"]]
     await until(lambda: all(node.stored() == applied for node in nodes))
 
 
@@ -409,9 +409,9 @@ async def test_large_batches_do_not_share_an_entry_and_none_is_passed_over(bench
     nodes = await bench.cluster(3)
     big = b"x" * (3 << 20)
     await asyncio.gather(*(node.write(b"%d" % node.id + big) for node in nodes))
-    await until(lambda: all(len(node.line.applied) == 3 for node in nodes))
+    await until(lambda: all(len(node.listener.applied) == 3 for node in nodes))
     leader = await bench.leader()
-    indexes = [commit.index for _, commit in leader.line.commits + leader.line.foreigners]
+    indexes = [commit.index for _, commit in leader.listener.commits + leader.listener.foreigners]
     assert len(set(indexes)) == 3
 
 
@@ -516,7 +516,7 @@ async def test_an_error_of_the_disk_ends_a_node_of_a_cluster(bench: Bench) -> No
     await leader.write(b"1")
     await until(lambda: follower.failures)
     await other.write(b"2")
-    assert follower.line.applied == []
+    assert follower.listener.applied == []
 
 
 async def test_new_leader_does_not_guess_how_far_an_absent_node_is(bench: Bench) -> None:
