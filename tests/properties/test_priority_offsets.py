@@ -35,24 +35,24 @@ class Model:
 
 
 def run(start: int, chosen: list[tuple]) -> tuple[OffsetsByPriority, Model]:
-    lanes, model = OffsetsByPriority(start), Model(start)
+    topic, model = OffsetsByPriority(start), Model(start)
     for verb, *numbers in chosen:
         match verb, numbers:
             case "extend", (gap, count, priority):
                 first = model.end + gap
-                lanes.extend(first, count, priority)
+                topic.extend(first, count, priority)
                 model.priorities.update(dict.fromkeys(range(first, first + count), priority))
                 model.end = first + count if count else model.end
             case "schedule", (distance, due_ms, expires_ms):
                 offset = max(model.end - distance, 0)
-                lanes.schedule(offset, due_ms, expires_ms)
+                topic.schedule(offset, due_ms, expires_ms)
                 if offset in model.priorities:
                     model.times[offset] = (due_ms, expires_ms)
             case "forget", (distance,):
                 before = model.start + distance
-                lanes.forget(before)
+                topic.forget(before)
                 model.forget(before)
-    return lanes, model
+    return topic, model
 
 
 def spread(stretches: list[tuple[int, int]]) -> list[int]:
@@ -61,24 +61,26 @@ def spread(stretches: list[tuple[int, int]]) -> list[int]:
 
 @given(st.integers(0, 5), histories, st.integers(0, 70), st.integers(0, 12))
 def test_lanes_answer_like_a_dictionary(start, chosen, offset, count):
-    lanes, model = run(start, chosen)
-    assert (lanes.start, lanes.end) == (model.start, model.end)
-    for priority, lane in enumerate(lanes.by_priority):
+    topic, model = run(start, chosen)
+    assert (topic.start, topic.end) == (model.start, model.end)
+    for priority, priority_offsets in enumerate(topic.by_priority):
         following = model.of_lane(priority, offset)
-        assert lane.next(offset) == (following[0] if following else None)
-        assert lane.count(offset) == len(following)
-        stretches = lane.ranges(offset, count)
+        assert priority_offsets.next(offset) == (following[0] if following else None)
+        assert priority_offsets.count(offset) == len(following)
+        stretches = priority_offsets.ranges(offset, count)
         assert spread(stretches) == following[:count]
         assert all(end < start for (_, end), (start, _) in pairwise(stretches))
 
 
 @given(st.integers(0, 5), histories, st.integers(0, 70), st.integers(0, 12))
 def test_times_are_those_of_a_dictionary(start, chosen, offset, count):
-    lanes, model = run(start, chosen)
-    for priority, lane in enumerate(lanes.by_priority):
+    topic, model = run(start, chosen)
+    for priority, priority_offsets in enumerate(topic.by_priority):
         times = {o: t for o, t in model.times.items() if model.priorities[o] == priority}
-        assert lane.schedule.times(offset) == times.get(offset, (0, 0))
-        assert len(lane.schedule) == len(times)
+        assert priority_offsets.schedule.times(offset) == times.get(offset, (0, 0))
+        assert len(priority_offsets.schedule) == len(times)
         timed = [o for o in model.of_lane(priority, offset) if o in model.times][:count]
         untimely = [o for o in timed if model.times[o][0] > 2 or 0 < model.times[o][1] <= 2]
-        assert lane.schedule.first_untimely(offset, count, 2) == (untimely[0] if untimely else None)
+        assert priority_offsets.schedule.first_untimely(offset, count, 2) == (
+            untimely[0] if untimely else None
+        )
