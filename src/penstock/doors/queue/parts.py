@@ -14,7 +14,7 @@ from penstock.commit.pipeline import Pipeline
 from penstock.commit.produce import Producing
 from penstock.core.broker import Broker
 from penstock.dispatch.dispatchers import Dispatchers
-from penstock.doors.queue.faults import produce_fault, refusal_fault, reserved_fault
+from penstock.doors.queue.faults import refusal_fault, reserved_fault
 from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
 from penstock.net.connections import Connections
@@ -81,9 +81,6 @@ class QueueParts:
             return fault
         refusal = self.admission.gate.admit_removal(topic)
         return Fault(FORBIDDEN, refusal.text) if refusal else None
-
-    def produce_fault(self, topic: bytes, count: int) -> Fault | None:
-        return produce_fault(self.admission, topic, count)
 
     def group_fault(self, topic: bytes, group: bytes) -> Fault | None:
         """Why a client may not use, or create, a group of a topic."""

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from penstock.commit.completion import ProducedCallback
 from penstock.commit.produce import ProducedMessages
-from penstock.doors.queue.faults import TOO_LARGE, too_many
+from penstock.doors.queue.faults import TOO_LARGE, produce_fault, too_many
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.replies import Slot
@@ -92,7 +92,7 @@ def _take(client: Requester, run: ProduceRun, now_ms: int) -> None:
 def _fault(door: QueueParts, topic: bytes, producer: bytes, count: int) -> Fault | None:
     if len(producer) > PRODUCER_ID_BYTES_MAX:
         return Fault(LIMIT, f"a producer id may have {PRODUCER_ID_BYTES_MAX} bytes at most")
-    return door.produce_fault(topic, count)
+    return produce_fault(door.admission, topic, count)
 
 
 def _journal(
