@@ -27,13 +27,7 @@ from typing import Any
 from penstock.commit.completion import Callback
 from penstock.doors.queue.disk_reads import DiskReads
 from penstock.doors.queue.faults import OVERSIZED, TOO_LARGE
-from penstock.doors.queue.operation import (
-    After,
-    Operation,
-    PushChannel,
-    Refused,
-    WaitingRequest,
-)
+from penstock.doors.queue.operation import After, Operation, PushChannel, Refused, WaitingRequest
 from penstock.doors.queue.operations import OPERATIONS
 from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.producing import produce_run

@@ -5,9 +5,8 @@ page. What is known about them is the broker's state, and is looked up on the lo
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from heapq import merge
-from itertools import islice
+from itertools import groupby, islice
 
 from penstock.core.groups import Group
 from penstock.core.topics import TopicSettings
@@ -57,17 +56,8 @@ def _names(store: Store, made: list[bytes], prefix: bytes, after: bytes, count: 
     """The first names above ``after``, of topics with messages and of empty ones."""
     stored = (info.name for info in store.topics(prefix))
     empty = sorted(name for name in made if name.startswith(prefix))
-    names = (name for name in _once(merge(stored, empty)) if name > after)
+    names = (name for name, _ in groupby(merge(stored, empty)) if name > after)
     return list(islice(names, count))
-
-
-def _once(names: Iterator[bytes]) -> Iterator[bytes]:
-    """Without adjacent duplicates."""
-    last = None
-    for name in names:
-        if name != last:
-            yield name
-        last = name
 
 
 def _topics(door: QueueParts, names: list[bytes], count: int, request_id: int) -> bytes:

@@ -54,10 +54,7 @@ def _nack_many(client: Requester, message: queue_pb2.NackMany, slot: Slot) -> No
 
 
 def _return(
-    client: Requester,
-    message: queue_pb2.Nack | queue_pb2.NackMany,
-    leases: list[int],
-    slot: Slot,
+    client: Requester, message: queue_pb2.Nack | queue_pb2.NackMany, leases: list[int], slot: Slot
 ) -> None:
     client.door.dispatchers.return_leases(
         message.topic.encode(),

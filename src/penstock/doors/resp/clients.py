@@ -246,5 +246,5 @@ COMMANDS = {
             b"UNBLOCK": Spec(_unblock, -3, flags=_FLAGS),
             b"NO-EVICT": Spec(_no_evict, 3, flags=_FLAGS),
         }
-    ),
+    )
 }

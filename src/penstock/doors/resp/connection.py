@@ -23,14 +23,7 @@ import asyncio
 import socket
 
 from penstock.config.schema import Limits
-from penstock.doors.resp.calls import (
-    NEXT,
-    Call,
-    MuteCall,
-    RespClient,
-    Spec,
-    command_fault,
-)
+from penstock.doors.resp.calls import NEXT, Call, MuteCall, RespClient, Spec, command_fault
 from penstock.doors.resp.commands import COMMANDS
 from penstock.doors.resp.faults import not_while_subscribed
 from penstock.doors.resp.parts import RespParts

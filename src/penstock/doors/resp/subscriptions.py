@@ -30,7 +30,7 @@ route cache is held against every one of them, which then takes twenty milliseco
 
 
 class _Listener(LiveSubscriber):
-    """A live subscriber that is its own client; its messages are those of a wildcard filter."""
+    """A live subscriber that is its own client."""
 
     __slots__ = ("_connection",)
 
@@ -39,20 +39,34 @@ class _Listener(LiveSubscriber):
         self._connection = connection
 
     def forward(self, live: Live) -> None:
-        connection = self._connection
-        connection.outbox.send_live(live.count, live.as_resp(connection.protocol))
+        for run in live.runs:
+            self.take(run.topic, run.payloads)
 
     def deliver(self, deliveries: list[Delivery]) -> None:
         for topic, run in groupby(deliveries, itemgetter(0)):
             self.take(topic, [delivery[1] or b"" for delivery in run])
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
-        connection = self._connection
-        frames = encode.messages(topic, payloads, connection.protocol)
-        connection.outbox.send_live(len(payloads), frames)
+        """Send live messages of one topic."""
+        raise NotImplementedError
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         self._connection.close(reason, detail)
+
+
+class _FilterListener(_Listener):
+    """The messages of a wildcard filter."""
+
+    __slots__ = ()
+
+    def forward(self, live: Live) -> None:
+        connection = self._connection
+        connection.outbox.send_live(live.count, live.as_resp(connection.protocol))
+
+    def take(self, topic: bytes, payloads: list[bytes]) -> None:
+        connection = self._connection
+        frames = encode.messages(topic, payloads, connection.protocol)
+        connection.outbox.send_live(len(payloads), frames)
 
 
 class _PatternListener(_Listener):
@@ -63,10 +77,6 @@ class _PatternListener(_Listener):
     def __init__(self, connection: SubscribedClient, pattern: bytes) -> None:
         super().__init__(connection)
         self._pattern = pattern
-
-    def forward(self, live: Live) -> None:
-        for run in live.runs:
-            self.take(run.topic, run.payloads)
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
         connection = self._connection
@@ -79,18 +89,14 @@ class _ShardListener(_Listener):
 
     __slots__ = ()
 
-    def forward(self, live: Live) -> None:
-        for run in live.runs:
-            self.take(run.topic, run.payloads)
-
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
         connection = self._connection
         frames = encode.shard_messages(topic, payloads, connection.protocol)
         connection.outbox.send_live(len(payloads), frames)
 
 
-class _ChannelsListener(_Listener):
-    """The messages of all channels. What comes live of a topic being replayed is left out."""
+class _ChannelsListener(_FilterListener):
+    """The messages of all channels, without live ones of topics that are being replayed."""
 
     __slots__ = ("replays",)
 
@@ -99,11 +105,10 @@ class _ChannelsListener(_Listener):
         self.replays = Replays(connection)
 
     def forward(self, live: Live) -> None:
-        if not self.replays.topics:
+        if self.replays.topics:
+            _Listener.forward(self, live)
+        else:
             super().forward(live)
-            return
-        for run in live.runs:
-            self.take(run.topic, run.payloads)
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
         if topic not in self.replays.topics:
@@ -175,7 +180,9 @@ class Subscriptions:
         if name in self.channels:
             return
         topic = _filter_of(name)
-        listener = _Listener(self._connection) if has_wildcard(topic) else self._channels_listener()
+        listener = (
+            _FilterListener(self._connection) if has_wildcard(topic) else self._channels_listener()
+        )
         self.channels[name] = listener
         if listener is self._own and self._is_replayed(topic):
             self._own.replays.begin(topic)

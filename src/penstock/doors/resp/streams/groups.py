@@ -16,21 +16,10 @@ from penstock.dispatch.unacked import ranges_of
 from penstock.doors.resp.awaiting import submitted
 from penstock.doors.resp.calls import OK, Call, Spec
 from penstock.doors.resp.confirming import confirmed
-from penstock.doors.resp.faults import (
-    NO_KEY,
-    CommandError,
-    no_group,
-    no_group_of_key,
-    not_stored,
-)
+from penstock.doors.resp.faults import NO_KEY, CommandError, no_group, no_group_of_key, not_stored
 from penstock.doors.resp.parts import RespParts
 from penstock.doors.resp.streams import ids
-from penstock.doors.resp.streams.options import (
-    ReadOptions,
-    ReadSource,
-    makes_stream,
-    read_options,
-)
+from penstock.doors.resp.streams.options import ReadOptions, ReadSource, makes_stream, read_options
 from penstock.doors.resp.streams.reader import is_meant, read_ids
 from penstock.doors.resp.streams.reading import streams_reply
 from penstock.doors.resp.streams.waiting_consumer import WaitingConsumer

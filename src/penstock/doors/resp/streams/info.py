@@ -237,5 +237,5 @@ COMMANDS = {
             b"CONSUMERS": Spec(stepwise(_consumers), 4, flags=READS, keys=(2, 2, 1)),
             b"HELP": Spec(_help, 2, flags=("loading", "stale")),
         },
-    ),
+    )
 }

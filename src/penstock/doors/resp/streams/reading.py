@@ -13,12 +13,7 @@ from penstock.doors.resp.confirming import confirmed
 from penstock.doors.resp.faults import UNBLOCKED, CommandError
 from penstock.doors.resp.parts import RespParts
 from penstock.doors.resp.streams.ids import Position, entry_id
-from penstock.doors.resp.streams.options import (
-    ReadOptions,
-    ReadSource,
-    range_options,
-    read_options,
-)
+from penstock.doors.resp.streams.options import ReadOptions, ReadSource, range_options, read_options
 from penstock.doors.resp.tasks import stepwise
 from penstock.store.search import CLOCK_SKEW_MS
 from penstock.wire.resp import encode
