@@ -97,7 +97,7 @@ class Assembly:
         on(FollowUp, self._follow_up)
         on(Erasing, Eraser(self.store, self.pipeline).erase)
         on(GroupChanged, self.dispatchers.group_changed)
-        on(TopicEnded, self.dispatchers.topic_ended)
+        on(TopicEnded, self.dispatchers.topics.ended)
         on(IdentityTaken, self.binary_door.identity_taken)
         on(OpenedForNobody, self.housekeeping.opened_for_nobody)
         self.feed.on_extras = self.envelopes.committed
@@ -210,7 +210,7 @@ class Assembly:
                 readers=self.readers,
                 connections=self.connections,
                 produce_fault=partial(produce_fault, self.admission),
-                topics=self.dispatchers,
+                topics=self.dispatchers.topics,
                 counters=self.counters,
             )
         )

@@ -142,7 +142,7 @@ class Server:
             broker=self.broker,
             store=self.store,
             pipeline=parts.pipeline,
-            topics=parts.dispatchers,
+            topics=parts.dispatchers.topics,
             clock=self._clock,
             counters=self.counters,
         )

@@ -206,8 +206,8 @@ def test_each_row_is_published_once_though_the_disk_refuses_every_third_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(staged_blocks, "PIECE_WEIGHT", PIECE)
-    monkeypatch.setattr(sinks, "AGAIN_S", 0.01)
-    monkeypatch.setattr(stages, "AGAIN_S", 0.01)
+    monkeypatch.setattr(sinks, "RETRY_S", 0.01)
+    monkeypatch.setattr(stages, "RETRY_S", 0.01)
     disk = Faltering()
     monkeypatch.setattr(Server, "_open_store", lambda _server: disk)
     with Broker() as broker, ExitStack() as connections:

@@ -10,7 +10,7 @@ from penstock.assembly import Assembly
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.groups import Group
-from penstock.dispatch.dispatcher import Job
+from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.dispatch.dispatchers import REST_S
 from penstock.model.message import PRIORITY_SHIFT, Extras
 from penstock.obs.counters import Counters
@@ -43,7 +43,7 @@ class Worker:
         self.visibility_ms = visibility_ms
         self.settles = settles
         self.takes_turns = takes_turns
-        self.jobs: list[Job] = []
+        self.jobs: list[LeasedMessage] = []
         self.closed: list[DisconnectReason] = []
         self.limits: list[int] = []
         self.asked = 0
@@ -65,7 +65,7 @@ class Worker:
         self.asked += 1
         return self.capacity
 
-    def work(self, jobs: list[Job]) -> None:
+    def work(self, jobs: list[LeasedMessage]) -> None:
         self.jobs += jobs
         self.capacity -= 0 if self.settles else len(jobs)
 
@@ -136,8 +136,8 @@ class Bench:
     def leave(self, worker: Worker) -> None:
         self.dispatchers.leave(TOPIC, GROUP, worker.consumer)
 
-    def deal(self) -> None:
-        self.dispatchers.deal(TOPIC, GROUP)
+    def dispatch(self) -> None:
+        self.dispatchers.dispatch(TOPIC, GROUP)
 
     async def submitted(self, command: Any) -> object:
         """Have a command applied; what came of it."""
@@ -164,7 +164,7 @@ class Bench:
     async def later(self, seconds: float) -> None:
         """Let time pass; whoever has a date in that time keeps it."""
         self.clock.advance(seconds)
-        self.deal()
+        self.dispatch()
         await self.rest()
 
     def close_desks(self) -> None:

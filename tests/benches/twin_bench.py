@@ -137,7 +137,7 @@ class Node:
         """Everything in memory is of no use any more, and does nothing more."""
         for dispatchers in self.parts.dispatchers._dispatchers.values():
             for dispatcher in dispatchers.values():
-                dispatcher.end()
+                dispatcher.close()
         self.parts.close()
 
     def restart(self) -> None:

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from penstock.core import group as group_module
-from penstock.dispatch import dispatchers as desks_module
+from penstock.dispatch import groups as groups_module
 from tests.conformance_queue.wire_client import GROUP, request
 
 
@@ -67,7 +67,7 @@ class TestAGroupHasSoMuchInHandAndNoMore:
 @pytest.fixture
 def crowded(own_broker, dial, monkeypatch):
     """A broker that has three groups and may have no more."""
-    monkeypatch.setattr(desks_module, "GROUPS_MAX", 3)
+    monkeypatch.setattr(groups_module, "GROUPS_MAX", 3)
     broker = own_broker()
     client = dial(at=broker)
     for number in range(3):

@@ -6,7 +6,7 @@ What all groups of a topic share:
   journal when the first dispatcher opens, and until all is read, what is known so far is handed
   out;
 * the messages of the last commits, as most are handed out while they are fresh: reading them from
-  disk would cost a thread's round for each deal.
+  disk would cost a thread's round trip for each round.
 
 Limits, on what there is and on how fast it leaves, are those of the topic (``topic_limits``).
 """

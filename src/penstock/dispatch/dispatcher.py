@@ -1,22 +1,20 @@
-"""Dispatchers: where the messages of a group are handed out, each to one worker, in turn.
+"""A dispatcher hands the messages of one group of one topic to its workers, each to one of them.
 
-A **dispatcher** is one group of one topic that somebody wants messages from. **Workers** come by
-any door. Some stay and are given messages as they come: a subscriber of the binary protocol, a push
-subscription of the queue protocol, an MQTT client that shares a subscription. Others ask once: a
-poll, a PULL. All stand in one circle.
+**Workers** come from every protocol. Some stay and are pushed messages: a subscriber of the binary
+protocol, a push subscription of the queue protocol, an MQTT client with a shared subscription.
+Others ask once: a poll, a PULL. All are served round-robin.
 
-A deal has four steps, and only one deal of a dispatcher is under way:
+A round has four steps, and a dispatcher runs one round at a time:
 
-1. choose messages, and who gets them (``core/selection``; the topic's rate may allow few or none);
-2. have them at hand, from the last commits or read from disk, as many as may be in memory;
-3. have the disk note that they are handed out (``Leased``), so that it is known whatever crashes;
-4. pass them on. What was to go to a worker that left meanwhile goes back.
+1. assign: choose messages and who gets them (``core/selection``), as the topic's rate allows;
+2. gather: take them from recent commits or read them from disk, up to a limit of memory;
+3. lease: commit that they are handed out (``Leased``), so that a crash does not lose track;
+4. deliver. What was assigned to a worker that left meanwhile goes back.
 
-A message is a worker's for the time of its **lease**, or, where the protocol has no such thing,
-until the worker leaves. Time is looked at here: a dispatcher wakes when a lease ends, a delayed
-message becomes due or a token has grown, and says so in a command (``Swept``). It is the time of a
-steady clock: were the wall clock set back by an hour, nobody would get what a dead worker has for
-an hour.
+A message belongs to a worker for the time of its **lease**, or, where the protocol has none, until
+the worker leaves. A dispatcher wakes when a lease ends, a delayed message becomes due or the rate
+allows more, and submits a command that names the time (``Swept``). It is the time of a steady
+clock: if the wall clock is set back by an hour, leases must not last an hour longer.
 """
 
 import asyncio
@@ -27,39 +25,35 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from penstock.commit.completion import Callback
-from penstock.core.commands import (
-    GroupMade,
-    Leased,
-    Run,
-    Settled,
-    Swept,
-)
+from penstock.core.commands import Leased, Run, Settled, Swept
 from penstock.core.groups import Group, GroupDelivery
 from penstock.core.selection import Picker
 from penstock.dispatch.backlog import Backlog
-from penstock.dispatch.parts import DispatchParts
+from penstock.dispatch.dead_letters import DeadLetters
+from penstock.dispatch.groups import GroupOperations
+from penstock.dispatch.leases import Leases
+from penstock.dispatch.parts import RETRY_S, DispatchParts
 from penstock.dispatch.read_ahead import ReadAhead
+from penstock.dispatch.reads import ReadResult, read_messages
+from penstock.dispatch.topics import TopicOperations
 from penstock.dispatch.unacked import ranges_of
 from penstock.model.message import Message
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.store import TopicInfo
 
-DEAL_MAX = 1_024
-"""Messages dealt at a time."""
+ROUND_MAX = 1_024
+"""Messages of one round."""
 
-DEAL_BYTES_MAX = 4 << 20
-"""Bytes dealt at a time, and one message more: so much is in memory, then with the workers."""
+ROUND_BYTES_MAX = 4 << 20
+"""Bytes of one round, plus at most one message: they are in memory, then with the workers."""
 
-VOID_S = 0.002
-VOIDS_MAX = 16
-"""Pause before a deal that was void again, and how many times as long it may become."""
-
-AGAIN_S = 0.5
-"""Pause before something is tried again that the disk refused."""
+CONFLICT_PAUSE_S = 0.002
+CONFLICTS_MAX = 16
+"""Pause after conflicting rounds; it grows with their number, up to this factor."""
 
 
-class Job(msgspec.Struct, frozen=True, gc=False):
-    """A message as it is handed out: its lease, and how often that has happened by now."""
+class LeasedMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message as it is delivered to a worker."""
 
     message: Message
     lease: int
@@ -67,7 +61,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 
 class Worker(Protocol):
-    """Somebody who takes messages of a group."""
+    """Takes messages of a group."""
 
     @property
     def consumer(self) -> bytes:
@@ -75,85 +69,62 @@ class Worker(Protocol):
 
     @property
     def visibility_ms(self) -> int:
-        """How long a message is its own; 0: until it leaves."""
+        """How long it has a message; 0: until it leaves."""
 
     @property
     def takes_turns(self) -> bool:
-        """Whether it expects messages to go around the circle one by one."""
+        """Whether messages must be spread one by one."""
 
     @property
     def settles(self) -> bool:
-        """Whether a message is done when it has it, and nobody will say so."""
+        """Whether a message is settled by its delivery."""
 
     def room(self) -> int:
         """How many more messages it can take now."""
         ...
 
-    def work(self, jobs: list[Job]) -> None:
-        """Take messages."""
-        ...
+    def work(self, jobs: list[LeasedMessage]) -> None: ...
 
     def idle(self) -> None:
-        """There is nothing for it now; told once."""
+        """The group has nothing for it now; called once."""
         ...
 
     def limited(self, retry_ms: int) -> None:
-        """There is something, but the topic's rate does not allow it yet."""
+        """The topic's rate allows nothing yet."""
         ...
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The messages chosen for it could not be journaled or read."""
+        """The messages assigned to it could not be committed or read."""
 
 
-class _Deal(NamedTuple):
-    """Messages that were chosen, and for whom."""
+class _Assignment(NamedTuple):
+    """The messages of one round, and who gets them."""
 
     picker: Picker
     shares: list[tuple[Worker, list[Run]]]
-    tokens: int
-    """How many the topic's rate was asked for; what is not dealt goes back."""
-    version: int
-    """That of the group when they were chosen."""
-    number: int
-    """How many deals it had seen by then; another node's dispatcher may be choosing, too."""
+    tokens: int  # taken from the topic's rate limit; the rest is refunded
+    version: int  # of the group when they were chosen
+    generation: int  # of the group; a dispatcher of another node may choose at the same time
 
     def offsets(self) -> list[int]:
-        """All offsets, in the order of dealing."""
+        """All offsets, in the order of delivery."""
         runs = (run for _, share in self.shares for run in share)
         return [offset for _, start, end in runs for offset in range(start, end)]
 
 
-class Burial(Protocol):
-    """Moves messages that failed too often to the dead letters."""
-
-    def bury(self, topic: bytes, group: bytes) -> None: ...
-
-
 class DispatcherHost(Protocol):
-    """What a dispatcher asks of all of them."""
+    """What all dispatchers share."""
 
-    @property
-    def dead_letters(self) -> Burial: ...
-
-    def earliest(self, topic: bytes) -> int: ...
-
-    def group_made(
-        self, topic: bytes, group: bytes, start: int, *, is_first: bool, reader: bool = False
-    ) -> GroupMade: ...
+    leases: Leases
+    groups: GroupOperations
+    topics: TopicOperations
+    dead_letters: DeadLetters
 
     def may_read_ahead(self, dispatcher: "Dispatcher") -> bool: ...
 
-    def next_leases(self, count: int) -> int: ...
-
-    def settle_leases(self, topic: bytes, group: bytes, leases: list[int]) -> None: ...
-
-    def return_leases(
-        self, topic: bytes, group: bytes, leases: list[int], *, counts: bool = True
-    ) -> None: ...
-
 
 class Dispatcher:
-    """One group of one topic, with its circle of workers."""
+    """One group of one topic, with its workers."""
 
     def __init__(
         self, parts: DispatchParts, host: DispatcherHost, backlog: Backlog, group: bytes
@@ -163,78 +134,69 @@ class Dispatcher:
         self._backlog = backlog
         self.topic = backlog.topic
         self.group = group
-        self.workers: dict[bytes, Worker] = {}
-        """In the order of their turns: who was given something goes to the end."""
-        self._newcomers: dict[bytes, Worker] = {}
-        """Workers who were not told yet that there is nothing for them."""
-        self._deal: _Deal | None = None
-        """What is being dealt."""
-        self._messages: dict[int, Message] = {}
-        """The messages of the deal."""
-        self._gone: set[bytes] = set()
-        """Workers who left since messages were chosen for them, even if they came back."""
+        self.workers: dict[bytes, Worker] = {}  # least recently served first
+        self._newcomers: dict[bytes, Worker] = {}  # not told yet that there is nothing for them
+        self._assignment: _Assignment | None = None  # of the round that is running
+        self._messages: dict[int, Message] = {}  # of that round
+        self._gone: set[bytes] = set()  # left since the assignment, even if they came back
         self._ahead = ReadAhead(parts, backlog.topic)
         self._timer: asyncio.TimerHandle | None = None
-        self._is_making = False
+        self._is_creating = False
         self._is_sweeping = False
+        # The end of the topic at the first attempt, until it is known what is too old.
         self._aged_to: int | None = None
-        """Where the topic ended when somebody asked, until it is known what is too old."""
-        self._voids = 0
-        """How many deals in a row were void."""
+        self._conflicts = 0  # rounds in a row whose lease was void
         self.is_closed = False
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────
 
     def join(self, worker: Worker) -> None:
-        """Give a worker its place at the end of the circle."""
         self.workers[worker.consumer] = self._newcomers[worker.consumer] = worker
 
     def leave(self, consumer: bytes) -> None:
-        """A worker takes no more messages."""
         self.workers.pop(consumer, None)
         self._newcomers.pop(consumer, None)
-        if self._deal is not None:
+        if self._assignment is not None:
             self._gone.add(consumer)
 
     def is_serving(self, consumer: bytes) -> bool:
         """Whether messages are on their way to this worker."""
-        if self._deal is None or consumer in self._gone:
+        if self._assignment is None or consumer in self._gone:
             return False
-        return any(worker.consumer == consumer for worker, _ in self._deal.shares)
+        return any(worker.consumer == consumer for worker, _ in self._assignment.shares)
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused, or failed: nobody has got anything, and those who wait must know."""
-        self._end_deal(0)
-        self._is_making = False
+        """A commit or read failed: nothing was delivered, and waiting workers must know."""
+        self._end_round(0)
+        self._is_creating = False
         for worker in list(self.workers.values()):
             worker.refused(reason, detail)
 
-    def end(self) -> None:
-        """Nobody wants anything here any more."""
+    def close(self) -> None:
         self.is_closed = True
         self.forget()
         if self._timer is not None:
             self._timer.cancel()
 
     def forget(self) -> None:
-        """The topic was deleted, or nobody is here: what was read is of no use."""
+        """Drop what was read ahead: the topic was deleted, or there are no workers."""
         self._ahead.forget()
 
-    # ── choosing ──────────────────────────────────────────────────────────────────────────────
+    # ── assigning ─────────────────────────────────────────────────────────────────────────────
 
-    def deal(self) -> None:
-        """Hand messages to workers with room, as far as both go."""
-        if self._deal is not None or self.is_closed or not self.workers:
+    def dispatch(self) -> None:
+        """Start a round if there are messages and workers with room."""
+        if self._assignment is not None or self.is_closed or not self.workers:
             return
         if self._parts.pipeline.is_dropping(self.topic):
-            return  # what there is counts no more; dealing goes on with what comes next
+            return  # the next topic of this name will be dispatched
         group = self._parts.broker.groups.get(self.topic, self.group)
         if group is None:
-            self._make_group()
+            self._create_group()
             return
         now_ms = self._parts.steady.now_ms()
         if self._sweeps(group, now_ms):
-            return  # what comes back may have to go before all that is there
+            return  # returned messages may have to go first
         info = self._parts.store.topic(self.topic)
         if info is not None and not self._is_aged(info):
             return  # what is too old must not be handed out
@@ -244,10 +206,10 @@ class Dispatcher:
         picker = Picker(lanes, group.heads, group.returned.by_priority, first, now_ms)
         available = 0 if group.is_full else picker.available()
         if self._backlog.is_reading(start) and self._room(available + 1) > available:
-            return  # there is room for what is being read: a poll must not be told of less
+            return  # wait: a poll must not get less than it has room for
         room = self._room(available)
         if room and available:
-            self._choose(group, picker, room)
+            self._assign(group, picker, room)
             return
         is_all = info is None or self._backlog.knows_all_of(info, start)
         if room and is_all:
@@ -255,30 +217,31 @@ class Dispatcher:
         self._wake_at(group.wakes_ms())
 
     def _is_aged(self, info: TopicInfo) -> bool:
-        """Whether it is known which messages are too old, as of when somebody asked first."""
+        """Whether it is known which messages are too old, as of the first attempt."""
         if self._aged_to is None:
             self._aged_to = info.next_offset
         is_aged = self._backlog.is_aged(info, self._aged_to)
         self._aged_to = None if is_aged else self._aged_to
         return is_aged
 
-    def _make_group(self) -> None:
-        if not self._is_making:
-            self._is_making = True
-            start = self._host.earliest(self.topic)
-            made = self._host.group_made(self.topic, self.group, start, is_first=True)
-            self._parts.pipeline.submit(made, Callback(self._made, self.refused), durable=True)
+    def _create_group(self) -> None:
+        if self._is_creating:
+            return
+        self._is_creating = True
+        start = self._host.topics.earliest(self.topic)
+        command = self._host.groups.create_command(self.topic, self.group, start, is_first=True)
+        self._parts.pipeline.submit(command, Callback(self._created, self.refused), durable=True)
 
-    def _made(self, _value: object) -> None:
-        self._is_making = False
-        self.deal()
+    def _created(self, _value: object) -> None:
+        self._is_creating = False
+        self.dispatch()
 
     def _room(self, available: int) -> int:
-        """How many messages workers can take together, as far as that matters.
+        """The room of all workers together, up to what is available.
 
-        No more are asked than need be: there may be many, and few messages.
+        It asks no more workers than necessary: there may be many, and few messages.
         """
-        enough = min(max(available, 1), DEAL_MAX)
+        enough = min(max(available, 1), ROUND_MAX)
         total = 0
         for worker in self.workers.values():
             total += max(worker.room(), 0)
@@ -286,49 +249,47 @@ class Dispatcher:
                 return enough
         return total
 
-    def _choose(self, group: Group, picker: Picker, want: int) -> None:
+    def _assign(self, group: Group, picker: Picker, want: int) -> None:
         bucket = self._backlog.bucket(self._parts.clock.monotonic())
         if bucket is not None:
             want = bucket.take(want, self._parts.clock.monotonic())
             if not want:
                 self._tell_limited(bucket.retry_s(self._parts.clock.monotonic()))
                 return
-        deal = _Deal(
-            picker, self._shares(group, picker, want), want, group.version, group.generation
-        )
+        shares = self._shares(group, picker, want)
         self._gone.clear()
-        if deal.shares or picker.delayed or picker.expired:
-            self._deal = deal
-            self._gather(deal)
+        if shares or picker.delayed or picker.expired:
+            self._assignment = _Assignment(picker, shares, want, group.version, group.generation)
+            self._gather(self._assignment)
         elif bucket is not None:
             bucket.refund(want)
 
     def _shares(self, group: Group, picker: Picker, want: int) -> list[tuple[Worker, list[Run]]]:
-        """Divide messages among those with room; whoever gets some goes to the end of the circle.
+        """Divide messages among the workers with room.
 
-        Each gets its part at once, unless somebody expects messages to go around one by one.
+        Each gets its part at once, unless a worker expects messages to be spread one by one.
         """
         rooms = ((worker.consumer, worker.room()) for worker in self.workers.values())
         ready = dict(islice((pair for pair in rooms if pair[1] > 0), want))
-        goes_round = len(ready) > 1 and any(self.workers[n].takes_turns for n in ready)
+        one_by_one = len(ready) > 1 and any(self.workers[n].takes_turns for n in ready)
         runs_of: dict[bytes, list[Run]] = {}
         polls = group.polls
         while want and ready:
             for place, (name, room) in enumerate(list(ready.items())):
-                part = 1 if goes_round else -(-want // (len(ready) - place))
+                part = 1 if one_by_one else -(-want // (len(ready) - place))
                 runs = picker.pick(min(room, part), polls) if want else []
                 if not runs:
-                    return self._turned(runs_of)
+                    return self._to_shares(runs_of)
                 polls += 1
                 count = _count(runs)
                 want -= count
                 ready[name] -= count
                 runs_of.setdefault(name, []).extend(runs)
-            ready = {name: room for name, room in ready.items() if room} if goes_round else {}
-        return self._turned(runs_of)
+            ready = {name: room for name, room in ready.items() if room} if one_by_one else {}
+        return self._to_shares(runs_of)
 
-    def _turned(self, runs_of: dict[bytes, list[Run]]) -> list[tuple[Worker, list[Run]]]:
-        """Shares by worker; their turn is over."""
+    def _to_shares(self, runs_of: dict[bytes, list[Run]]) -> list[tuple[Worker, list[Run]]]:
+        """Shares by worker; these workers go to the end of the round-robin order."""
         shares = []
         for name, runs in runs_of.items():
             worker = self.workers[name] = self.workers.pop(name)
@@ -349,25 +310,24 @@ class Dispatcher:
 
     # ── gathering ─────────────────────────────────────────────────────────────────────────────
 
-    def _gather(self, deal: _Deal) -> None:
-        """Have the chosen messages at hand."""
-        offsets = deal.offsets()
+    def _gather(self, assignment: _Assignment) -> None:
+        offsets = assignment.offsets()
         self._messages = self._at_hand(offsets)
         missing = [offset for offset in offsets if offset not in self._messages]
         if not missing:
-            self._lease(deal)
+            self._lease(assignment)
             return
         parts, topic = self._parts, self.topic
         parts.readers.run(
-            lambda: read_messages(parts, topic, missing, DEAL_BYTES_MAX),
-            lambda lot: self._gathered(deal, lot),
+            lambda: read_messages(parts.store, topic, missing, ROUND_BYTES_MAX),
+            lambda result: self._gathered(assignment, result),
             lambda error: self.refused(DisconnectReason.STORAGE_FAILED, error.message),
         )
 
     def _at_hand(self, offsets: list[int]) -> dict[int, Message]:
-        """Messages that need not be read, of the last commits or read ahead.
+        """Messages of recent commits, and those that were read ahead.
 
-        If messages of the topic were deleted, only the disk knows which.
+        None if messages of the topic were deleted: only the disk knows which.
         """
         info = self._parts.store.topic(self.topic)
         if info is None or info.deleted or not offsets:
@@ -381,92 +341,97 @@ class Dispatcher:
             self._ahead.go_on(offsets[-1] + 1, info.next_offset)
         return messages
 
-    def _gathered(self, deal: _Deal, lot: "Lot") -> None:
-        self._messages |= lot.messages
-        self._lease(deal if lot.is_whole else _cut(deal, lot.unread))
+    def _gathered(self, assignment: _Assignment, result: ReadResult) -> None:
+        self._messages |= result.messages
+        self._lease(_cut(assignment, result.unread) if result.unread else assignment)
 
-    # ── noting ────────────────────────────────────────────────────────────────────────────────
+    # ── leasing ───────────────────────────────────────────────────────────────────────────────
 
-    def _lease(self, deal: _Deal) -> None:
+    def _lease(self, assignment: _Assignment) -> None:
         group = self._parts.broker.groups.get(self.topic, self.group)
         info = self._parts.store.topic(self.topic)
-        is_void = any(worker.consumer in self._gone for worker, _ in deal.shares)
-        if is_void or group is None or info is None:  # somebody left, or it was deleted, meanwhile
-            self._end_deal(0)
-            self.deal()
+        is_void = any(worker.consumer in self._gone for worker, _ in assignment.shares)
+        if is_void or group is None or info is None:  # a worker left, or it was deleted, meanwhile
+            self._end_round(0)
+            self.dispatch()
             return
         now_ms = self._parts.steady.now_ms()
-        deal, expired = self._without_expired(deal, now_ms)
-        self._deal = deal
-        picker = deal.picker
-        count = _count(run for _, runs in deal.shares for run in runs)
+        assignment, expired = self._without_expired(assignment, now_ms)
+        self._assignment = assignment
+        picker = assignment.picker
+        count = _count(run for _, runs in assignment.shares for run in runs)
         first = self._backlog.first_offset(info)
         if group.next < first:
             self._count_passed(group, info, first)
         leased = Leased(
             self.topic,
             self.group,
-            deal.version,
+            assignment.version,
             first,
             _compact(picker.heads),
             picker.ahead,
-            self._host.next_leases(count),
+            self._host.leases.reserve(count),
             now_ms,
-            [_share(worker, runs, now_ms) for worker, runs in deal.shares],
+            [_share(worker, runs, now_ms) for worker, runs in assignment.shares],
             picker.delayed,
             picker.expired + expired,
-            deal.number,
+            assignment.generation,
         )
         self._parts.pipeline.submit(leased, self, durable=True)
 
     def _count_passed(self, group: Group, info: TopicInfo, first: int) -> None:
-        """The topic's own limits take messages from the group before retention finds them."""
+        """Count messages beyond the topic's limits that retention has not removed yet."""
         passed = group.unsettled([(info.first_offset, first)])
         self._parts.counters.drops[DropReason.RETENTION] += passed
 
-    def _without_expired(self, deal: _Deal, now_ms: int) -> tuple[_Deal, list[int]]:
-        """The deal without messages whose time is over, and those.
+    def _without_expired(
+        self, assignment: _Assignment, now_ms: int
+    ) -> tuple[_Assignment, list[int]]:
+        """The assignment without expired messages, and their offsets.
 
-        Of what is handed out again, only the message itself tells: lanes have forgotten it.
+        For a redelivery only the message itself has its expiry: the priority lists forgot it.
         """
         expired = [
             offset
             for offset, message in self._messages.items()
             if message.extras is not None and 0 < message.extras.expires_ms <= now_ms
         ]
-        return (_without_offsets(deal, set(expired)), expired) if expired else (deal, expired)
+        return (
+            (_without_offsets(assignment, set(expired)), expired)
+            if expired
+            else (assignment, expired)
+        )
 
-    def _end_deal(self, dealt: int) -> None:
-        """What is left of the tokens goes back."""
-        deal, self._deal = self._deal, None
+    def _end_round(self, delivered: int) -> None:
+        assignment, self._assignment = self._assignment, None
         self._messages = {}
         bucket = self._backlog.bucket(self._parts.clock.monotonic())
-        if deal is not None and bucket is not None:
-            bucket.refund(deal.tokens - dealt)
+        if assignment is not None and bucket is not None:
+            bucket.refund(assignment.tokens - delivered)
 
-    # ── passing on ────────────────────────────────────────────────────────────────────────────
+    # ── delivering ───────────────────────────────────────────────────────────────────────────
 
     def done(self, value: object) -> None:
-        """It is noted: pass the messages on.
+        """The lease is committed: deliver the messages.
 
-        None: the group was moved meanwhile, or a dispatcher of another node was faster. Then choose
-        anew; but should that happen again and again, let the others have some more of their turns.
+        The value is None if the group was moved meanwhile or a dispatcher of another node was
+        faster. Then assign anew; after repeated conflicts pause, to let the others proceed.
         """
-        deal, messages = self._deal, self._messages
-        assert deal is not None
-        self._voids = self._voids + 1 if value is None else 0
+        assignment, messages = self._assignment, self._messages
+        assert assignment is not None
+        self._conflicts = self._conflicts + 1 if value is None else 0
         shares: list[GroupDelivery] = value if isinstance(value, list) else []
-        self._end_deal(sum(len(share.offsets) for share in shares))
-        for (worker, _), share in zip(deal.shares, shares, strict=False):
-            self._pass_on(worker, share, messages)
+        self._end_round(sum(len(share.offsets) for share in shares))
+        for (worker, _), share in zip(assignment.shares, shares, strict=False):
+            self._deliver(worker, share, messages)
         self._gone.clear()
-        if self._voids > 1:
-            self._wake_in(min(self._voids, VOIDS_MAX) * VOID_S)
+        if self._conflicts > 1:
+            self._wake_in(min(self._conflicts, CONFLICTS_MAX) * CONFLICT_PAUSE_S)
         else:
-            self.deal()
+            self.dispatch()
 
-    def _pass_on(self, worker: Worker, share: GroupDelivery, messages: dict[int, Message]) -> None:
-        found = _jobs(share, messages)
+    def _deliver(self, worker: Worker, share: GroupDelivery, messages: dict[int, Message]) -> None:
+        found = _leased_messages(share, messages)
         if len(found) < len(share.offsets):
             self._settle_removed([o for o in share.offsets if o not in messages])
         if worker.consumer in self._gone:
@@ -476,23 +441,23 @@ class Dispatcher:
         if found:
             worker.work(found)
             if worker.settles:
-                leases = [job.lease for job in found]
-                self._host.settle_leases(self.topic, self.group, leases)
+                leases = [leased.lease for leased in found]
+                self._host.leases.settle(self.topic, self.group, leases)
 
     def _settle_removed(self, offsets: list[int]) -> None:
-        """They were deleted, or retention took them: nobody needs them any more."""
+        """Settle messages that were deleted, or removed by retention."""
         settled = Settled(self.topic, self.group, ranges_of(offsets))
         self._parts.pipeline.submit(settled, None, durable=True)
 
     def _give_back(self, share: GroupDelivery) -> None:
-        """Their worker has left before they reached it. A worker by name has given back all."""
+        """The worker left before the delivery. A named worker has returned everything."""
         leases = list(range(share.lease, share.lease + len(share.offsets)))
-        self._host.return_leases(self.topic, self.group, leases, counts=False)
+        self._host.leases.give_back(self.topic, self.group, leases, counts=False)
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────
 
     def _sweeps(self, group: Group, now_ms: int) -> bool:
-        """Take back leases that ran out, hand out what is due by now; whether that is under way."""
+        """Take back expired leases and release due messages; whether that is under way."""
         wakes_ms = group.wakes_ms()
         is_due = wakes_ms is not None and wakes_ms <= now_ms
         if is_due and not self._is_sweeping and not self._parts.connections.stalls.is_catching_up:
@@ -503,12 +468,12 @@ class Dispatcher:
 
     def _swept(self, _value: object) -> None:
         self._is_sweeping = False
-        self._host.dead_letters.bury(self.topic, self.group)
-        self.deal()
+        self._host.dead_letters.move_exhausted(self.topic, self.group)
+        self.dispatch()
 
     def _not_swept(self, reason: DisconnectReason, detail: str = "") -> None:
         self._is_sweeping = False
-        self._wake_in(AGAIN_S)
+        self._wake_in(RETRY_S)
         self.refused(reason, detail)
 
     def _wake_at(self, when_ms: int | None) -> None:
@@ -518,22 +483,26 @@ class Dispatcher:
     def _wake_in(self, delay_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._parts.connections.loop.call_later(delay_s, self.deal)
+        self._timer = self._parts.connections.loop.call_later(delay_s, self.dispatch)
 
 
 def _count(runs: Iterable[Run]) -> int:
     return sum([end - start for _, start, end in runs])
 
 
-def _jobs(share: GroupDelivery, messages: dict[int, Message]) -> list[Job]:
-    """What was handed out, as far as it is there; nearly always it all is."""
+def _leased_messages(share: GroupDelivery, messages: dict[int, Message]) -> list[LeasedMessage]:
+    """The messages of a share, without those that are gone."""
     leases = range(share.lease, share.lease + len(share.offsets))
     rows = zip(map(messages.get, share.offsets), leases, share.deliveries, strict=True)
-    return [Job(message, lease, times) for message, lease, times in rows if message is not None]
+    return [
+        LeasedMessage(message, lease, times)
+        for message, lease, times in rows
+        if message is not None
+    ]
 
 
 def _compact(heads: list[int]) -> list[int]:
-    """One number, if all are the same."""
+    """One number if all are equal."""
     return heads[:1] if len(set(heads)) == 1 else heads
 
 
@@ -543,71 +512,29 @@ def _share(worker: Worker, runs: list[Run], now_ms: int) -> tuple[bytes, int, li
     return worker.consumer, 0, runs
 
 
-# ── reading ───────────────────────────────────────────────────────────────────────────────────
+def _cut(assignment: _Assignment, unread: list[int]) -> _Assignment:
+    """The assignment up to the first unread message, even if later ones are at hand.
 
-
-class Lot(NamedTuple):
-    """Messages that were read, and offsets that there was no room for; others are gone."""
-
-    messages: dict[int, Message]
-    unread: list[int]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all were looked at."""
-        return not self.unread
-
-
-def read_messages(parts: DispatchParts, topic: bytes, offsets: list[int], bytes_max: int) -> Lot:
-    """Messages of some offsets, in this order, until there are so many bytes."""
-    messages: dict[int, Message] = {}
-    number = size = 0
-    while number < len(offsets) and size < bytes_max:
-        first = offsets[number]
-        count = _in_a_row(offsets, number)
-        part = parts.store.read_topic(topic, first, count, bytes_max - size)
-        found = [message for message in part.messages() if message.offset < first + count]
-        messages.update((message.offset, message) for message in found)
-        size += sum(len(message.payload) for message in found)
-        # What is missing before ``next_offset`` is gone; if that says nothing, all of it is.
-        end = part.next_offset if part.next_offset > first else first + count
-        number += min(end - first, count)
-    return Lot(messages, offsets[number:])
-
-
-def _in_a_row(offsets: list[int], number: int) -> int:
-    """How many offsets from this one on lie side by side."""
-    end = number + 1
-    while end < len(offsets) and offsets[end] == offsets[end - 1] + 1:
-        end += 1
-    return end - number
-
-
-def _cut(deal: _Deal, unread: list[int]) -> _Deal:
-    """The deal as far as there was room for it.
-
-    It ends with the first message that there was no room for, even if later ones are at hand: of
-    each priority a beginning must remain.
+    What is dispatched of each priority must be a prefix.
     """
-    offsets, without_room = deal.offsets(), set(unread)
+    offsets, without_room = assignment.offsets(), set(unread)
     place = next(number for number, offset in enumerate(offsets) if offset in without_room)
     left_out = set(offsets[place:])
-    deal.picker.put_back(left_out)
-    return _without_offsets(deal, left_out)
+    assignment.picker.put_back(left_out)
+    return _without_offsets(assignment, left_out)
 
 
-def _without_offsets(deal: _Deal, left_out: set[int]) -> _Deal:
-    """The deal without some messages."""
+def _without_offsets(assignment: _Assignment, left_out: set[int]) -> _Assignment:
     shares = []
-    for worker, runs in deal.shares:
+    for worker, runs in assignment.shares:
         kept = [part for run in runs for part in _without(run, left_out)]
         if kept:
             shares.append((worker, kept))
-    return deal._replace(shares=shares)
+    return assignment._replace(shares=shares)
 
 
 def _without(run: Run, left_out: set[int]) -> Iterator[Run]:
-    """The stretches of a run that are left."""
+    """The ranges of a run that are left."""
     priority, start, end = run
     offsets = [offset for offset in range(start, end) if offset not in left_out]
     for first, last in ranges_of(offsets) if offsets else ():

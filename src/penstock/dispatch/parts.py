@@ -13,6 +13,9 @@ from penstock.reading.readers import JournalReaders
 from penstock.store.store import Store
 from penstock.trust.gate import Gate
 
+RETRY_S = 0.5
+"""Pause before a failed commit or read is tried again."""
+
 
 class DispatchParts(NamedTuple):
     """Passed to dispatchers, backlogs and dead letters."""

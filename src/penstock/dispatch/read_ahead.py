@@ -1,9 +1,8 @@
-"""Reading on before anybody asks: a dispatcher with a backlog has the next messages at hand.
+"""Read-ahead: a dispatcher with a backlog reads the next messages before it needs them.
 
-Without this each deal would wait for a thread's round, and miss the commit that the
-acknowledgements of the deal before have started. Half of what was read is used up when the next
-lot is asked for. Only what is handed out in order of offsets is read ahead: who jumps around in a
-topic would have the wrong messages.
+Without this each round would wait for a reader thread and miss the commit that the acknowledgements
+of the previous round started. The next read starts when half of the last one is used up. Messages
+are read ahead only while they are dispatched in the order of their offsets.
 """
 
 from collections.abc import Iterable

@@ -9,7 +9,8 @@ from penstock.commit.pipeline import Pipeline
 from penstock.core.broker import Broker
 from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.groups import Group
-from penstock.dispatch.dispatchers import Dispatchers, Start, StartAt
+from penstock.dispatch.dispatchers import Dispatchers
+from penstock.dispatch.groups import Start, StartAt
 from penstock.node.cluster_admin import check_leads
 from penstock.reading.confirming import confirmed
 from penstock.store.store import Store
@@ -41,15 +42,15 @@ class NodeQueueAdmin:
 
     def first_offset(self, topic: bytes) -> int:
         """The oldest message that a new group would get."""
-        return self._dispatchers.earliest(topic)
+        return self._dispatchers.topics.earliest(topic)
 
     def lag(self, group: Group) -> int:
         """How many messages a group has not done, of those that there are."""
-        return self._dispatchers.lag(group)
+        return self._dispatchers.groups.lag(group)
 
     def messages(self, topic: bytes) -> int:
         """How many messages a topic has from there on."""
-        return self._dispatchers.messages(topic)
+        return self._dispatchers.topics.messages(topic)
 
     def consumers(self, topic: bytes, group: bytes) -> int:
         """How many consumers a group has now."""
@@ -67,30 +68,30 @@ class NodeQueueAdmin:
 
     async def configure_topic(self, command: TopicConfigured) -> None:
         """Make a topic or change its settings."""
-        await self._done(partial(self._dispatchers.configure_topic, command))
+        await self._done(partial(self._dispatchers.topics.configure, command))
 
     async def delete_topic(self, topic: bytes) -> None:
         """Delete a topic, its messages, groups and settings."""
-        await self._done(partial(self._dispatchers.delete_topic, topic))
+        await self._done(partial(self._dispatchers.topics.delete, topic))
 
     async def make_group(self, topic: bytes, group: bytes, at: str, value: int) -> bool:
         """Make a group; tell whether there was none."""
         start = Start(StartAt[at.upper()], value)
-        return bool(await self._done(partial(self._dispatchers.make_group, topic, group, start)))
+        return bool(await self._done(partial(self._dispatchers.groups.create, topic, group, start)))
 
     async def move_group(self, topic: bytes, group: bytes, at: str, value: int) -> None:
         """Have a group go on from somewhere else."""
         start = Start(StartAt[at.upper()], value)
-        await self._done(partial(self._dispatchers.seek, topic, group, start))
+        await self._done(partial(self._dispatchers.groups.seek, topic, group, start))
 
     async def configure_group(self, command: GroupConfigured) -> None:
         """Change how a group repeats what failed; what that makes a dead letter becomes one."""
         await self._applied(command)
-        self._dispatchers.dead_letters.bury(command.topic, command.group)
+        self._dispatchers.dead_letters.move_exhausted(command.topic, command.group)
 
     async def delete_group(self, topic: bytes, group: bytes) -> None:
         """Forget a group."""
-        await self._applied(self._dispatchers.group_gone(topic, group))
+        await self._applied(self._dispatchers.groups.delete_command(topic, group))
 
     async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int:
         """Send dead letters back where they came from; return how many were sent."""

@@ -16,7 +16,7 @@ from penstock.wire.queue.faults import Fault
 class TopicMaker(Protocol):
     """Makes topics that do not exist yet."""
 
-    def ensure_topic(self, topic: bytes) -> None: ...
+    def ensure(self, topic: bytes) -> None: ...
 
 
 class StagingContext(NamedTuple):

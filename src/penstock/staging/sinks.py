@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 from penstock.commit.completion import Callback
 from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgotten
 from penstock.core.sinks import SinkState
-from penstock.dispatch.dispatcher import AGAIN_S
+from penstock.dispatch.parts import RETRY_S
 from penstock.errors import StorageError
 from penstock.model.stages import Stage
 from penstock.obs.log import get_logger, printable
@@ -327,7 +327,7 @@ class _Commit:
         self._is_reading = False
         self.refuse(DisconnectReason.STORAGE_FAILED, error.message)
         if not self._is_in_line:
-            self._context.connections.loop.call_later(AGAIN_S, self.go_on)
+            self._context.connections.loop.call_later(RETRY_S, self.go_on)
 
     def _found(self, piece: Piece) -> None:
         self._is_reading = False
@@ -352,7 +352,7 @@ class _Commit:
             lambda reason, detail: self._refused(piece, reason, detail),
         )
         for topic, *_ in piece.lots:
-            context.topics.ensure_topic(topic)
+            context.topics.ensure(topic)
         with context.pipeline.as_leader():
             for topic, payloads, marks, extras in piece.lots:
                 context.pipeline.publish(
@@ -365,7 +365,7 @@ class _Commit:
     def _refused(self, piece: Piece, reason: DisconnectReason, detail: str) -> None:
         """The disk refused: nothing of the piece has happened, so it is tried again as it is."""
         self.refuse(reason, detail)
-        self._context.connections.loop.call_later(AGAIN_S, self._publish, piece)
+        self._context.connections.loop.call_later(RETRY_S, self._publish, piece)
 
     def _published(self, piece: Piece) -> None:
         self._context.counters.messages_in_total[1] += piece.messages

@@ -19,7 +19,7 @@ from typing import Protocol
 from penstock.commit.completion import Callback
 from penstock.core.commands import TopicGone
 from penstock.core.completion import Completion, Journaled
-from penstock.dispatch.dispatcher import AGAIN_S
+from penstock.dispatch.parts import RETRY_S
 from penstock.errors import StorageError
 from penstock.limits import (
     MIB,
@@ -390,7 +390,7 @@ class Stages:
         """The disk refused it: what was staged stays a little longer."""
         self._dropping -= 1
         self._to_drop.append(part)
-        self._context.connections.loop.call_later(AGAIN_S, self._drop_some)
+        self._context.connections.loop.call_later(RETRY_S, self._drop_some)
 
 
 class _InLine:

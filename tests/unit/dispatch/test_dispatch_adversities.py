@@ -7,8 +7,9 @@ import pytest_asyncio
 from tests.benches.commit_bench import until
 from tests.benches.dispatch_bench import GROUP, LEASE_MS, TOPIC, Bench, Told, Worker, numbered
 
-from penstock.dispatch import dispatchers as desks_module
-from penstock.dispatch.dispatchers import Dispatchers, Start
+from penstock.dispatch import leases as leases_module
+from penstock.dispatch.dispatchers import Dispatchers
+from penstock.dispatch.groups import Start
 from penstock.errors import StorageFull
 
 pytestmark = pytest.mark.asyncio
@@ -56,7 +57,7 @@ async def test_a_message_given_back_for_a_while_waits_that_long_wherever_the_clo
     bench.join(worker)
     bench.push(b"0")
     await bench.rest()
-    bench.dispatchers.return_leases(TOPIC, GROUP, worker.leases, Told(), delay_ms=1_000)
+    bench.dispatchers.leases.give_back(TOPIC, GROUP, worker.leases, Told(), delay_ms=1_000)
     await bench.rest()
     set_clock(bench, by_ms)
     await bench.later(0.9)
@@ -88,10 +89,10 @@ async def test_a_lease_from_the_future_is_over_after_a_start(bench):
 
 async def test_what_a_poll_left_behind_goes_back_once_the_disk_takes_it(bench, monkeypatch):
     """Its lease may last for years, and no client knows it."""
-    monkeypatch.setattr(desks_module, "AGAIN_S", 0)
+    monkeypatch.setattr(leases_module, "RETRY_S", 0)
     gone, worker = Worker("gone", visibility_ms=1 << 40), Worker("w", visibility_ms=LEASE_MS)
     bench.push(b"0")
-    bench.dispatchers.make_group(TOPIC, GROUP, Start(), Told())
+    bench.dispatchers.groups.create(TOPIC, GROUP, Start(), Told())
     await bench.rest()
     commit, refused = bench.store.commit, []
 
@@ -121,10 +122,10 @@ async def test_what_a_poll_left_behind_goes_back_once_the_disk_takes_it(bench, m
 async def test_where_a_crash_can_take_leases_back_each_life_has_numbers_of_its_own():
     """A client that outlived the crash would settle what another has been given since."""
     first = Bench(durability="interval")
-    leases = {first.dispatchers.next_leases(1_000) + number for number in range(1_000)}
+    leases = {first.dispatchers.leases.reserve(1_000) + number for number in range(1_000)}
     await first.close()
     second = Bench(durability="interval")
     second.clock.advance(1)
     second.dispatchers = Dispatchers(second.dispatchers._parts, are_leases_volatile=True)
-    assert second.dispatchers.next_leases(1) not in leases
+    assert second.dispatchers.leases.reserve(1) not in leases
     await second.close()

@@ -65,7 +65,7 @@ async def test_the_groups_of_one_topic_are_served_in_turns(bench, monkeypatch):
     monkeypatch.setattr(turns, "TURN_S", -1.0)
     for worker in workers:
         worker.asked = 0
-    bench.dispatchers._deal_all(TOPIC)
+    bench.dispatchers._dispatch_all(TOPIC)
     assert [worker.asked > 0 for worker in workers] == [True] + [False] * 19
     bench.push(b"0")
     await bench.rest()

@@ -10,7 +10,7 @@ from tests.benches.dispatch_bench import GROUP, LEASE_MS, TOPIC, Bench, Told, Wo
 from penstock.commit.completion import Callback
 from penstock.core.commands import DeadLettered, GroupConfigured, TopicConfigured, to_event
 from penstock.dispatch import dead_letters as letters_module
-from penstock.dispatch.dispatchers import Start
+from penstock.dispatch.groups import Start
 from penstock.errors import StorageFull
 from penstock.model.dead_letters import dead_letter_topic
 from penstock.model.message import Extras
@@ -30,7 +30,7 @@ async def bench() -> AsyncIterator[Bench]:
 async def group(bench: Bench) -> Bench:
     """The bench, with a group that has three messages and no worker."""
     bench.push(*numbered(3))
-    bench.dispatchers.make_group(TOPIC, GROUP, Start(), Told())
+    bench.dispatchers.groups.create(TOPIC, GROUP, Start(), Told())
     await bench.rest()
     return bench
 
@@ -82,7 +82,7 @@ async def test_a_late_acknowledgement_counts_until_the_message_was_taken_back(be
     bench.push(b"0")
     await bench.rest()
     bench.clock.advance(5)
-    bench.dispatchers.settle_leases(TOPIC, GROUP, worker.leases, told)
+    bench.dispatchers.leases.settle(TOPIC, GROUP, worker.leases, told)
     await bench.later(5)
     assert told.values == [1]
     assert worker.offsets == [0]
@@ -94,7 +94,7 @@ async def test_a_lease_that_was_extended_runs_on_from_then(bench):
     bench.push(b"0")
     await bench.rest()
     bench.clock.advance(0.9)
-    bench.dispatchers.extend_leases(TOPIC, GROUP, worker.leases, 1_000, told)
+    bench.dispatchers.leases.extend(TOPIC, GROUP, worker.leases, 1_000, told)
     await bench.rest()
     await bench.later(0.9)
     assert worker.offsets == [0]
@@ -107,7 +107,7 @@ async def test_a_message_that_was_given_back_comes_at_once(bench):
     bench.join(worker)
     bench.push(b"0")
     await bench.rest()
-    bench.dispatchers.return_leases(TOPIC, GROUP, worker.leases)
+    bench.dispatchers.leases.give_back(TOPIC, GROUP, worker.leases)
     await bench.rest()
     assert [job.deliveries for job in worker.jobs] == [1, 2]
 
@@ -117,7 +117,7 @@ async def test_a_message_given_back_with_a_delay_comes_when_that_is_over(bench):
     bench.join(worker)
     bench.push(b"0")
     await bench.rest()
-    bench.dispatchers.return_leases(TOPIC, GROUP, worker.leases, delay_ms=2_000)
+    bench.dispatchers.leases.give_back(TOPIC, GROUP, worker.leases, delay_ms=2_000)
     await bench.rest()
     await bench.later(1.9)
     assert worker.offsets == [0]
@@ -134,7 +134,7 @@ async def test_the_pause_after_each_failure_is_twice_that_before(bench):
     await bench.submitted(configured)
     for pause_s in (1, 2, 3, 3):
         before = len(worker.jobs)
-        bench.dispatchers.return_leases(TOPIC, GROUP, worker.leases[-1:])
+        bench.dispatchers.leases.give_back(TOPIC, GROUP, worker.leases[-1:])
         await bench.rest()
         await bench.later(pause_s - 0.1)
         assert len(worker.jobs) == before
@@ -178,8 +178,8 @@ async def test_an_urgent_message_that_comes_late_overtakes_those_that_wait(bench
     bench.push(b"urgent", priority=5)
     await bench.rest()
     worker.capacity = 1
-    bench.dispatchers.settle_leases(TOPIC, GROUP, worker.leases, Told())
-    bench.deal()
+    bench.dispatchers.leases.settle(TOPIC, GROUP, worker.leases, Told())
+    bench.dispatch()
     await bench.rest()
     assert worker.payloads == [b"0", b"urgent"]
 
@@ -237,7 +237,7 @@ async def test_a_message_whose_time_is_over_is_never_handed_out_and_counted(benc
 
 
 async def test_a_rate_lets_so_many_through_and_tells_when_more_may_come(bench):
-    bench.dispatchers.configure_topic(TopicConfigured(TOPIC, rate_milli=1_000, burst=2))
+    bench.dispatchers.topics.configure(TopicConfigured(TOPIC, rate_milli=1_000, burst=2))
     worker = Worker("w")
     bench.join(worker)
     bench.push(*numbered(4))
@@ -251,7 +251,7 @@ async def test_a_rate_lets_so_many_through_and_tells_when_more_may_come(bench):
 
 
 async def test_a_desk_wakes_by_itself_when_a_token_has_grown(bench):
-    bench.dispatchers.configure_topic(TopicConfigured(TOPIC, rate_milli=200_000, burst=1))
+    bench.dispatchers.topics.configure(TopicConfigured(TOPIC, rate_milli=200_000, burst=1))
     worker = Worker("w")
     bench.join(worker)
     bench.push(*numbered(2))
@@ -262,7 +262,7 @@ async def test_a_desk_wakes_by_itself_when_a_token_has_grown(bench):
 
 
 async def test_groups_of_a_topic_share_its_rate(bench):
-    bench.dispatchers.configure_topic(TopicConfigured(TOPIC, rate_milli=1_000, burst=3))
+    bench.dispatchers.topics.configure(TopicConfigured(TOPIC, rate_milli=1_000, burst=3))
     one, other = Worker("one"), Worker("other")
     bench.join(one)
     bench.join(other, group=b"others")
@@ -273,14 +273,14 @@ async def test_groups_of_a_topic_share_its_rate(bench):
 
 async def test_tokens_of_a_deal_that_the_disk_refused_are_there_for_the_next(group):
     bench = group
-    bench.dispatchers.configure_topic(TopicConfigured(TOPIC, rate_milli=1, burst=3))
+    bench.dispatchers.topics.configure(TopicConfigured(TOPIC, rate_milli=1, burst=3))
     await bench.rest()
     bench.store.error = StorageFull("no room")
     refused = Worker("refused")
     bench.join(refused)
     await until(lambda: bool(refused.closed))
     bench.store.error = None
-    bench.deal()
+    bench.dispatch()
     await bench.rest()
     assert refused.payloads == numbered(3)
 
@@ -295,7 +295,7 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter_with_its_story(b
     await bench.rest()
     await bench.submitted(GroupConfigured(TOPIC, GROUP, 2, None, None))
     for _ in range(2):
-        bench.dispatchers.return_leases(TOPIC, GROUP, worker.leases[-1:], reason=b"broken")
+        bench.dispatchers.leases.give_back(TOPIC, GROUP, worker.leases[-1:], reason=b"broken")
         await bench.rest()
     assert [job.deliveries for job in worker.jobs] == [1, 2]
     (letter,) = bench.store.read_topic(dead_letter_topic(TOPIC, GROUP), 0, 9, 999).messages()
@@ -327,7 +327,7 @@ async def test_a_dead_letter_and_that_it_is_one_are_one_commit(bench, monkeypatc
     await bench.rest()
     await bench.submitted(GroupConfigured(TOPIC, GROUP, 1, None, None))
     monkeypatch.setattr(bench.store, "commit", note)
-    bench.dispatchers.return_leases(TOPIC, GROUP, worker.leases)
+    bench.dispatchers.leases.give_back(TOPIC, GROUP, worker.leases)
     await bench.rest()
     is_buried = to_event(DeadLettered(TOPIC, GROUP, [0]))[0]
     letters = dead_letter_topic(TOPIC, GROUP)
@@ -335,7 +335,7 @@ async def test_a_dead_letter_and_that_it_is_one_are_one_commit(bench, monkeypatc
 
 
 async def test_when_the_disk_refuses_dead_letters_they_are_buried_later(bench, monkeypatch):
-    monkeypatch.setattr(letters_module, "AGAIN_S", 0.001)
+    monkeypatch.setattr(letters_module, "RETRY_S", 0.001)
     worker = Worker("w", visibility_ms=LEASE_MS)
     bench.join(worker)
     bench.push(b"bad")
@@ -345,7 +345,7 @@ async def test_when_the_disk_refuses_dead_letters_they_are_buried_later(bench, m
     def fill_the_disk(_value):
         bench.store.error = StorageFull("no room")
 
-    bench.dispatchers.return_leases(TOPIC, GROUP, worker.leases, Callback(fill_the_disk))
+    bench.dispatchers.leases.give_back(TOPIC, GROUP, worker.leases, Callback(fill_the_disk))
     await until(lambda: bench.store.error is not None)
     attempts = bench.store.attempts
     await until(lambda: bench.store.attempts > attempts + 2)
@@ -357,13 +357,13 @@ async def test_when_the_disk_refuses_dead_letters_they_are_buried_later(bench, m
 
 
 async def test_what_a_limit_of_the_topic_takes_from_a_group_is_counted(bench):
-    bench.dispatchers.configure_topic(TopicConfigured(TOPIC, max_messages=3), Told())
+    bench.dispatchers.topics.configure(TopicConfigured(TOPIC, max_messages=3), Told())
     worker = Worker("w", 0)
     bench.join(worker)
     bench.push(*numbered(10))
     await bench.rest()
     worker.capacity = 10
-    bench.deal()
+    bench.dispatch()
     await bench.rest()
     assert worker.payloads == [b"7", b"8", b"9"]
     assert bench.parts.counters.drops[DropReason.RETENTION] == 7

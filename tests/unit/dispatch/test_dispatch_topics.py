@@ -10,7 +10,7 @@ from tests.benches.dispatch_bench import GROUP, LEASE_MS, TOPIC, Bench, Told, Wo
 
 from penstock.commit.produce import ProducedMessages
 from penstock.dispatch import priorities as catalogue_module
-from penstock.dispatch.dispatchers import Start, StartAt
+from penstock.dispatch.groups import Start, StartAt
 from penstock.errors import StorageFull
 
 pytestmark = pytest.mark.asyncio
@@ -38,14 +38,14 @@ class Stored:
 
 async def stored(bench: Bench, count: int) -> None:
     """Have messages on disk, of a topic that is rid of what every group has finished."""
-    bench.dispatchers.ensure_topic(TOPIC)
+    bench.dispatchers.topics.ensure(TOPIC)
     bench.push(*numbered(count))
     await bench.rest()
 
 
 async def finished(bench: Bench) -> None:
     """Have another group finish all that there is."""
-    bench.dispatchers.commit(TOPIC, b"first", 3, Told())
+    bench.dispatchers.groups.commit(TOPIC, b"first", 3, Told())
     await bench.rest()
 
 
@@ -67,8 +67,8 @@ async def test_a_group_made_while_its_topic_ends_begins_with_the_next(bench, sta
     await stored(bench, 3)
     await finished(bench)
     await held(bench)
-    bench.dispatchers.delete_topic(TOPIC, Told())
-    bench.dispatchers.make_group(TOPIC, GROUP, start, Told())
+    bench.dispatchers.topics.delete(TOPIC, Told())
+    bench.dispatchers.groups.create(TOPIC, GROUP, start, Told())
     await turns()
     await released(bench)
     worker = Worker("w")
@@ -82,7 +82,7 @@ async def test_a_worker_that_comes_while_the_topic_ends_gets_what_comes_next(ben
     await stored(bench, 3)
     await finished(bench)
     await held(bench)
-    bench.dispatchers.delete_topic(TOPIC, Told())
+    bench.dispatchers.topics.delete(TOPIC, Told())
     worker = Worker("w")
     bench.join(worker)
     await turns()
@@ -100,12 +100,12 @@ async def test_workers_who_wait_while_the_topic_ends_get_what_comes_next_and_not
     await bench.rest()
     assert one.payloads == [b"0"]
     await finished(bench)
-    bench.dispatchers.commit(TOPIC, b"others", 3, Told())
-    bench.dispatchers.commit(TOPIC, GROUP, 2, Told())
+    bench.dispatchers.groups.commit(TOPIC, b"others", 3, Told())
+    bench.dispatchers.groups.commit(TOPIC, GROUP, 2, Told())
     await bench.rest()
     bench.store.gate.clear()
     told = Told()
-    bench.dispatchers.delete_topic(TOPIC, told)
+    bench.dispatchers.topics.delete(TOPIC, told)
     one.capacity = two.capacity = 10
     await turns(5)
     await released(bench)
@@ -124,7 +124,7 @@ async def test_a_topic_that_ends_twice_at_once_begins_once(bench):
     await held(bench)
     answers = [Told(), Told()]
     for told in answers:
-        bench.dispatchers.delete_topic(TOPIC, told)
+        bench.dispatchers.topics.delete(TOPIC, told)
         await turns()
     worker.capacity = 10
     await released(bench)
@@ -144,7 +144,7 @@ async def test_a_number_of_a_topic_that_ended_is_new_to_the_next(bench):
     attempts = bench.store.attempts
     producing.produce(lot, 0, first)
     await until(lambda: bench.store.attempts > attempts)
-    bench.dispatchers.delete_topic(TOPIC, Told())
+    bench.dispatchers.topics.delete(TOPIC, Told())
     await turns()
     await released(bench)
     producing.produce(lot, 0, again)
@@ -170,9 +170,9 @@ async def test_a_topic_that_the_disk_does_not_let_go_is_served_on(bench):
         def refused(self, *_reason: object) -> None:
             bench.store.error = None
 
-    bench.dispatchers.delete_topic(TOPIC, Refused())
+    bench.dispatchers.topics.delete(TOPIC, Refused())
     worker.capacity = 10
-    bench.deal()
+    bench.dispatch()
     await until(lambda: bench.store.error is None)
     await bench.rest()
     assert worker.payloads == numbered(3)
@@ -188,7 +188,7 @@ async def test_a_group_may_be_moved_on_while_its_topic_is_still_looked_through(b
     bench.join(worker)
     await turns(3)
     told = Told()
-    bench.dispatchers.seek(TOPIC, GROUP, Start(StartAt.LATEST), told)
+    bench.dispatchers.groups.seek(TOPIC, GROUP, Start(StartAt.LATEST), told)
     await until(lambda: bool(told.values))
     bench.dispatchers.turn()
     worker.capacity = 10
@@ -202,7 +202,7 @@ async def test_a_group_that_begins_further_back_holds_up_no_other(bench, monkeyp
     """The topic is looked through once more for it; the others have what they need."""
     bench.push(*numbered(5))
     await bench.rest()
-    bench.dispatchers.make_group(TOPIC, b"new", Start(StartAt.LATEST), Told())
+    bench.dispatchers.groups.create(TOPIC, b"new", Start(StartAt.LATEST), Told())
     await bench.rest()
     newest, oldest = Worker("newest"), Worker("oldest")
     bench.join(newest, group=b"new")

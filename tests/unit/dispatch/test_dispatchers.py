@@ -9,10 +9,12 @@ import pytest_asyncio
 from tests.benches.commit_bench import until
 from tests.benches.dispatch_bench import GROUP, LEASE_MS, TOPIC, Bench, Told, Worker, numbered
 
-from penstock.dispatch import backlog as stock_module
+from penstock.dispatch import backlog as backlog_module
 from penstock.dispatch import dispatcher as module
-from penstock.dispatch import dispatchers as desks_module
-from penstock.dispatch.dispatchers import Dispatchers, Start, StartAt
+from penstock.dispatch import dispatchers as dispatchers_module
+from penstock.dispatch import leases as leases_module
+from penstock.dispatch.dispatchers import Dispatchers
+from penstock.dispatch.groups import Start, StartAt
 from penstock.errors import StorageFull
 from penstock.model.queue_names import is_queue
 from penstock.obs.reasons import DisconnectReason
@@ -31,7 +33,7 @@ async def bench() -> AsyncIterator[Bench]:
 async def group(bench: Bench) -> Bench:
     """The bench, with a group that has three messages and no worker."""
     bench.push(*numbered(3))
-    bench.dispatchers.make_group(TOPIC, GROUP, Start(), Told())
+    bench.dispatchers.groups.create(TOPIC, GROUP, Start(), Told())
     await bench.rest()
     return bench
 
@@ -108,7 +110,7 @@ async def test_a_worker_that_comes_where_nothing_is_hears_so_once(bench):
     worker = Worker("w")
     bench.join(worker)
     await bench.rest()
-    bench.deal()
+    bench.dispatch()
     assert worker.idled == 1
 
 
@@ -137,14 +139,14 @@ async def test_a_worker_that_is_full_is_given_more_when_it_has_room(bench):
     await bench.rest()
     assert worker.offsets == [0, 1]
     worker.capacity = 2
-    bench.dispatchers.settle_leases(TOPIC, GROUP, worker.leases, Told())
-    bench.deal()
+    bench.dispatchers.leases.settle(TOPIC, GROUP, worker.leases, Told())
+    bench.dispatch()
     await bench.rest()
     assert worker.offsets == [0, 1, 2, 3]
 
 
 async def test_no_more_bytes_are_dealt_at_a_time_than_may_be_in_memory(bench, monkeypatch):
-    monkeypatch.setattr(module, "DEAL_BYTES_MAX", 10)
+    monkeypatch.setattr(module, "ROUND_BYTES_MAX", 10)
     dealt: list[int] = []
     worker = Worker("w")
     worker.work = lambda jobs: dealt.append(len(jobs))  # type: ignore[method-assign]
@@ -186,14 +188,14 @@ async def test_old_messages_are_read_and_fresh_ones_are_at_hand(bench, monkeypat
 
 
 async def test_what_is_at_hand_is_bounded_and_the_rest_is_read(bench, monkeypatch):
-    monkeypatch.setattr(stock_module, "RECENT_PARTS_MAX", 1)
+    monkeypatch.setattr(backlog_module, "RECENT_PARTS_MAX", 1)
     worker = Worker("w", 0)
     bench.join(worker)
     for job in numbered(4):
         bench.push(job)
         await bench.rest()
     worker.capacity = 10
-    bench.deal()
+    bench.dispatch()
     await bench.rest()
     assert worker.payloads == numbered(4)
 
@@ -209,7 +211,7 @@ async def test_a_job_is_pending_until_it_is_settled(bench):
     await bench.rest()
     assert sorted(bench.group.pending) == named.offsets == [0, 2]
     assert settling.offsets == [1, 3]
-    bench.dispatchers.settle_leases(TOPIC, GROUP, named.leases[1:], Told())
+    bench.dispatchers.leases.settle(TOPIC, GROUP, named.leases[1:], Told())
     await bench.rest()
     assert sorted(bench.group.pending) == [0]
 
@@ -219,7 +221,7 @@ async def test_who_settles_can_be_told_when_the_disk_has_it(bench):
     bench.join(worker)
     bench.push(b"0")
     await bench.rest()
-    bench.dispatchers.settle_leases(TOPIC, GROUP, worker.leases, told)
+    bench.dispatchers.leases.settle(TOPIC, GROUP, worker.leases, told)
     assert not told.values
     await bench.rest()
     assert told.values == [1]
@@ -230,7 +232,7 @@ async def test_a_lease_is_settled_by_its_number_whoever_asks(bench):
     bench.join(worker)
     bench.push(*numbered(3))
     await bench.rest()
-    bench.dispatchers.settle_leases(TOPIC, GROUP, worker.leases[1:], told)
+    bench.dispatchers.leases.settle(TOPIC, GROUP, worker.leases[1:], told)
     await bench.rest()
     assert told.values == [2]
     assert sorted(bench.group.pending) == [0]
@@ -238,9 +240,9 @@ async def test_a_lease_is_settled_by_its_number_whoever_asks(bench):
 
 async def test_a_lease_that_is_over_is_answered_without_the_disk(bench):
     told, attempts = Told(), bench.store.attempts
-    bench.dispatchers.settle_leases(TOPIC, GROUP, [7], told)
-    bench.dispatchers.return_leases(TOPIC, GROUP, [7], told)
-    bench.dispatchers.extend_leases(TOPIC, GROUP, [7], 1_000, told)
+    bench.dispatchers.leases.settle(TOPIC, GROUP, [7], told)
+    bench.dispatchers.leases.give_back(TOPIC, GROUP, [7], told)
+    bench.dispatchers.leases.extend(TOPIC, GROUP, [7], 1_000, told)
     assert told.values == [0, 0, 0]
     assert bench.store.attempts == attempts
 
@@ -264,7 +266,7 @@ async def test_what_a_worker_had_when_it_left_goes_to_the_next_before_anything_n
     bench.leave(dying)
     await bench.rest()
     living.capacity = 3
-    bench.deal()
+    bench.dispatch()
     await bench.rest()
     assert living.offsets == [0, 1, 2]
     assert [job.deliveries for job in living.jobs] == [2, 2, 1]
@@ -333,7 +335,7 @@ async def test_a_worker_without_room_by_now_is_given_nothing(bench):
     await bench.rest()
     assert worker.jobs == []
     worker.capacity = 10
-    bench.deal()
+    bench.dispatch()
     await bench.rest()
     assert worker.payloads == numbered(3)
 
@@ -363,7 +365,7 @@ async def test_no_lease_has_a_number_that_one_of_the_last_life_had(bench):
     bench.push(*numbered(3))
     await bench.rest()
     assert worker.leases == [0, 1, 2]
-    assert Dispatchers(bench.dispatchers._parts).next_leases(1) == 3
+    assert Dispatchers(bench.dispatchers._parts).leases.reserve(1) == 3
 
 
 async def test_a_desk_that_nobody_comes_to_any_more_is_closed_and_costs_nothing(bench):
@@ -390,7 +392,7 @@ async def test_a_desk_that_somebody_came_back_to_stays_open(bench):
 
 
 async def test_of_desks_that_nobody_comes_to_only_some_stay_open(bench, monkeypatch):
-    monkeypatch.setattr(desks_module, "RESTING_MAX", 2)
+    monkeypatch.setattr(dispatchers_module, "RESTING_MAX", 2)
     for number in range(4):
         group = b"%d" % number
         bench.join(Worker("w"), group=group)
@@ -420,7 +422,7 @@ async def test_when_the_disk_refuses_to_deal_the_workers_know_and_no_job_is_lost
 
 
 async def test_jobs_are_given_back_until_the_disk_takes_it(bench, monkeypatch):
-    monkeypatch.setattr(desks_module, "AGAIN_S", 0.001)
+    monkeypatch.setattr(leases_module, "RETRY_S", 0.001)
     dying, living = Worker("dying"), Worker("living")
     bench.join(dying)
     bench.push(*numbered(3))
@@ -440,7 +442,7 @@ async def test_who_gives_a_lease_back_hears_that_the_disk_refused(bench):
     bench.push(b"0")
     await bench.rest()
     bench.store.error = StorageFull("no room")
-    bench.dispatchers.return_leases(TOPIC, GROUP, worker.leases, told)
+    bench.dispatchers.leases.give_back(TOPIC, GROUP, worker.leases, told)
     await until(lambda: told.refusals == [DisconnectReason.STORAGE_FULL])
     assert worker.leases == list(bench.group.leases)
 
@@ -463,7 +465,7 @@ async def test_jobs_that_are_deleted_between_choosing_and_reading_are_settled(be
     await bench.rest()
     bench.store.delete(TOPIC, [1, 2])
     worker.capacity = 10
-    bench.deal()
+    bench.dispatch()
     await bench.rest()
     assert worker.payloads == [b"0", b"3"]
     assert sorted(bench.group.pending) == [0, 3]
@@ -476,8 +478,8 @@ async def test_a_new_group_starts_with_the_oldest_message_unless_told_otherwise(
     bench.push(*numbered(3))
     await bench.rest()
     latest, third = Worker("latest"), Worker("third")
-    bench.dispatchers.make_group(TOPIC, b"latest", Start(StartAt.LATEST), Told())
-    bench.dispatchers.make_group(TOPIC, b"third", Start(StartAt.OFFSET, 2), Told())
+    bench.dispatchers.groups.create(TOPIC, b"latest", Start(StartAt.LATEST), Told())
+    bench.dispatchers.groups.create(TOPIC, b"third", Start(StartAt.OFFSET, 2), Told())
     await bench.rest()
     earliest = Worker("earliest")
     bench.join(earliest)
@@ -495,8 +497,8 @@ async def test_a_group_that_was_moved_back_gets_its_messages_again(bench):
     bench.join(worker)
     bench.push(*numbered(3))
     await bench.rest()
-    bench.dispatchers.settle_leases(TOPIC, GROUP, worker.leases)
-    bench.dispatchers.seek(TOPIC, GROUP, Start(StartAt.OFFSET, 1), Told())
+    bench.dispatchers.leases.settle(TOPIC, GROUP, worker.leases)
+    bench.dispatchers.groups.seek(TOPIC, GROUP, Start(StartAt.OFFSET, 1), Told())
     await bench.rest()
     assert worker.offsets == [0, 1, 2, 1, 2]
 
@@ -506,8 +508,8 @@ async def test_who_has_a_message_keeps_it_when_its_group_is_moved_back(bench):
     bench.join(worker)
     bench.push(*numbered(3))
     await bench.rest()
-    bench.dispatchers.settle_leases(TOPIC, GROUP, worker.leases[2:])
-    bench.dispatchers.seek(TOPIC, GROUP, Start(StartAt.OFFSET, 0), Told())
+    bench.dispatchers.leases.settle(TOPIC, GROUP, worker.leases[2:])
+    bench.dispatchers.groups.seek(TOPIC, GROUP, Start(StartAt.OFFSET, 0), Told())
     await bench.rest()
     assert worker.offsets == [0, 1, 2, 2]
     assert bench.group.leases[worker.leases[3]] == 2
@@ -515,7 +517,7 @@ async def test_who_has_a_message_keeps_it_when_its_group_is_moved_back(bench):
 
 async def test_what_was_chosen_before_a_group_was_moved_is_not_handed_out(bench, reading):
     told = Told()
-    bench.dispatchers.seek(TOPIC, GROUP, Start(StartAt.LATEST), told)
+    bench.dispatchers.groups.seek(TOPIC, GROUP, Start(StartAt.LATEST), told)
     await until(lambda: told.values == [True])
     reading.resume.set()
     await bench.rest()
@@ -527,7 +529,7 @@ async def test_what_was_chosen_before_a_group_was_moved_is_not_handed_out(bench,
 
 async def test_what_was_chosen_before_a_commit_passed_it_is_not_handed_out(bench, reading):
     told = Told()
-    bench.dispatchers.commit(TOPIC, GROUP, 2, told)
+    bench.dispatchers.groups.commit(TOPIC, GROUP, 2, told)
     await until(lambda: bool(told.values))
     reading.resume.set()
     await bench.rest()
@@ -536,7 +538,7 @@ async def test_what_was_chosen_before_a_commit_passed_it_is_not_handed_out(bench
 
 async def test_a_topic_deleted_during_a_deal_leaves_nothing_and_begins_anew(bench, reading):
     told = Told()
-    bench.dispatchers.delete_topic(TOPIC, told)
+    bench.dispatchers.topics.delete(TOPIC, told)
     await until(lambda: bool(told.values))
     reading.resume.set()
     await bench.rest()
@@ -550,7 +552,7 @@ async def test_a_topic_deleted_during_a_deal_leaves_nothing_and_begins_anew(benc
 
 async def test_messages_of_a_name_that_was_deleted_and_came_again_are_the_new_ones(bench, reading):
     """The same offsets were chosen of the old topic, and their messages read."""
-    bench.dispatchers.delete_topic(TOPIC, Told())
+    bench.dispatchers.topics.delete(TOPIC, Told())
     await until(lambda: bench.store.topic(TOPIC) is None)
     bench.push(*[b"new"] * 4)
     await until(lambda: bench.store.topic(TOPIC) is not None)
@@ -565,7 +567,7 @@ async def test_a_deleted_topic_is_not_handed_out_of_memory(bench):
     bench.join(worker)
     bench.push(*numbered(3))
     await bench.rest()
-    bench.dispatchers.delete_topic(TOPIC, Told())
+    bench.dispatchers.topics.delete(TOPIC, Told())
     await bench.rest()
     worker.capacity = 10
     bench.push(b"new")

@@ -286,7 +286,7 @@ async def test_an_acknowledgement_of_a_topic_that_ends_says_nothing_of_the_next(
     peer.send(client.publish(b"t", b"old", 1), client.subscribe(2, b"t", b"name"))
     await peer.hears(1, "old", 2)
     bench.shut()
-    bench.parts.dispatchers.delete_topic(b"t", Callback(told.append))
+    bench.parts.dispatchers.topics.delete(b"t", Callback(told.append))
     peer.send(encode.ack(1), client.ping())
     await turns()
     bench.open()

@@ -383,7 +383,7 @@ async def test_what_readers_have_read_is_not_done_and_what_they_have_not_stays(b
     topic, dispatchers = TOPIC.encode(), bench.dispatchers
 
     def finished():
-        return dispatchers.limits.finished(dispatchers.info(topic))
+        return dispatchers.topics.limits.finished(dispatchers.topics.info(topic))
 
     await peer.ask(create_reader())
     await peer.ask(wire.Request(commit=wire.Commit(topic=TOPIC, group="spark", offset=3)))

@@ -7,7 +7,7 @@ import pytest_asyncio
 from tests.benches.dispatch_bench import TOPIC, Bench, Told, numbered
 
 from penstock.core.delivery import DELIVER_DUP, DELIVER_QOS
-from penstock.dispatch.dispatchers import Start
+from penstock.dispatch.groups import Start
 from penstock.doors.mqtt import shared_subscriptions as module
 from penstock.doors.mqtt.shared_subscriptions import (
     Share,
@@ -171,7 +171,7 @@ async def test_only_members_without_room_are_asked_again(bench, monkeypatch):
     bench.push(b"0")
     await bench.rest()
     dealt: list[bytes] = []
-    monkeypatch.setattr(bench.dispatchers, "deal", lambda topic, _group: dealt.append(topic))
+    monkeypatch.setattr(bench.dispatchers, "dispatch", lambda topic, _group: dealt.append(topic))
     client.sharing.settle(client.packet_ids)
     assert dealt == []
 
@@ -261,7 +261,7 @@ async def test_a_topic_that_appears_is_shared_from_its_first_message_on(bench):
 @pytest.mark.asyncio
 async def test_a_group_that_exists_goes_on_where_it_is(bench):
     bench.push(*numbered(2))
-    bench.dispatchers.make_group(TOPIC, GROUP, Start(), Told())
+    bench.dispatchers.groups.create(TOPIC, GROUP, Start(), Told())
     await bench.rest()
     client = Client(bench)
     await client.share()

@@ -423,7 +423,7 @@ async def test_leases_end_by_the_clock_of_the_leader(cluster):
     cluster[2].parts.dispatchers.join(TOPIC, GROUP, second)
     await cluster.rest()
     cluster[2].parts.steady.follow(cluster[1].parts.steady_ms() + LEASE_MS + 1)
-    cluster[2].parts.dispatchers.deal(TOPIC, GROUP)
+    cluster[2].parts.dispatchers.dispatch(TOPIC, GROUP)
     await cluster.rest()
     assert second.payloads == [b"job"]
 
@@ -436,7 +436,7 @@ async def test_a_letter_is_buried_once_whoever_sees_it_die(cluster):
     cluster[2].submitted(GroupConfigured(TOPIC, GROUP, 1, None, None))
     push(cluster[3], b"job")
     await cluster.rest()
-    cluster[2].parts.dispatchers.return_leases(TOPIC, GROUP, worker.leases)
+    cluster[2].parts.dispatchers.leases.give_back(TOPIC, GROUP, worker.leases)
     await cluster.rest()
     letters = dead_letter_topic(TOPIC, GROUP)
     assert published(cluster[3], letters) == [b"job"]
@@ -488,7 +488,7 @@ async def test_deleting_again_on_a_start_does_no_harm_to_the_next_topic_of_that_
     client = Resp(cluster[2])
     client.send(b"XTRIM", b"s", b"MAXLEN", b"1")
     await cluster.rest()
-    cluster[1].parts.dispatchers.delete_topic(b"s", Told())
+    cluster[1].parts.dispatchers.topics.delete(b"s", Told())
     await cluster.rest()
     push(cluster[1], *numbered(5), topic=b"s")
     await cluster.rest()
@@ -502,7 +502,7 @@ async def test_a_topic_deleted_at_one_node_begins_anew_for_workers_at_all(cluste
     cluster[2].parts.dispatchers.join(TOPIC, GROUP, worker)
     push(cluster[1], b"old")
     await cluster.rest()
-    cluster[1].parts.dispatchers.delete_topic(TOPIC, Told())
+    cluster[1].parts.dispatchers.topics.delete(TOPIC, Told())
     await cluster.rest()
     push(cluster[3], b"new")
     await cluster.rest()

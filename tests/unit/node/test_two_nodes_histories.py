@@ -182,15 +182,15 @@ class History:
         worker = self._worker()
         if worker is not None:
             leases = self.random.sample(worker.leases, min(2, len(worker.leases)))
-            worker.node.parts.dispatchers.settle_leases(TOPIC, GROUP, leases)
+            worker.node.parts.dispatchers.leases.settle(TOPIC, GROUP, leases)
             worker.capacity = 3
-            worker.node.parts.dispatchers.deal(TOPIC, GROUP)
+            worker.node.parts.dispatchers.dispatch(TOPIC, GROUP)
 
     def give_back(self) -> None:
         worker = self._worker()
         if worker is not None and worker.leases:
             lease = self.random.choice(worker.leases)
-            worker.node.parts.dispatchers.return_leases(TOPIC, GROUP, [lease])
+            worker.node.parts.dispatchers.leases.give_back(TOPIC, GROUP, [lease])
 
     def fire(self) -> None:
         worker = self._one_of([w for w in self.workers if w.is_there])

@@ -22,7 +22,7 @@ async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
 
 
 async def worked_through(bench: Bench) -> None:
-    bench.dispatchers.ensure_topic(TOPIC)
+    bench.dispatchers.topics.ensure(TOPIC)
     bench.push(*numbered(10))
     bench.join(Worker("w", settles=True, visibility_ms=1_000))
     await bench.rest()
@@ -30,10 +30,10 @@ async def worked_through(bench: Bench) -> None:
 
 async def test_topics_are_looked_at_in_several_turns(bench):
     for number in range(7):
-        bench.dispatchers.ensure_topic(b"%d" % number)
+        bench.dispatchers.topics.ensure(b"%d" % number)
     await bench.rest()
     over = []
-    examination = RetentionScan(bench.parts.broker, bench.dispatchers, over.append)
+    examination = RetentionScan(bench.parts.broker, bench.dispatchers.topics, over.append)
     examination.go_on()
     assert (len(examination.floors), over, examination.is_over) == (3, [], False)
     await turns(5)
@@ -42,7 +42,7 @@ async def test_topics_are_looked_at_in_several_turns(bench):
 
 async def test_what_every_group_has_done_need_not_stay(bench):
     await worked_through(bench)
-    examination = RetentionScan(bench.parts.broker, bench.dispatchers, lambda _over: None)
+    examination = RetentionScan(bench.parts.broker, bench.dispatchers.topics, lambda _over: None)
     examination.go_on()
     assert examination.floors == {TOPIC: 10}
     assert examination.lows() == {TOPIC: 10}
@@ -50,9 +50,9 @@ async def test_what_every_group_has_done_need_not_stay(bench):
 
 async def test_a_topic_that_was_deleted_meanwhile_has_no_low(bench):
     await worked_through(bench)
-    examination = RetentionScan(bench.parts.broker, bench.dispatchers, lambda _over: None)
+    examination = RetentionScan(bench.parts.broker, bench.dispatchers.topics, lambda _over: None)
     examination.go_on()
-    bench.dispatchers.delete_topic(TOPIC, Told())
+    bench.dispatchers.topics.delete(TOPIC, Told())
     assert examination.lows() == {}
     await bench.rest()
     bench.push(b"new")
@@ -62,8 +62,8 @@ async def test_a_topic_that_was_deleted_meanwhile_has_no_low(bench):
 
 async def test_one_that_fails_is_over(bench, monkeypatch):
     await worked_through(bench)
-    examination = RetentionScan(bench.parts.broker, bench.dispatchers, lambda _over: None)
-    monkeypatch.setattr(bench.dispatchers.limits, "low", lambda _info: 1 / 0)
+    examination = RetentionScan(bench.parts.broker, bench.dispatchers.topics, lambda _over: None)
+    monkeypatch.setattr(bench.dispatchers.topics.limits, "low", lambda _info: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         examination.go_on()
     assert examination.is_over

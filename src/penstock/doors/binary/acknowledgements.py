@@ -113,9 +113,12 @@ class Acknowledgements:
     def begin(self, topic: bytes, now_ms: int) -> None:
         """Register as a reader of a topic whose messages are removed once all have read them."""
         dispatchers, progress = self._door.dispatchers, self._door.broker.subscribers.progress
-        if dispatchers.limits.is_used_up(topic) and progress(self._client.client_id, topic) is None:
+        if (
+            dispatchers.topics.limits.is_used_up(topic)
+            and progress(self._client.client_id, topic) is None
+        ):
             begun = Progressed(
-                self._client.client_id, topic, [(0, dispatchers.earliest(topic))], now_ms
+                self._client.client_id, topic, [(0, dispatchers.topics.earliest(topic))], now_ms
             )
             self._door.pipeline.submit_patiently(begun, None)
 

@@ -15,7 +15,7 @@ replies, so that a PONG after an acknowledgement says that the job will not come
 
 from typing import Protocol
 
-from penstock.dispatch.dispatcher import Job
+from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.replies import OrderedReplies
 from penstock.model.message import Message
@@ -115,9 +115,9 @@ class QueueWorker:
     def ask_for_jobs(self) -> None:
         """There may be room again."""
         for topic in self.queues:
-            self._door.dispatchers.deal(topic, WORKERS)
+            self._door.dispatchers.dispatch(topic, WORKERS)
 
-    def work(self, jobs: list[Job]) -> None:
+    def work(self, jobs: list[LeasedMessage]) -> None:
         messages = [job.message for job in jobs]
         self._sink.send_jobs(messages)
         if self._must_acknowledge:
@@ -139,7 +139,7 @@ class QueueWorker:
         ]
         if leases:
             self._replies.await_acknowledgement()
-            self._door.dispatchers.settle_leases(topic, WORKERS, leases, self)
+            self._door.dispatchers.leases.settle(topic, WORKERS, leases, self)
             self.ask_for_jobs()
 
     def done(self, _value: object) -> None:

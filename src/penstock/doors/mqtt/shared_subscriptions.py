@@ -31,8 +31,8 @@ from penstock.commit.feed import CommittedMessages
 from penstock.core.delivery import DELIVER_DUP, Delivery
 from penstock.core.session import PACKET_ID_MAX
 from penstock.core.subscriptions import SubscriptionTrie
-from penstock.dispatch.dispatcher import Job
-from penstock.dispatch.dispatchers import Start, StartAt
+from penstock.dispatch.dispatcher import LeasedMessage
+from penstock.dispatch.groups import Start, StartAt
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.limits import GROUP_BYTES_MAX
 from penstock.model.queue_names import WORKERS, is_queue
@@ -111,7 +111,7 @@ class _Member:
     def room(self) -> int:
         return self._subscriptions.room(self)
 
-    def work(self, jobs: list[Job]) -> None:
+    def work(self, jobs: list[LeasedMessage]) -> None:
         self.has_worked = True
         self._subscriptions.send(self, jobs)
 
@@ -202,7 +202,7 @@ class SharedSubscriptions:
                 "shares_limited", topics_max=MEMBERSHIPS_MAX
             )
             return
-        if not self._door.dispatchers.may_have(topic, group):
+        if not self._door.dispatchers.groups.has_room_for(topic, group):
             self._door.connections.throttled_log.warning("groups_limited", topic=printable(topic))
             return
         if self._door.admission.gate.admit_group(topic, group) is not None:
@@ -210,7 +210,7 @@ class SharedSubscriptions:
         member = self._members[topic, group] = _Member(self, topic, group)
         member.names.add(name)
         made = Callback(lambda _value: self._join(member), self.close)
-        self._door.dispatchers.make_group(topic, group, start, made)
+        self._door.dispatchers.groups.create(topic, group, start, made)
 
     def _join(self, member: _Member) -> None:
         if self._members.get((member.topic, member.group)) is member:
@@ -262,9 +262,9 @@ class SharedSubscriptions:
         """There may be room again."""
         starved, self._starved = self._starved, {}
         for member in starved:
-            self._door.dispatchers.deal(member.topic, member.group)
+            self._door.dispatchers.dispatch(member.topic, member.group)
 
-    def send(self, member: _Member, jobs: list[Job]) -> None:
+    def send(self, member: _Member, jobs: list[LeasedMessage]) -> None:
         """Send messages; those of QoS 0 are settled at once."""
         at_most = max(self._subscriptions[name].qos for name in member.names)
         deliveries: list[Delivery] = []
@@ -284,8 +284,8 @@ class SharedSubscriptions:
                 done.append(job.lease)
             deliveries.append((message.topic, message.payload, flags, packet_id, message.sequence))
         self._client.deliver(deliveries)
-        self._door.dispatchers.settle_leases(member.topic, member.group, done)
-        self._door.dispatchers.return_leases(member.topic, member.group, refused, counts=False)
+        self._door.dispatchers.leases.settle(member.topic, member.group, done)
+        self._door.dispatchers.leases.give_back(member.topic, member.group, refused, counts=False)
 
     def _next_id(self) -> int:
         """A free packet id; 0 if there is none."""
@@ -310,7 +310,7 @@ class SharedSubscriptions:
             if held is not None:
                 leases_of.setdefault(held[0], []).append(held[1])
         for member, leases in leases_of.items():
-            self._door.dispatchers.settle_leases(member.topic, member.group, leases)
+            self._door.dispatchers.leases.settle(member.topic, member.group, leases)
         self.ask_for_more()
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:

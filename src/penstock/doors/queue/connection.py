@@ -225,14 +225,14 @@ class QueueConnection(Connection[Event]):
         else:
             slot = self.replies.open(len(run.leases), run.request_ids)
             dispatchers, leases = self.door.dispatchers, run.leases
-            dispatchers.settle_leases(run.topic, run.group, leases, slot.each_names(leases))
+            dispatchers.leases.settle(run.topic, run.group, leases, slot.each_names(leases))
 
     def _on_nacks(self, run: NackRun, _now_ms: int) -> None:
         if self._push is not None:
             self._push.return_leases(run.leases)
         else:
             slot = self.replies.open(len(run.leases), run.request_ids)
-            self.door.dispatchers.return_leases(run.topic, run.group, run.leases, slot)
+            self.door.dispatchers.leases.give_back(run.topic, run.group, run.leases, slot)
 
     def _on_call(self, call: QueueRequest, _now_ms: int) -> None:
         operation = OPERATIONS[call.kind]

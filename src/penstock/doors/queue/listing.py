@@ -83,7 +83,7 @@ def _topic(door: QueueParts, name: bytes) -> queue_pb2.Topic:
         topic.incarnation = info.id
         topic.first_offset = info.first_offset
         topic.end_offset = info.next_offset
-        topic.messages = door.dispatchers.messages(name)
+        topic.messages = door.dispatchers.topics.messages(name)
         topic.bytes = info.bytes
         topic.created_ms = info.created_ms
     return topic
@@ -132,7 +132,7 @@ def _group(door: QueueParts, group: Group) -> queue_pb2.Group:
         topic=group.topic.decode(errors="replace"),
         name=group.name.decode(errors="replace"),
         position=group.oldest_unsettled,
-        lag=door.dispatchers.lag(group),
+        lag=door.dispatchers.groups.lag(group),
         in_flight=group.in_flight,
         returned=len(group.returned),
         delayed=len(group.delayed),
@@ -197,7 +197,7 @@ class _Count:
     def go_on(self) -> None:
         topics = list(islice(self._topics, COUNTED_AT_ONCE))
         groups = list(islice(self._groups, COUNTED_AT_ONCE))
-        self._messages += sum(map(self._door.dispatchers.messages, topics))
+        self._messages += sum(map(self._door.dispatchers.topics.messages, topics))
         self._in_flight += sum([group.in_flight for group in groups])
         if len(topics) == COUNTED_AT_ONCE or len(groups) == COUNTED_AT_ONCE:
             self._door.loop.call_soon(self.go_on)

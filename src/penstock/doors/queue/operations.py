@@ -11,7 +11,7 @@ from penstock.cluster.frames import Member
 from penstock.commit.completion import Callback
 from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.rate import milli_rate
-from penstock.dispatch.dispatchers import Start
+from penstock.dispatch.groups import Start
 from penstock.doors.queue import changes, fetch, listing, poll, producing, push, staging
 from penstock.doors.queue.faults import backoff_fault, too_many
 from penstock.doors.queue.operation import After, Operation, Requester
@@ -45,7 +45,7 @@ def _ack_many(client: Requester, message: queue_pb2.AckMany, slot: Slot) -> None
     if _is_refused(slot, _leases_fault(message)):
         return
     topic, group = message.topic.encode(), message.group.encode()
-    client.door.dispatchers.settle_leases(topic, group, list(message.lease_ids), slot)
+    client.door.dispatchers.leases.settle(topic, group, list(message.lease_ids), slot)
 
 
 def _nack_many(client: Requester, message: queue_pb2.NackMany, slot: Slot) -> None:
@@ -56,7 +56,7 @@ def _nack_many(client: Requester, message: queue_pb2.NackMany, slot: Slot) -> No
 def _return(
     client: Requester, message: queue_pb2.Nack | queue_pb2.NackMany, leases: list[int], slot: Slot
 ) -> None:
-    client.door.dispatchers.return_leases(
+    client.door.dispatchers.leases.give_back(
         message.topic.encode(),
         message.group.encode(),
         leases,
@@ -77,13 +77,13 @@ def _extend(client: Requester, message: queue_pb2.Extend, slot: Slot) -> None:
         return
     topic, group, leases = message.topic.encode(), message.group.encode(), list(message.lease_ids)
     extent_ms = visibility_ms(message.visibility_timeout_ms)
-    client.door.dispatchers.extend_leases(topic, group, leases, extent_ms, slot)
+    client.door.dispatchers.leases.extend(topic, group, leases, extent_ms, slot)
 
 
 def _commit(client: Requester, message: queue_pb2.Commit, slot: Slot) -> None:
     topic, group = message.topic.encode(), message.group.encode()
     if not _is_refused(slot, client.door.group_fault(topic, group)):
-        client.door.dispatchers.commit(topic, group, message.offset, slot)
+        client.door.dispatchers.groups.commit(topic, group, message.offset, slot)
 
 
 # ── topics ────────────────────────────────────────────────────────────────────────────────────
@@ -92,14 +92,14 @@ def _commit(client: Requester, message: queue_pb2.Commit, slot: Slot) -> None:
 def _create_topic(client: Requester, message: queue_pb2.CreateTopic, slot: Slot) -> None:
     topic = message.topic.encode()
     if not _is_refused(slot, client.door.change_fault(topic)):
-        client.door.dispatchers.ensure_topic(topic, slot)
+        client.door.dispatchers.topics.ensure(topic, slot)
 
 
 def _delete_topic(client: Requester, message: queue_pb2.DeleteTopic, slot: Slot) -> None:
     topic = message.topic.encode()
 
     def delete() -> None:
-        client.door.dispatchers.delete_topic(topic, client.blocking(slot.done, slot.refused))
+        client.door.dispatchers.topics.delete(topic, client.blocking(slot.done, slot.refused))
 
     if not _is_refused(slot, client.door.change_fault(topic)):
         client.when_stored(delete)  # messages of this client would outlive the topic
@@ -135,7 +135,7 @@ def _configure_topic(client: Requester, message: queue_pb2.ConfigureTopic, slot:
 
 def _configure(client: Requester, command: TopicConfigured, slot: Slot) -> None:
     if not _is_refused(slot, client.door.change_fault(command.topic)):
-        client.door.dispatchers.configure_topic(command, slot)
+        client.door.dispatchers.topics.configure(command, slot)
 
 
 # ── groups ────────────────────────────────────────────────────────────────────────────────────
@@ -149,9 +149,9 @@ def _create_group(client: Requester, message: queue_pb2.CreateGroup, slot: Slot)
     if message.reader and known is not None and not known.reader:
         slot.fail(NOT_A_READER)
     elif message.seek and known is not None:
-        door.dispatchers.seek(topic, group, start, slot)
+        door.dispatchers.groups.seek(topic, group, start, slot)
     else:
-        door.dispatchers.make_group(topic, group, start, slot, reader=message.reader)
+        door.dispatchers.groups.create(topic, group, start, slot, reader=message.reader)
 
 
 def _delete_group(client: Requester, message: queue_pb2.DeleteGroup, slot: Slot) -> None:
@@ -159,7 +159,9 @@ def _delete_group(client: Requester, message: queue_pb2.DeleteGroup, slot: Slot)
     if door.broker.groups.get(topic, group) is None:
         slot.ok()
     elif not _is_refused(slot, door.group_fault(topic, group)):
-        door.pipeline.submit(door.dispatchers.group_gone(topic, group), slot, durable=True)
+        door.pipeline.submit(
+            door.dispatchers.groups.delete_command(topic, group), slot, durable=True
+        )
 
 
 def _configure_group(client: Requester, message: queue_pb2.ConfigureGroup, slot: Slot) -> None:
@@ -170,9 +172,11 @@ def _configure_group(client: Requester, message: queue_pb2.ConfigureGroup, slot:
 
     def configured(_value: object) -> None:
         slot.ok()
-        door.dispatchers.dead_letters.bury(topic, group)  # there may be fewer tries than before
+        door.dispatchers.dead_letters.move_exhausted(
+            topic, group
+        )  # there may be fewer tries than before
 
-    door.dispatchers.make_group(topic, group, Start(), Callback(lambda _new: None))
+    door.dispatchers.groups.create(topic, group, Start(), Callback(lambda _new: None))
     command = GroupConfigured(
         topic,
         group,

@@ -92,6 +92,6 @@ class QueueParts:
         refusal = self.admission.gate.admit_group(topic, group)
         if refusal is not None:
             return Fault(FORBIDDEN, refusal.text)
-        if not self.dispatchers.may_have(topic, group):
+        if not self.dispatchers.groups.has_room_for(topic, group):
             return Fault(LIMIT, f"there are {GROUPS_MAX} groups: delete some that are not needed")
         return None

@@ -14,8 +14,9 @@ if it had never been handed out.
 import asyncio
 
 from penstock.commit.completion import Callback
-from penstock.dispatch.dispatcher import AGAIN_S, Job
-from penstock.dispatch.dispatchers import StartAt
+from penstock.dispatch.dispatcher import LeasedMessage
+from penstock.dispatch.groups import StartAt
+from penstock.dispatch.parts import RETRY_S
 from penstock.doors.queue.faults import full_fault
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.redirects import unconfirmed
@@ -76,7 +77,7 @@ class Poll:
         if start.at is StartAt.EARLIEST or door.broker.groups.get(topic, group) is not None:
             self._join()
         else:
-            door.dispatchers.make_group(
+            door.dispatchers.groups.create(
                 topic, group, start, Callback(lambda _new: self._join(), self.refused)
             )
 
@@ -89,17 +90,17 @@ class Poll:
     def room(self) -> int:
         return 0 if self.is_over or self._client.is_full() else self._maximum
 
-    def work(self, jobs: list[Job]) -> None:
+    def work(self, jobs: list[LeasedMessage]) -> None:
         if self._client.is_full():
             self._give_back(jobs)
             return
         self._client.door.counters.messages_out_total[1] += len(jobs)
         self._answer(encode.polled(items_of(jobs), self._slot.request_id))
 
-    def _give_back(self, jobs: list[Job]) -> None:
+    def _give_back(self, jobs: list[LeasedMessage]) -> None:
         topic, group, _ = self._target
         leases = [job.lease for job in jobs]
-        self._client.door.dispatchers.return_leases(topic, group, leases, counts=False)
+        self._client.door.dispatchers.leases.give_back(topic, group, leases, counts=False)
 
     def idle(self) -> None:
         if not self._wait_ms:
@@ -122,7 +123,7 @@ class Poll:
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def ask(self) -> None:
-        self._client.door.dispatchers.deal(self._target.topic, self._target.group)
+        self._client.door.dispatchers.dispatch(self._target.topic, self._target.group)
 
     def stop_waiting(self) -> None:
         """The wait is over: respond with nothing, unless something is on its way."""
@@ -130,7 +131,7 @@ class Poll:
         if self.is_over:
             return
         if door.dispatchers.is_serving(topic, group, self.consumer):
-            self._set_timer(AGAIN_S)  # it may come to nothing, if the group is moved
+            self._set_timer(RETRY_S)  # it may come to nothing, if the group is moved
             return
         fault = full_fault(door.broker.groups.get(topic, group))
         if fault is not None:

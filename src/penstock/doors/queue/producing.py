@@ -103,7 +103,7 @@ def _journal(
     produced: Callable[[list[tuple[int, int]]], None] | None = None,
 ) -> None:
     slot.is_stored_later()
-    client.door.dispatchers.ensure_topic(lot.topic)
+    client.door.dispatchers.topics.ensure(lot.topic)
     completion = ProducedCallback(produced or slot.produced, slot.refused)
     client.door.producing.produce(lot, now_ms, completion)
 

@@ -27,7 +27,7 @@ ends, what is in flight goes to others at once.
 import asyncio
 from collections.abc import Iterable
 
-from penstock.dispatch.dispatcher import Job
+from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.doors.queue.faults import storage_fault
 from penstock.doors.queue.operation import PushChannel, Requester
 from penstock.doors.queue.replies import Slot
@@ -107,7 +107,7 @@ class Push:
         self._forget_all()
         if held:
             # They count as delivered: one of them may have crashed the client.
-            self._door.dispatchers.return_leases(
+            self._door.dispatchers.leases.give_back(
                 self.topic, self.group, held, reason=b"connection ended", is_failure=False
             )
 
@@ -133,7 +133,7 @@ class Push:
         return 0 if self._client.is_full() else self._prefetch - self._in_flight
 
     def ask(self) -> None:
-        self._door.dispatchers.deal(self.topic, self.group)
+        self._door.dispatchers.dispatch(self.topic, self.group)
 
     def idle(self) -> None:
         """Wait."""
@@ -150,14 +150,14 @@ class Push:
         self._client.send(encode.error(fault.code, fault.text))
         self._client.close(reason, detail)
 
-    def work(self, jobs: list[Job]) -> None:
+    def work(self, jobs: list[LeasedMessage]) -> None:
         if not self.settles:
             jobs = self._without_late(jobs) if self._late else jobs
             self._track(jobs)
         self._door.counters.messages_out_total[1] += len(jobs)
         self._client.send(encode.pushed(items_of(jobs)))
 
-    def _without_late(self, jobs: list[Job]) -> list[Job]:
+    def _without_late(self, jobs: list[LeasedMessage]) -> list[LeasedMessage]:
         """Settle those that were acknowledged late, and drop them."""
         now_ms = self._door.steady_ms()
         late = self._late
@@ -165,10 +165,10 @@ class Push:
             del late[next(iter(late))]
         done = [job.lease for job in jobs if job.message.offset in late]
         if done:
-            self._door.dispatchers.settle_leases(self.topic, self.group, done)
+            self._door.dispatchers.leases.settle(self.topic, self.group, done)
         return [job for job in jobs if job.message.offset not in late]
 
-    def _track(self, jobs: list[Job]) -> None:
+    def _track(self, jobs: list[LeasedMessage]) -> None:
         until_ms = self._door.steady_ms() + self.visibility_ms
         look_ms = until_ms - self.visibility_ms // 3
         by_offset, by_lease = self._by_offset, self._by_lease
@@ -206,7 +206,7 @@ class Push:
         for offset in self._offsets(others):
             self._note_late(offset, now_ms)
         done = [pushed.leases[-1] for pushed in ended]
-        self._door.dispatchers.settle_leases(self.topic, self.group, done + others)
+        self._door.dispatchers.leases.settle(self.topic, self.group, done + others)
         if ended:
             self.ask()
 
@@ -231,7 +231,7 @@ class Push:
         ended, others = self._ended(leases)
         back = [pushed.leases[-1] for pushed in ended] + others
         dispatchers = self._door.dispatchers
-        dispatchers.return_leases(self.topic, self.group, back, delay_ms=pause_ms, reason=reason)
+        dispatchers.leases.give_back(self.topic, self.group, back, delay_ms=pause_ms, reason=reason)
         if ended:
             self.ask()
 
@@ -300,7 +300,7 @@ class Push:
 
     def _extend(self, pushed: list[_PushedMessage], extent_ms: int) -> None:
         leases = [one.leases[-1] for one in pushed]
-        self._door.dispatchers.extend_leases(self.topic, self.group, leases, extent_ms)
+        self._door.dispatchers.leases.extend(self.topic, self.group, leases, extent_ms)
         until_ms = self._door.steady_ms() + extent_ms
         for one in pushed:
             one.until_ms = until_ms
@@ -325,7 +325,7 @@ def subscribe(client: Requester, message: queue_pb2.Subscribe, slot: Slot) -> No
         slot.fail(fault)
         return
     made = client.blocking(lambda _new: client.start_push(push, slot), slot.refused)
-    client.door.dispatchers.make_group(push.topic, push.group, push.start, made)
+    client.door.dispatchers.groups.create(push.topic, push.group, push.start, made)
 
 
 # ── requests on a push connection ─────────────────────────────────────────────────────────────

@@ -5,8 +5,8 @@ Defaults and bounds are applied here, once.
 
 from typing import NamedTuple
 
-from penstock.dispatch.dispatcher import Job
-from penstock.dispatch.dispatchers import Start, StartAt
+from penstock.dispatch.dispatcher import LeasedMessage
+from penstock.dispatch.groups import Start, StartAt
 from penstock.model.message import (
     CONTENT_TYPE_SHIFT,
     FLAG_CONTENT_TYPE,
@@ -56,7 +56,7 @@ def reason_of(message: queue_pb2.Nack | queue_pb2.NackMany) -> bytes:
     return message.reason.encode()[:REASON_BYTES_MAX]
 
 
-def items_of(jobs: list[Job]) -> list[encode.Item]:
+def items_of(jobs: list[LeasedMessage]) -> list[encode.Item]:
     items: list[encode.Item] = []
     for job in jobs:
         message = job.message

@@ -49,7 +49,7 @@ async def _delete(call: Call) -> bytes:
 async def _delete_all(door: RespParts, topics: Iterable[bytes]) -> None:
     for topic in topics:
         groups = list(door.broker.groups.by_topic.get(topic, ()))
-        await outcome_of(partial(door.dispatchers.delete_topic, topic))
+        await outcome_of(partial(door.dispatchers.topics.delete, topic))
         for group in groups:
             door.group_queues.fail(topic, group, CommandError(GONE))
 
@@ -101,7 +101,7 @@ async def _configure_age(door: RespParts, topic: bytes, age_ms: int) -> bytes:
         return encode.integer(0)
     _check_removal(door, topic)
     command = TopicConfigured(topic, max_age_ms=age_ms)
-    await outcome_of(partial(door.dispatchers.configure_topic, command))
+    await outcome_of(partial(door.dispatchers.topics.configure, command))
     return encode.integer(1)
 
 

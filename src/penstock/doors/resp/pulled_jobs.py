@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from penstock.commit.completion import Callback
-from penstock.dispatch.dispatcher import Job
+from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.obs.reasons import DisconnectReason
 
@@ -45,7 +45,7 @@ class PulledJobs:
         self._pulls += 1
         return b"pull#%d#%d" % (self._pulls, self._number)
 
-    def keep(self, source: JobSource, consumer: bytes, jobs: list[Job]) -> None:
+    def keep(self, source: JobSource, consumer: bytes, jobs: list[LeasedMessage]) -> None:
         """The client has these jobs."""
         self._left[source, consumer] = len(jobs)
         self._hold([PulledJob(job.message.sequence, source, job.lease, consumer) for job in jobs])
@@ -79,7 +79,7 @@ class PulledJobs:
             ended(reason)
 
         leases = [job.lease for job in jobs]
-        self._dispatchers.settle_leases(*source, leases, Callback(done, refused))
+        self._dispatchers.leases.settle(*source, leases, Callback(done, refused))
 
     def _settled(self, jobs: list[PulledJob]) -> None:
         """On disk: a PULL whose jobs are all settled leaves its group."""

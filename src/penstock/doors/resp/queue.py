@@ -23,7 +23,7 @@ from typing import NamedTuple
 from penstock.access.admission import Refusal
 from penstock.commit.completion import JournaledCallback
 from penstock.core.completion import Journaled
-from penstock.dispatch.dispatcher import Job
+from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.doors.resp.calls import OK, Call, Commands, RespClient, Spec, fail_unstored
 from penstock.doors.resp.confirming import confirm
 from penstock.doors.resp.faults import NOT_AN_INTEGER, UNBLOCKED, publish_fault
@@ -100,7 +100,7 @@ def _pull(call: Call) -> None:
     if options.with_ack and group is not None and len(group.pending) >= PENDING_MAX:
         call.fail(f"ERR {len(group.pending)} jobs of this queue wait for an ACK, give some first")
         return
-    if not door.dispatchers.may_have(*source):
+    if not door.dispatchers.groups.has_room_for(*source):
         call.fail("ERR There are too many groups, delete unused ones")
         return
     _Puller(call, source, options).start()
@@ -178,7 +178,7 @@ class _Puller:
     def settles(self) -> bool:
         return not self._options.with_ack
 
-    def work(self, jobs: list[Job]) -> None:
+    def work(self, jobs: list[LeasedMessage]) -> None:
         messages = [job.message for job in jobs]
         self._door.counters.messages_out_total[1] += len(messages)
         if self._options.with_ack:

@@ -94,7 +94,9 @@ async def _create(call: Call) -> bytes:
     if door.broker.groups.count >= GROUPS_MAX:
         raise CommandError(f"ERR There may not be more than {GROUPS_MAX} groups")
     offset = await _start(door, topic, start)
-    made = door.dispatchers.group_made(topic, name, offset, is_first=start in {b"0", b"0-0", b"-"})
+    made = door.dispatchers.groups.create_command(
+        topic, name, offset, is_first=start in {b"0", b"0-0", b"-"}
+    )
     if not await submitted(door.pipeline, made):
         raise CommandError("BUSYGROUP Consumer Group name already exists")
     return OK
@@ -113,7 +115,10 @@ async def _set_id(call: Call) -> bytes:
     makes_stream(call.args, "SETID")
     _group_of_key(door, topic, name)
     offset = await _start(door, topic, {b"-": b"0", b"+": b"$"}.get(start, start))
-    if await submitted(door.pipeline, door.dispatchers.group_moved(topic, name, offset)) is None:
+    if (
+        await submitted(door.pipeline, door.dispatchers.groups.seek_command(topic, name, offset))
+        is None
+    ):
         raise no_group_of_key(topic, name)
     door.group_queues.serve(topic, name)
     return OK
@@ -126,7 +131,7 @@ async def _destroy(call: Call) -> bytes:
     if door.broker.groups.get(topic, name) is None:
         return encode.integer(0)
     check_group(door, topic, name)
-    is_gone = await submitted(door.pipeline, door.dispatchers.group_gone(topic, name))
+    is_gone = await submitted(door.pipeline, door.dispatchers.groups.delete_command(topic, name))
     fault = "NOGROUP the consumer group this client was blocked on no longer exists"
     door.group_queues.fail(topic, name, CommandError(fault))
     return encode.integer(1 if is_gone else 0)

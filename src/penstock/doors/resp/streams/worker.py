@@ -13,7 +13,7 @@ from penstock.clock import Clock
 from penstock.commit.completion import Callback
 from penstock.commit.pipeline import Pipeline
 from penstock.core.commands import Claimed
-from penstock.dispatch.dispatcher import Job
+from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.resp.faults import CommandError, not_stored
 from penstock.doors.resp.streams.reader import encoded
@@ -67,14 +67,14 @@ class StreamWorker:
     def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         self._waiting.fail(CommandError(not_stored(reason.value)))
 
-    def work(self, jobs: list[Job]) -> None:
+    def work(self, jobs: list[LeasedMessage]) -> None:
         """Claim messages for the consumer, then answer with them."""
         self._waiting.reserve()
         entries = {job.message.offset: encoded(job.message) for job in jobs}
         if self._waiting.settle:
             leases = [job.lease for job in jobs]
             done = Callback(lambda _value: self._give(entries, [*entries]), self._refused)
-            self._dispatchers.settle_leases(self._topic, self._group, leases, done)
+            self._dispatchers.leases.settle(self._topic, self._group, leases, done)
             return
         claimed = Callback(lambda value: self._give(entries, value), self._refused)
         self._pipeline.submit(self._claim([*entries]), claimed, durable=True)

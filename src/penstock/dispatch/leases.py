@@ -1,0 +1,178 @@
+"""Operations on leases: settle, give back, extend.
+
+A lease that is over cannot be settled, given back or extended. A request that names only such
+leases is answered at once, without a commit.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+from penstock.core.commands import LeasesExtended, LeasesReturned, LeasesSettled, Returned
+from penstock.core.completion import Completion
+from penstock.dispatch.parts import RETRY_S, DispatchParts
+from penstock.dispatch.unacked import ranges_of
+from penstock.obs.reasons import DisconnectReason
+
+
+@runtime_checkable
+class LeaseCompletion(Completion[object], Protocol):
+    """A completion that is also told which of its leases were over already, before it is done."""
+
+    def lapsed(self, leases: list[int]) -> None: ...
+
+
+class Leases:
+    """The leases of all groups; ``returned`` is called with a topic and group to dispatch again."""
+
+    def __init__(
+        self,
+        parts: DispatchParts,
+        returned: Callable[[bytes, bytes], None],
+        *,
+        are_volatile: bool = False,
+    ) -> None:
+        """``are_volatile``: a crash may lose the record of a lease."""
+        self._parts = parts
+        self._returned = returned
+        # A crash may undo the record of a lease while its worker still has it. So each incarnation
+        # has lease numbers of its own: an old worker must not settle what another one has.
+        self._next = parts.clock.wall_ms() << 10 if are_volatile else 0
+        self._departing: set[tuple[bytes, bytes, bytes]] = set()  # topic, group, worker
+
+    def reserve(self, count: int) -> int:
+        """The first of ``count`` new lease numbers."""
+        first = max(self._next, self._parts.broker.groups.next_lease)
+        self._next = first + count
+        return first
+
+    def settle(
+        self,
+        topic: bytes,
+        group: bytes,
+        leases: list[int],
+        completion: Completion[object] | None = None,
+    ) -> None:
+        """Settle messages. Without a completion this may wait for the next commit."""
+        known = self._parts.broker.groups.get(topic, group)
+        held = self._held(topic, group, leases)
+        if known is not None and len(held) < len(leases):
+            held += [lease for lease in leases if known.lapsed.find(lease) is not None]
+        _report_lapsed(completion, leases, held)
+        if not held:
+            _answer(completion)
+            return
+        self._parts.counters.acknowledged_total += len(held)
+        command = LeasesSettled(topic, group, ranges_of(held))
+        if completion is None:
+            self._parts.pipeline.submit_patiently(command, None)
+        else:
+            self._parts.pipeline.submit(command, completion, durable=True)
+
+    def give_back(
+        self,
+        topic: bytes,
+        group: bytes,
+        leases: list[int],
+        completion: Completion[object] | None = None,
+        *,
+        delay_ms: int = 0,
+        reason: bytes = b"",
+        counts: bool = True,
+        is_failure: bool = True,
+    ) -> None:
+        """Return messages to their group, to be delivered again."""
+        held = self._held(topic, group, leases)
+        if not held:
+            _answer(completion)
+            return
+        now_ms = self._parts.steady.now_ms()
+        command = LeasesReturned(
+            topic, group, ranges_of(held), now_ms, delay_ms, reason, counts, is_failure
+        )
+        self._parts.counters.returned_total += len(held)
+        _Return(self._parts, command, completion, self._returned).submit()
+
+    def extend(
+        self,
+        topic: bytes,
+        group: bytes,
+        leases: list[int],
+        visibility_ms: int,
+        completion: Completion[object] | None = None,
+    ) -> None:
+        """Let leases end ``visibility_ms`` from now."""
+        held = self._held(topic, group, leases)
+        _report_lapsed(completion, leases, held)
+        if not held:
+            _answer(completion)
+            return
+        deadline_ms = self._parts.steady.now_ms() + visibility_ms
+        command = LeasesExtended(topic, group, ranges_of(held), deadline_ms)
+        self._parts.pipeline.submit(command, completion, durable=True)
+
+    def _held(self, topic: bytes, group: bytes, leases: list[int]) -> list[int]:
+        known = self._parts.broker.groups.get(topic, group)
+        return [lease for lease in leases if lease in known.leases] if known else []
+
+    def return_all_of(self, topic: bytes, group: bytes, consumer: bytes) -> None:
+        """Return everything that a worker has."""
+        _Return(self._parts, Returned(topic, group, consumer), None, self._returned).submit()
+
+    def return_departed(self, topic: bytes, group: bytes, consumer: bytes) -> None:
+        """Like ``return_all_of``, for a worker of a node that is gone; one attempt at a time."""
+        key = topic, group, consumer
+        if key in self._departing:
+            return
+        self._departing.add(key)
+        back = partial(self._departed_returned, key)
+        _Return(self._parts, Returned(topic, group, consumer), None, back).submit()
+
+    def _departed_returned(
+        self, key: tuple[bytes, bytes, bytes], topic: bytes, group: bytes
+    ) -> None:
+        self._departing.discard(key)
+        self._returned(topic, group)
+
+
+def _answer(completion: Completion[object] | None) -> None:
+    if completion is not None:
+        completion.done(0)
+
+
+def _report_lapsed(
+    completion: Completion[object] | None, leases: list[int], held: list[int]
+) -> None:
+    if len(held) < len(leases) and isinstance(completion, LeaseCompletion):
+        known = set(held)
+        completion.lapsed([lease for lease in leases if lease not in known])
+
+
+class _Return:
+    """Messages being returned. Without a completion it is retried until the commit succeeds."""
+
+    def __init__(
+        self,
+        parts: DispatchParts,
+        command: Returned | LeasesReturned,
+        completion: Completion[object] | None,
+        returned: Callable[[bytes, bytes], None],
+    ) -> None:
+        self._parts = parts
+        self._command = command
+        self._completion = completion
+        self._returned = returned
+
+    def submit(self) -> None:
+        self._parts.pipeline.submit(self._command, self, durable=True)
+
+    def done(self, value: object) -> None:
+        if self._completion is not None:
+            self._completion.done(value)
+        self._returned(self._command.topic, self._command.group)
+
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
+        if self._completion is not None:
+            self._completion.refused(reason, detail)
+        else:
+            self._parts.connections.loop.call_later(RETRY_S, self.submit)
