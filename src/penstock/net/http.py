@@ -1,23 +1,21 @@
-"""The HTTP door: connections that turned out to speak HTTP, served by uvicorn's own protocol.
+"""The HTTP door: connections that speak HTTP, served by uvicorn's own protocol.
 
-The listener accepts, looks at the first bytes and, if they are HTTP, hands the transport over
-together with what was read. From then on the connection belongs to ``_Connection``: uvicorn's
-HTTP/1.1 protocol (parsing, keep-alive, pipelining, flow control) with our bounds around it. No
-uvicorn *server* exists: no second listener, no signal handlers, no logging set-up. The application
-is any ASGI callable.
+The listener hands over the transport and the bytes it has read. From then on the connection belongs
+to ``_HttpConnection``: uvicorn's HTTP/1.1 protocol (parsing, keep-alive, pipelining, flow control)
+with bounds around it. There is no uvicorn *server*: no second listener, no signal handlers, no
+logging set-up. The application is any ASGI callable.
 
-The bounds, since anyone may knock:
+The bounds:
 
 * **Head**: at most ``head_bytes_max``, else 400.
-* **Body**: one announced beyond ``body_bytes_max``, or without an announced size, gets 413 and the
-  connection is closed. A smaller one is for the page to read; most ignore it.
-* **Time**: one timer per connection, wound anew by every answer that was given completely. Whoever
-  does not get a request finished, or does not take its answer, within ``request_timeout_s`` is cut
-  off: slow heads, slow bodies and readers that stopped reading are all the same case. An idle
-  connection ends earlier, and politely, after ``keep_alive_s``.
+* **Body**: one larger than ``body_bytes_max``, or of unknown size, gets 413, and the connection is
+  closed.
+* **Time**: one timer per connection, restarted by every complete answer. A client that does not
+  finish a request, or does not read its answer, within ``request_timeout_s`` is cut off. An idle
+  connection is closed after ``keep_alive_s``.
 * **Number**: requests on more than ``connections_max`` connections at once get 503.
 
-Every end has a reason, the first that applied, which is given to ``on_close``.
+The first reason for the end of a connection is given to ``on_close``.
 """
 
 import asyncio
@@ -35,17 +33,13 @@ from penstock.net.stalls import STALL_S
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 
-HEAD_BYTES_MAX = 16 * KIB
-"""Largest request line and headers together; browsers with many cookies stay below 8 KiB."""
+HEAD_BYTES_MAX = 16 * KIB  # request line and headers; browsers with many cookies need 8 KiB
 
 BODY_BYTES_MAX = 64 * KIB
-"""Largest request body that is read rather than refused, unless the owner allows more."""
 
-CONNECTIONS_MAX = 64
-"""HTTP connections served at once: a few scrapers, probes and people."""
+CONNECTIONS_MAX = 64  # a few scrapers, probes and people
 
-KEEP_ALIVE_S = 5.0
-"""Idle time between two requests of one connection."""
+KEEP_ALIVE_S = 5.0  # idle time between two requests of one connection
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -54,17 +48,16 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An ASGI 3 application."""
 
 OnClose = Callable[[asyncio.Transport, DisconnectReason], None]
-"""Called once for every connection that was handed over, when it has ended."""
 
 _log = get_logger("http")
 
-# uvicorn warns about each bad request, which is a stranger's to cause, and reports errors of the
-# application, which ``_Connection`` does itself. A logger that is in no registry and takes nothing.
+# uvicorn warns about each bad request, which anybody can cause, and reports errors of the
+# application, which ``_HttpConnection`` does itself. This logger discards everything.
 _silence = logging.Logger("penstock.net.http", logging.CRITICAL + 1)  # noqa: LOG001
 
 
 class HttpDoor:
-    """Serves ``app`` on transports that others accepted."""
+    """Serves ``app`` on transports that the listener accepted."""
 
     def __init__(
         self,
@@ -85,7 +78,7 @@ class HttpDoor:
         self.state = ServerState()
         self.config = uvicorn.Config(
             app,
-            http=_Connection,
+            http=_HttpConnection,
             loop="none",
             ws="none",
             lifespan="off",
@@ -100,7 +93,6 @@ class HttpDoor:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
         return len(self.state.connections)
 
     def accept(self, transport: asyncio.Transport, data: bytes, _accepted_at: float) -> None:
@@ -108,29 +100,28 @@ class HttpDoor:
         self.hand_over(transport, data)
 
     def hand_over(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Take a connection over, with the bytes that were already read from it."""
-        connection = _Connection(self)
+        """Serve a connection, beginning with the bytes that were already read from it."""
+        connection = _HttpConnection(self)
         transport.set_protocol(connection)
         connection.connection_made(transport)
         connection.data_received(data)
 
     def close_all(self) -> None:
-        """Begin to stop: idle connections end now, the others with the answer under way."""
+        """Begin to stop: close idle connections now, the others after their answer."""
         for connection in self._open():
             connection.shutdown()
 
     def abort_all(self) -> None:
-        """End every connection now, answered or not."""
         for connection in self._open():
             connection.end(DisconnectReason.SERVER_SHUTDOWN)
             connection.transport.abort()
 
-    def _open(self) -> "list[_Connection]":
-        return [c for c in self.state.connections if isinstance(c, _Connection)]
+    def _open(self) -> "list[_HttpConnection]":
+        return [c for c in self.state.connections if isinstance(c, _HttpConnection)]
 
 
-class _Connection(H11Protocol):
-    """uvicorn's protocol, bounded in time and size, and with a reason for its end."""
+class _HttpConnection(H11Protocol):
+    """uvicorn's protocol, bounded in time and size."""
 
     def __init__(self, door: HttpDoor) -> None:
         super().__init__(door.config, door.state, {}, asyncio.get_running_loop())
@@ -141,13 +132,13 @@ class _Connection(H11Protocol):
         self._door = door
         self._answered = False
         self._reason: DisconnectReason | None = None
-        self._timer = self._wind()
+        self._timer = self._start_timer()
 
     def end(self, reason: DisconnectReason) -> None:
         """Note why the connection is about to end; the first reason stands."""
         self._reason = self._reason or reason
 
-    # ── What the transport tells us
+    # ── called by the transport
 
     def data_received(self, data: bytes) -> None:
         self.server_state.default_headers = [
@@ -157,7 +148,7 @@ class _Connection(H11Protocol):
         super().data_received(data)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn never keeps it open
-        """Keep a half-closed connection for the answer under way, as shell pipes need it."""
+        """Keep a half-closed connection until the answer is sent, as shell pipes need it."""
         if self._idle():
             return False
         self.cycle.keep_alive = False
@@ -171,13 +162,13 @@ class _Connection(H11Protocol):
         ended = DisconnectReason.CLIENT_DISCONNECT if orderly else DisconnectReason.CONNECTION_LOST
         self._door.on_close(self.transport, self._reason or ended)
 
-    # ── What uvicorn's protocol is about to do
+    # ── called by uvicorn's protocol
 
     def on_response_complete(self) -> None:
         self._answered = True
         if not self.transport.is_closing():
             self._timer.cancel()
-            self._timer = self._wind()
+            self._timer = self._start_timer()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -198,10 +189,10 @@ class _Connection(H11Protocol):
         self.end(DisconnectReason.SERVER_SHUTDOWN)
         super().shutdown()
 
-    # ── Ours
+    # ── bounds
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse large bodies; report what the application did not catch, once."""
+        """Refuse large bodies; report what the application did not catch."""
         if _body_bytes_announced(scope) > self._door.body_bytes_max:
             self.end(DisconnectReason.PACKET_TOO_LARGE)
             await _send_too_large(send)
@@ -216,16 +207,16 @@ class _Connection(H11Protocol):
     def _idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
-    def _wind(self) -> asyncio.TimerHandle:
+    def _start_timer(self) -> asyncio.TimerHandle:
         return self.loop.call_later(self._door.request_timeout_s, self._out_of_time)
 
     def _is_late(self, timer: asyncio.TimerHandle) -> bool:
-        """Whether the whole broker stood still: then a request may wait to be read."""
+        """Whether the whole broker was stopped: then a request may wait to be read."""
         return self.loop.time() - timer.when() > STALL_S
 
     def _out_of_time(self) -> None:
         if self._is_late(self._timer):
-            self._timer = self._wind()
+            self._timer = self._start_timer()
             return
         self.end(
             DisconnectReason.KEEP_ALIVE_TIMEOUT
@@ -236,7 +227,7 @@ class _Connection(H11Protocol):
 
 
 def _body_bytes_announced(scope: Scope) -> float:
-    """Return the size of the request's body; infinite if it is not announced."""
+    """The size of the request's body; infinite if it is not announced."""
     headers = dict(scope["headers"])
     if b"transfer-encoding" in headers:
         return float("inf")
