@@ -14,6 +14,7 @@ A connection ends once, with one reason, which is counted and, unless it is ordi
 """
 
 import asyncio
+import socket
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from penstock.model.principal import ANYONE
@@ -29,6 +30,8 @@ CHECK_INTERVAL_S = 30.0  # longest time between two checks of a deadline
 SIGNED_AT_ONCE = 64  # signatures verified before other clients are served: some 5 ms
 
 CLOSE_TIMEOUT_S = 5.0  # how long a closed connection may take to read its last bytes
+
+TCP_KEEP_ALIVE_S = 300  # silence after which TCP probes the peer, as in Redis
 
 _log = get_logger("net")
 
@@ -136,7 +139,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         """Handle the event at ``position``, and as many after it as is convenient.
 
         Returns the position of the first event that was not handled. That is ``position`` itself
-        if it has to wait; then somebody must call ``resume_soon``.
+        if it has to wait; then ``resume_soon`` must be called later.
         """
         raise NotImplementedError
 
@@ -152,10 +155,10 @@ class Connection(asyncio.Protocol, Generic[Event]):
         """The connection ends: release what was held for it."""
 
     def topic_deleted(self, topic: bytes) -> None:
-        """Forget everything that refers to offsets of a deleted topic."""
+        pass
 
     def leadership_lost(self) -> None:
-        """Stop what only the leader's clients may do."""
+        pass
 
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
@@ -280,7 +283,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self.outbox.resume()
 
     def pause(self) -> None:
-        """Take no more input: the broker is stopping."""
         self.pause_reading()
 
     def pause_reading(self) -> None:
@@ -323,7 +325,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
         return None
 
     def forgive(self, stalled_s: float) -> None:
-        """Do not count a pause of the whole broker as silence of the client."""
         self._last_packet_at = min(self._connections.monotonic(), self._last_packet_at + stalled_s)
 
     def _check(self, when: float) -> float:
@@ -374,3 +375,11 @@ class Connection(asyncio.Protocol, Generic[Event]):
             self._connections.throttled_log.info(
                 "disconnected", reason.value, **values, detail=detail
             )
+
+
+def enable_tcp_keep_alive(transport: asyncio.Transport) -> None:
+    """For protocols without a time-out for silence."""
+    opened = transport.get_extra_info("socket")
+    if opened is not None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, TCP_KEEP_ALIVE_S)

@@ -20,7 +20,6 @@ there is no idle timeout: consumers may be silent for days. TCP keep-alive finds
 """
 
 import asyncio
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +35,7 @@ from penstock.doors.queue.replies import ResponseQueue, Slot
 from penstock.doors.queue.topic_filters import TopicFilters
 from penstock.errors import PenstockError
 from penstock.limits import KIB
-from penstock.net.connection import Connection
+from penstock.net.connection import Connection, enable_tcp_keep_alive
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
 from penstock.obs.reasons import DisconnectReason
@@ -58,8 +57,6 @@ UNANSWERED_MAX = 1_024
 
 PIECE_BYTES = 32 * KIB
 """Decoded between two looks at the clock: as tiny frames it takes some 10 ms."""
-
-KEEP_ALIVE_S = 300  # silence after which TCP asks whether the peer is there
 
 
 class QueueConnection(Connection[Event]):
@@ -119,7 +116,7 @@ class QueueConnection(Connection[Event]):
             QueueRequest: self._on_call_as_follower,
         }
         door.counters.clients_connected += 1
-        _keep_alive(transport)
+        enable_tcp_keep_alive(transport)
         self.check_deadline_at(accepted_at + door.limits.connect_timeout_s)
 
     def next_name(self) -> bytes:
@@ -397,10 +394,3 @@ class QueueConnection(Connection[Event]):
             poll.leave()
         if self._push is not None:
             self._push.end()
-
-
-def _keep_alive(transport: asyncio.Transport) -> None:
-    opened = transport.get_extra_info("socket")
-    if opened is not None:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)

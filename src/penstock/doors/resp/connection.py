@@ -20,7 +20,6 @@ dead peers.
 """
 
 import asyncio
-import socket
 
 from penstock.config.schema import Limits
 from penstock.doors.resp.calls import NEXT, Call, MuteCall, RespClient, Spec, command_fault
@@ -28,6 +27,7 @@ from penstock.doors.resp.commands import COMMANDS
 from penstock.doors.resp.faults import not_while_subscribed
 from penstock.doors.resp.parts import RespParts
 from penstock.limits import KIB
+from penstock.net.connection import enable_tcp_keep_alive
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.events import Event, RespCommand
 from penstock.wire.resp.server import RespServerMachine
@@ -40,8 +40,6 @@ COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB
 
 
 UNREAD_S = 30.0  # how long a client may take to read anything while commands of it wait for room
-
-KEEP_ALIVE_S = 300  # silence after which TCP asks whether the peer is there; as in Redis
 
 
 class RespConnection(RespClient):
@@ -58,7 +56,7 @@ class RespConnection(RespClient):
         self._unread = 0, 0.0
         """Bytes that the client had yet to read at the last check, and since when."""
         door.counters.clients_connected += 1
-        _keep_alive(transport)
+        enable_tcp_keep_alive(transport)
         self.check_deadline_at(accepted_at + door.limits.connect_timeout_s)
 
     # ── from the socket ───────────────────────────────────────────────────────────────────────
@@ -222,13 +220,6 @@ def _machine(limits: Limits) -> RespServerMachine:
         inline_bytes_max=min(INLINE_BYTES_MAX, bytes_max),
         command_bytes_max=bytes_max + COMMAND_OVERHEAD_BYTES_MAX,
     )
-
-
-def _keep_alive(transport: asyncio.Transport) -> None:
-    opened = transport.get_extra_info("socket")
-    if opened is not None:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
 
 
 def _singles(run: RespCommand) -> list[Event]:
