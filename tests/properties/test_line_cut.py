@@ -40,7 +40,7 @@ def _add(
         command: Command = Published(topic, payloads, 1, False, position, 1, [])
         group.steps.append((command, number, True))
         place = len(batch.groups[topic].payloads) - count
-        group.tell.append((topic, place, count, number, 1))
+        group.offset_waiters.append((topic, place, count, number, 1))
         if kind == "numbered":
             batch.add_producer_run(topic, place, count, b"p%d" % number, 1)
             group.bound.append(range(first, first + 1))
@@ -77,6 +77,6 @@ def test_each_part_is_as_if_the_other_had_not_come(steps: list[Made], data: st.D
     gone = [step for step in numbered if step[0] in void]
     for part, expected in zip(parts, (build(kept), build(gone)), strict=True):
         assert part.steps == expected.steps
-        assert part.tell == expected.tell
+        assert part.offset_waiters == expected.offset_waiters
         assert part.bound_steps == expected.bound_steps
         assert content(part.batch) == content(expected.batch)

@@ -197,7 +197,7 @@ async def test_forgetting_subscribers_does_not_pile_up_while_the_disk_is_full():
         server.turn()
         await server.parts.pipeline.drain()
     pipeline = server.parts.pipeline
-    waiting = len(pipeline._open.steps) + len(pipeline._kept)
+    waiting = len(pipeline._open.steps) + len(pipeline._retries)
     waiting += len(pipeline._in_flight.steps) if pipeline._in_flight else 0
     await server.abandon()
     assert waiting <= 2

@@ -1,13 +1,13 @@
-"""Writes the broker's state as rows, a slice at a time, so that a start replays seconds, not years.
+"""Writes the broker's state as rows, incrementally, so that a start replays only a few seconds.
 
-A **round** begins by noting which rows of each table (``core/tables``) differ from the disk, and up
-to which entry everything was applied by then. Its rows ride along with ordinary commits, a bounded
-number each; a row is the truth of the moment it is taken and says so (``applied``). With the last
-one goes the mark: a start begins replaying after the entry noted at the beginning.
+A **round** begins by noting which rows of each table (``core/tables``) differ from the disk, and
+the last applied entry. Its rows are written with ordinary commits, a bounded number each; every row
+has the entry up to which it is current (``applied``). The last commit of the round writes the mark:
+a start replays the entries after the one noted at the beginning.
 
-Retention removes no entry that a start would replay. So where the journal may only be small, a
-round also begins after so many bytes (``round_bytes``), and one that lasts longer than as many
-again takes more rows with each commit.
+Retention removes no entry that a start would replay. So for a small journal a round also begins
+after ``round_bytes``; one that takes longer than another ``round_bytes`` writes more rows per
+commit.
 """
 
 from collections import defaultdict
@@ -17,14 +17,11 @@ from penstock.core.tables import Moment, tables_of
 from penstock.limits import BATCH_BYTES_MAX
 from penstock.store.batch import Batch
 
-ROUND_INTERVAL_S = 1.0
-"""Pause between rounds: what a start after a crash must replay at most, about."""
+ROUND_INTERVAL_S = 1.0  # pause between rounds: bounds what a start after a crash replays
 
-ROWS_PER_COMMIT_MAX = 256
-"""Rows in one commit: bounds what a commit costs beyond its messages."""
+ROWS_PER_COMMIT_MAX = 256  # bounds the cost of a commit beyond its messages
 
-ROWS_PER_COMMIT_PRESSED = 4_096
-"""The same while retention waits for the end of the round."""
+ROWS_PER_COMMIT_PRESSED = 4_096  # while retention waits for the end of the round
 
 
 class Checkpointer:
@@ -33,30 +30,28 @@ class Checkpointer:
     def __init__(self, broker: Broker, round_bytes: int = BATCH_BYTES_MAX) -> None:
         self._broker = broker
         self._round_bytes = round_bytes
-        self._bytes = 0
-        """Of the entries since the last round began."""
+        self._bytes = 0  # of the entries since the last round began
         self._tables = tables_of(broker)
         self._round_index: int | None = None
         self._done_index = broker.index
-        self._mark = 0
-        """The last mark on disk; unknown before the first one of this incarnation."""
+        self._mark = 0  # the last one on disk; unknown before the first of this incarnation
         self._changed_index = self._committed_index = broker.index
         self._next_round_at = 0.0
 
     def committed(self, index: int, size: int = 0) -> None:
-        """An entry is on disk. Where applying comes first, less is known of those that are not."""
+        """An entry is on disk; under ``interval`` it was applied before."""
         self._committed_index = index
         self._bytes += size
 
     def changed(self, index: int) -> None:
-        """An entry with messages or events was applied: there is something to write down.
+        """An entry with messages or events was applied, so rows may have changed.
 
-        Rows alone make no entry, else the broker would never come to rest.
+        An entry with rows alone does not count, otherwise rounds would never end.
         """
         self._changed_index = index
 
     def is_due(self, now: float) -> bool:
-        """Whether a commit should be made for the checkpoint's sake."""
+        """Whether a commit should be made to write rows."""
         if self._round_index is not None:
             return True
         is_time = now >= self._next_round_at or self._is_pressed
@@ -64,7 +59,7 @@ class Checkpointer:
 
     @property
     def _is_pressed(self) -> bool:
-        """Whether so much was written since the last round began that retention wants the next."""
+        """Whether retention needs the next mark soon."""
         return self._bytes >= self._round_bytes
 
     def fill(self, batch: Batch, now: float) -> None:
@@ -91,7 +86,7 @@ class Checkpointer:
             table.begin_round()
 
     def failed(self, batch: Batch) -> None:
-        """The commit failed: its rows are still to be written, and the round is given up."""
+        """The commit failed: write its rows again in a new round."""
         keys: dict[str, list[bytes]] = defaultdict(list)
         for name, key, _value in batch.rows:
             keys[name].append(key)

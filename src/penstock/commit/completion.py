@@ -1,4 +1,4 @@
-"""Ways to wait for a command (``core/completion``): a callback, or a future in a coroutine."""
+"""Completions of commands (``core/completion``): callbacks, and a future for coroutines."""
 
 import asyncio
 from collections.abc import Callable
@@ -37,11 +37,11 @@ class Callback(_Callback[object]):
 
 
 class JournaledCallback(_Callback[Journaled]):
-    """For a publish whose caller wants to know its offset."""
+    """For a publish whose caller needs the offset."""
 
 
 class ProducedCallback(_Callback[list[tuple[int, int]]]):
-    """For messages that were produced together: their offsets, as pairs of first and count."""
+    """For messages produced together: their offsets, as pairs of first and count."""
 
 
 class FutureCompletion:
@@ -74,6 +74,6 @@ def _error(reason: DisconnectReason, undone: str, detail: str) -> PenstockError:
             advice = "start the other nodes; penstock cluster status names them"
             return PenstockError(f"too few nodes of the cluster are up: {undone}", advice)
         case DisconnectReason.LEADERSHIP_LOST:
-            return PenstockError(f"another node leads by now: {undone}", "ask again")
+            return PenstockError(f"another node leads now: {undone}", "retry")
         case _:
             return StorageError(f"the disk failed: {undone}")

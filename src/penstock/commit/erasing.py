@@ -1,12 +1,11 @@
-"""Deleting messages, on every node that has them.
+"""Deletes single messages on every node.
 
-XDEL and XTRIM are decided at a door and journaled (``Trimmed``, ``Erased``); the store forgets the
-messages when that is applied, on the writer thread, in its turn. So nodes of a cluster agree, and
-the next entry of the journal finds them gone. A crash between the two is made good by the next
-start, which goes through the same entries once more (``erase_leftover``).
+XDEL and XTRIM are journaled as commands (``Trimmed``, ``Erased``); when one is applied, the writer
+thread removes the messages from the store before the next entry. So all nodes agree. After a crash
+in between, the next start replays the command and removes them (``erase_leftover``).
 
-Offsets begin anew if a topic is deleted and made again. The command names the topic that was meant
-by its id, which no other topic ever has.
+Offsets restart if a topic is deleted and created again, so the command has the unique id of the
+topic.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ class WriterThread(Protocol):
 
 
 class Eraser:
-    """Has the store forget messages on the writer thread; the waiter gets their number."""
+    """Removes messages on the writer thread; the waiter gets their number."""
 
     def __init__(self, store: Store, writer: WriterThread) -> None:
         self._store = store
@@ -55,9 +54,9 @@ class Eraser:
 
         self._writer.run_on_writer(job)
 
-    def _post(self, tell: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and everybody who waited with it
-            self._loop.call_soon_threadsafe(tell)
+    def _post(self, complete: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(complete)
 
 
 def _reason(error: StorageError) -> DisconnectReason:
@@ -73,10 +72,10 @@ def _erased(store: Store, command: Trimmed | Erased) -> int:
         return store.trim(command.topic, command.below)
     first, end = info.first_offset, info.next_offset
     wanted = [range(max(low, first), min(high, end)) for low, high in command.ranges]
-    return store.delete(command.topic, [offset for stretch in wanted for offset in stretch])
+    return store.delete(command.topic, [offset for offsets in wanted for offset in offsets])
 
 
 def erase_leftover(store: Store, commands: Iterable[Trimmed | Erased]) -> None:
-    """On a start: finish what the last incarnation may have left undone. Nothing else writes."""
+    """On a start, before anything is written: finish deletions of the last incarnation."""
     for command in commands:
         _erased(store, command)

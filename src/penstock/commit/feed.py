@@ -1,17 +1,14 @@
-"""The journal as it grows: whoever follows it is told of every commit.
+"""Notifies clients and dispatchers of every commit.
 
-Live subscribers (MQTT QoS 0, Redis pub/sub) get messages before the disk has them. **Followers**
-get them after: with their sequence and offset, which exist only then, and with the promise that
-what they saw is still there after a crash. The subscribers of the binary protocol are followers.
-**Watchers** only want to know that a topic has grown: commands that block until there is something
-to read. A **tap** takes what a topic has grown by: the backlog of a topic whose messages are handed
-out.
+Live subscribers (MQTT QoS 0, Redis pub/sub) get messages before they are on disk. **Followers**
+(subscribers of the binary protocol) get them after the commit, with their sequence and offset; what
+a follower saw survives a crash. **Watchers** are only notified that a topic has grown: blocking
+reads. A **tap** takes the new messages of one topic: the backlog of a queue.
 
-Nothing here costs anything while nobody follows: one look at a flag per commit.
+Without any of them a commit costs one check of a flag.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -28,16 +25,15 @@ _NOTHING: dict[int, Extras] = {}
 
 
 class Stretch(msgspec.Struct, frozen=True, gc=False):
-    """Messages of one topic whose offsets and sequences are both in a row."""
+    """Messages of one topic with consecutive offsets and sequences."""
 
     topic: bytes
     offset: int
     sequence: int
     payloads: Sequence[bytes]
-    extras: dict[int, Extras]
-    """By number within the stretch; only of messages that have any."""
+    extras: dict[int, Extras]  # by number within the stretch; only of messages that have any
     forms: dict[object, bytes] = msgspec.field(default_factory=dict)
-    """Wire forms that were worked out, for whoever is given the same stretch next."""
+    """Cache of encoded frames, shared by all followers that get this stretch."""
 
 
 class CommittedMessages(msgspec.Struct, frozen=True, gc=False):
@@ -47,18 +43,14 @@ class CommittedMessages(msgspec.Struct, frozen=True, gc=False):
     first_offset: int
     base_sequence: int
     group: TopicBatch
-    extras: dict[int, Extras]
-    """By number within the part; only of messages that have any."""
-    whole: list[Stretch] = []
-    """All stretches, once somebody has asked for them: most followers get the same."""
+    extras: dict[int, Extras]  # by number; only of messages that have any
+    whole: list[Stretch] = []  # cache of all stretches: most followers get the same
 
     @property
     def count(self) -> int:
-        """How many messages there are."""
         return len(self.group.payloads)
 
     def messages(self) -> Iterator[Message]:
-        """All messages, one by one."""
         number = 0
         runs = iter(self.group.runs)
         for position, count, time_ms, flags in zip(runs, runs, runs, runs, strict=True):
@@ -75,7 +67,7 @@ class CommittedMessages(msgspec.Struct, frozen=True, gc=False):
                 number += 1
 
     def stretches(self, offset: int = 0) -> Iterator[Stretch]:
-        """The messages from ``offset`` on, cut where sequences are not in a row."""
+        """The messages from ``offset`` on, split where sequences are not consecutive."""
         if offset > self.first_offset:
             return self._stretches(offset)
         if not self.whole:
@@ -101,46 +93,39 @@ class CommittedMessages(msgspec.Struct, frozen=True, gc=False):
 
 
 def shifted(extras: dict[int, Extras], first: int, end: int) -> dict[int, Extras]:
-    """Those of messages ``first … end - 1``, counted from the first."""
+    """Select the extras of messages ``first … end - 1``, renumbered from 0."""
     if not extras:
         return extras
     return {number - first: found for number, found in extras.items() if first <= number < end}
 
 
 Follower = Callable[[CommittedMessages], None]
-"""Somebody who wants messages with their places in the journal."""
 
 
 class Feed:
-    """Who follows which topics, and who watches them."""
+    """Followers, watchers and taps, by topic."""
 
     def __init__(self) -> None:
         self.routes: Routes[Follower] = Routes()
         self._watchers: dict[bytes, dict[Callable[[], None], None]] = {}
         self._taps: dict[bytes, Follower] = {}
-        self.is_wanted = False
-        """Whether there is anybody to be told."""
-        self.on_extras: Callable[[Batch], None] | None = None
-        """Who is told of commits with signed messages, or ones with headers."""
-        self.on_extras_failed: Callable[[Batch], None] | None = None
-        """Who is told of such commits that failed."""
-        self.on_committed: Callable[[Batch], None] | None = None
-        """Who is told of all commits that have messages, or topics that are no more."""
+        self.is_wanted = False  # whether there are any
+        self.on_extras: Callable[[Batch], None] | None = None  # commits with signatures or headers
+        self.on_extras_failed: Callable[[Batch], None] | None = None  # the same, failed
+        self.on_committed: Callable[[Batch], None] | None = None  # all with messages or deletions
+        # topics that were deleted, before anything of a new topic of that name
         self.on_dropped: Callable[[bytes], None] | None = None
-        """Who is told of topics that are no more, before anybody hears of the next of that name."""
 
     def follow(self, topic_filter: bytes, follower: Follower) -> None:
         """Call ``follower`` with messages that the filter matches, each once."""
         self.routes.subscribe(topic_filter, follower, 0)
-        self._look()
+        self._update_wanted()
 
     def unfollow(self, topic_filter: bytes, follower: Follower) -> None:
-        """Undo ``follow``."""
         self.routes.unsubscribe(topic_filter, follower)
-        self._look()
+        self._update_wanted()
 
-    def followers(self, topic: bytes) -> int:
-        """How many follow a topic."""
+    def follower_count(self, topic: bytes) -> int:
         if not self.routes.subscription_count:
             return 0
         return len((self.routes.cached.get(topic) or self.routes.resolve(topic)).targets)
@@ -148,33 +133,30 @@ class Feed:
     def watch(self, topic: bytes, watcher: Callable[[], None]) -> None:
         """Call ``watcher`` after every commit that has messages of this topic."""
         self._watchers.setdefault(topic, {})[watcher] = None
-        self._look()
+        self._update_wanted()
 
     def unwatch(self, topic: bytes, watcher: Callable[[], None]) -> None:
-        """Undo ``watch``."""
         watchers = self._watchers.get(topic, {})
         watchers.pop(watcher, None)
         if not watchers:
             self._watchers.pop(topic, None)
-        self._look()
+        self._update_wanted()
 
     def tap(self, topic: bytes, tap: Follower) -> None:
-        """Call ``tap`` with what each commit has of this topic; a topic has one tap at most."""
+        """Call ``tap`` with each commit's messages of this topic; a topic has at most one tap."""
         assert topic not in self._taps
         self._taps[topic] = tap
-        self._look()
+        self._update_wanted()
 
     def untap(self, topic: bytes) -> None:
-        """Undo ``tap``."""
         del self._taps[topic]
-        self._look()
+        self._update_wanted()
 
-    def _look(self) -> None:
+    def _update_wanted(self) -> None:
         wanted = self.routes.subscription_count or self._watchers or self._taps
         self.is_wanted = bool(wanted)
 
     def committed(self, batch: Batch, commit: Commit) -> None:
-        """Tell everybody who is concerned of a commit."""
         if batch.drops and self.on_dropped is not None:
             for topic in batch.drops:
                 _guarded(self.on_dropped, topic)
@@ -187,7 +169,7 @@ class Feed:
         grown: list[bytes] = []
         for (topic, group), first in zip(batch.groups.items(), commit.first_offsets, strict=True):
             if is_staged(topic):
-                continue  # not for anybody, whatever the filter
+                continue  # hidden from every filter
             route = self.routes.cached.get(topic) or self.routes.resolve(topic)
             tap = self._taps.get(topic)
             if route.targets or tap:
@@ -204,14 +186,12 @@ class Feed:
                 _guarded(watcher)
 
     def failed(self, batch: Batch) -> None:
-        """A commit was refused by the disk."""
         if batch.extras and self.on_extras_failed is not None:
             _guarded(self.on_extras_failed, batch)
 
 
-def _guarded(tell: Callable[..., None], *what: Any) -> None:
-    """One follower's trouble stays its own."""
+def _guarded(notify: Callable[..., None], *arguments: object) -> None:
     try:
-        tell(*what)
-    except Exception:  # noqa: BLE001 - a bug met while telling one must not keep it from the others
+        notify(*arguments)
+    except Exception:  # noqa: BLE001 - an internal error of one must not affect the others
         _log.exception("feed_failed")

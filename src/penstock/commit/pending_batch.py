@@ -1,23 +1,24 @@
-"""What stands in the line together, and goes to the log as one batch."""
+"""The batches of the pipeline that are not applied yet: the open one and the one in flight."""
+
+from collections.abc import Callable
 
 from penstock.core.commands import Command, Published
 from penstock.core.completion import Completion, Journaled, Refusable
+from penstock.limits import BATCH_BYTES_MAX
 from penstock.model.message import FLAG_QOS
 from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
 
-OVERHEAD_BYTES = 512
-"""What a message or an event takes in memory beside its topic and payload, about."""
+OVERHEAD_BYTES = 512  # rough memory of a message or an event beside its topic and payload
 
 Step = tuple[Command | None, Refusable | None, bool]
-"""A command, its waiter, and whether it needs the disk.
-"""
+"""A command, its waiter, and whether it must be durable."""
 
-Wanted = tuple[bytes, int, int, Completion[Journaled], int]
-"""Who waits for an offset: topic, place among its messages, how many, waiter, time."""
+OffsetWaiter = tuple[bytes, int, int, Completion[Journaled], int]
+"""Who waits for an offset: topic, index among its messages, message count, completion, time."""
 
 
 class PendingBatch:
-    """What is committed together: the batch, the commands it holds, and since when they wait."""
+    """A batch, and the commands that are applied when it is committed."""
 
     __slots__ = (
         "batch",
@@ -25,47 +26,112 @@ class PendingBatch:
         "bound",
         "is_patient",
         "is_urgent",
+        "offset_waiters",
         "opened_at",
         "overhead_bytes",
         "steps",
-        "tell",
     )
 
     def __init__(self) -> None:
         self.batch = Batch()
         self.steps: list[Step] = []
-        self.tell: list[Wanted] = []
-        """Who wants to know offsets."""
-        self.bound: list[range] = []
-        """Numbers of the steps that count in the batch's term only."""
-        self.began_at = 0.0
-        """When the first command that needs the disk joined; 0 if none has."""
-        self.opened_at = 0.0
-        """The same of those that are not applied yet."""
-        self.overhead_bytes = 0
-        """Memory that commands take beside the payloads, about."""
-        self.is_patient = False
-        """Whether some command needs the disk, but not at once."""
-        self.is_urgent = False
-        """Whether some command waits for the disk: captured messages alone can take their time."""
+        self.offset_waiters: list[OffsetWaiter] = []
+        self.bound: list[range] = []  # numbers of the steps that are valid in the batch's term only
+        self.began_at = 0.0  # when the first durable command joined; 0: none has
+        self.opened_at = 0.0  # when the first command joined that is not applied yet
+        self.overhead_bytes = 0  # rough memory of the commands beside the payloads
+        self.is_patient = False  # a durable command is there, but may wait for others
+        self.is_urgent = False  # a client waits for the commit
 
     @property
     def bound_steps(self) -> set[int]:
-        """``bound``, one by one."""
         return {number for numbers in self.bound for number in numbers}
 
 
-def retained_live(steps: list[Step]) -> set[bytes]:
-    """Topics of which there is a message to retain that was delivered already."""
-    return {
-        command.topic
-        for command, _, _ in steps
-        if type(command) is Published and command.retain and not command.qos
-    }
+class PendingBatches:
+    """The open batch, the batch in flight, and what they contain.
+
+    Base of ``Pipeline``, not a part of it: publishing uses the open batch for every message.
+    """
+
+    def __init__(
+        self, *, applies_first: bool, share_bytes: int, monotonic: Callable[[], float]
+    ) -> None:
+        self._applies_first = applies_first
+        self._batch_bytes_max = min(BATCH_BYTES_MAX, share_bytes)
+        self._monotonic = monotonic
+        self._open = PendingBatch()
+        self._in_flight: PendingBatch | None = None
+        self.next_sequence = 0  # after the last message that was applied
+        self.is_congested = False  # whether publishers should wait for the disk
+
+    def _enqueue(self, command: Command | None, waiter: Refusable | None, *, durable: bool) -> None:
+        pending = self._open
+        if not pending.steps:
+            pending.opened_at = self._monotonic()
+        if durable and not pending.began_at:
+            pending.began_at = pending.opened_at
+        pending.steps.append((command, waiter, durable))
+
+    def _add_overhead(self, overhead_bytes: int) -> None:
+        pending = self._open
+        pending.overhead_bytes += overhead_bytes
+        used_bytes = pending.batch.payload_bytes + pending.overhead_bytes
+        self.is_congested = used_bytes > self._batch_bytes_max
+
+    def add_producer_run(self, topic: bytes, count: int, producer: bytes, seq: int) -> None:
+        """The last ``count`` messages of a topic have a producer and numbers from ``seq`` on.
+
+        Call it right after ``publish`` of these messages, within ``as_leader``.
+        """
+        place = len(self._open.batch.groups[topic].payloads) - count
+        self._open.batch.add_producer_run(topic, place, count, producer, seq)
+
+    def _has_steps(self) -> bool:
+        return bool(self._open.steps or (self._in_flight and self._in_flight.steps))
+
+    def pending_steps(self) -> list[Step]:
+        return (self._in_flight.steps if self._in_flight else []) + self._open.steps
+
+    @property
+    def pending_bytes(self) -> int:
+        in_flight = self._in_flight.batch.payload_bytes if self._in_flight else 0
+        return self._open.batch.payload_bytes + in_flight
+
+    def holds(self, topic: bytes) -> bool:
+        """Whether messages of a topic are pending."""
+        in_flight = self._in_flight.batch.groups if self._in_flight else {}
+        return topic in self._open.batch.groups or topic in in_flight
+
+    def is_dropping(self, topic: bytes) -> bool:
+        """Whether the deletion of a topic is pending: what the store has of it is obsolete."""
+        in_flight = self._in_flight.batch.drops if self._in_flight else ()
+        return topic in self._open.batch.drops or topic in in_flight
+
+    def topics_to_retain(self) -> set[bytes]:
+        """Topics with a pending retained message that was delivered live already."""
+        return {
+            command.topic
+            for command, _, _ in self.pending_steps()
+            if type(command) is Published and command.retain and not command.qos
+        }
+
+    @property
+    def settled_sequence(self) -> int:
+        """Messages below this are on disk and applied; ``unsettled`` gives the others."""
+        if self._applies_first and self._in_flight is not None:
+            return self.next_sequence - self._in_flight.batch.count
+        return self.next_sequence
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether messages were acknowledged that cannot be read yet."""
+        end = self.next_sequence + self._open.batch.count
+        return self._applies_first and self.settled_sequence < end
 
 
 def captured(group: TopicBatch) -> list[bytes]:
-    """The messages of one topic that nobody waits for: they were delivered when they came."""
+    """The QoS 0 messages of a topic: they were delivered when they arrived."""
     found: list[bytes] = []
     start = 0
     for count, flags in zip(group.runs[1::RUN_WIDTH], group.runs[3::RUN_WIDTH], strict=True):

@@ -1,52 +1,51 @@
-"""Where messages in the line will lie, for those who are answered before the disk has them.
+"""Offsets of pending messages, for publishers that are acknowledged before the commit.
 
-Under ``durability = "interval"`` a publisher does not wait for the commit, and some want to know
-the offset of what they published. It follows from what the journal has and what is in the line
-before: nobody else writes, batches are committed in order, and one that fails is tried again as it
-is. A topic that is deleted begins anew, at 0, with the batch that deletes it; messages that were
-published to it before must be in an earlier batch (``Pipeline.drop_topic`` sees to that).
+Under ``durability = "interval"`` a publisher does not wait for the commit, and some ask for the
+offset of what they published. It follows from the journal and from what is pending before it: there
+is no other writer, batches are committed in order, and a failed batch is retried unchanged. A topic
+that is deleted starts again at 0 with the batch that deletes it; messages published to it before
+must be in an earlier batch (``Pipeline.drop_topic`` ensures that).
 
-The journal is asked once per topic. It cannot be asked about topics of the batch that is on its way
-to the disk, as nobody can tell whether it has arrived; whoever wants to know such an offset is told
-with the commit.
+The store is queried once per topic. It cannot be queried about topics of the batch in flight, which
+may or may not be on disk; such an offset is reported with the commit.
 """
 
 from typing import Final
 
-from penstock.commit.pending_batch import PendingBatch, Wanted
+from penstock.commit.pending_batch import OffsetWaiter, PendingBatch
 from penstock.core.completion import Completion, Journaled
 from penstock.core.producers import Producers
 from penstock.errors import StorageError
 from penstock.store.batch import Batch
 from penstock.store.store import Commit, Store
 
-TOPICS_MAX: Final = 65_536
-"""Topics whose offsets are remembered."""
+TOPICS_MAX: Final = 65_536  # topics whose offsets are remembered
 
 
 class PendingOffsets:
-    """The offsets of one line, and who waits to be told."""
+    """Predicts offsets and holds the completions that get them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._firsts: dict[bytes, int] = {}
-        """The offset that a topic's first message in the open batch has, or will have."""
+        self._firsts: dict[
+            bytes, int
+        ] = {}  # offset of each topic's first message in the open batch
+        # offset, message count, completion, time
         self._waiting: list[tuple[int, int, Completion[Journaled], int]] = []
-        """Offset, how many messages, waiter, time."""
 
-    def tell(self, wanted: Wanted, in_flight: Batch | None) -> bool:
-        """Have a waiter told the offset of a message; False if that is not known yet."""
+    def add(self, wanted: OffsetWaiter, in_flight: Batch | None) -> bool:
+        """Have ``take`` return the waiter with its offset; False if the offset is not known yet."""
         topic, place, count, waiter, now_ms = wanted
         first = self._firsts.get(topic)
         if first is None:
-            first = self._ask(topic, in_flight)
+            first = self._next_offset(topic, in_flight)
         if first is None:
             return False
         self._firsts[topic] = first
         self._waiting.append((first + place, count, waiter, now_ms))
         return True
 
-    def _ask(self, topic: bytes, in_flight: Batch | None) -> int | None:
+    def _next_offset(self, topic: bytes, in_flight: Batch | None) -> int | None:
         if in_flight is not None and (topic in in_flight.groups or topic in in_flight.drops):
             return None
         try:
@@ -56,31 +55,30 @@ class PendingOffsets:
         return info.next_offset if info else 0
 
     def dropped(self, topic: bytes) -> None:
-        """A topic ends with the open batch, which has no message of it yet."""
+        """The open batch, which has no message of the topic yet, deletes it."""
         self._firsts[topic] = 0
 
     def sealed(self, batch: Batch) -> None:
-        """The open batch is on its way, the next begins."""
+        """The open batch is in flight now; the next one begins."""
         for topic in batch.groups.keys() & self._firsts.keys():
             self._firsts[topic] += len(batch.groups[topic].payloads)
         if len(self._firsts) > TOPICS_MAX:
             self._firsts.clear()
 
     def take(self) -> list[tuple[int, int, Completion[Journaled], int]]:
-        """Who is to be told now."""
         waiting, self._waiting = self._waiting, []
         return waiting
 
 
-def tell_offsets(group: PendingBatch, commit: Commit) -> None:
-    """Tell those who waited for the disk where their messages lie."""
-    firsts = dict(zip(group.batch.groups, commit.first_offsets, strict=True))
-    for topic, place, _count, waiter, now_ms in group.tell:
+def complete_offsets(pending: PendingBatch, commit: Commit) -> None:
+    """Complete those who waited for the commit with the offsets of their messages."""
+    firsts = dict(zip(pending.batch.groups, commit.first_offsets, strict=True))
+    for topic, place, _count, waiter, now_ms in pending.offset_waiters:
         waiter.done(Journaled(firsts[topic] + place, now_ms))
 
 
 def note_producers(producers: Producers, batch: Batch, commit: Commit) -> None:
-    """Remember where numbered messages lie, whatever the durability, once they are on disk."""
+    """Remember the offsets of numbered messages that are on disk."""
     firsts = dict(zip(batch.groups, commit.first_offsets, strict=True))
     for topic, runs in batch.producers.items():
         for place, count, producer, seq in runs:

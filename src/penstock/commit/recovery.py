@@ -1,4 +1,4 @@
-"""Rebuilds the broker's state on a start: rows of the checkpoint, then every entry after it."""
+"""Rebuilds the broker's state on a start: the checkpoint's rows, then every entry after it."""
 
 from collections.abc import Iterator
 
@@ -33,13 +33,13 @@ def recover(store: Store, broker: Broker) -> None:
 
 
 def _replay(store: Store, broker: Broker) -> list[Trimmed | Erased]:
-    """Apply the entries after the checkpoint; return the deletions, which may not be done yet."""
-    nobody = Effects()
+    """Apply the entries after the checkpoint; return the deletions, which may be unfinished."""
+    discarded = Effects()
     erasing: list[Trimmed | Erased] = []
     for entry in ProgressLog("replaying entries after the checkpoint").each(store.replay()):
         broker.begin(entry.index, entry.base_sequence)
         for command in commands_of(entry):
-            broker.apply(command, None, nobody)
+            broker.apply(command, None, discarded)
             if isinstance(command, (Trimmed, Erased)):
                 erasing.append(command)
         for topic, offset, count, producer, seq in entry.producers():
@@ -48,10 +48,10 @@ def _replay(store: Store, broker: Broker) -> list[Trimmed | Erased]:
 
 
 def signed_until_ms(store: Store) -> int:
-    """The latest time at which a message was signed that was accepted before this start.
+    """The latest signing time of the messages accepted before this start.
 
-    Nonces are not kept across a start, so signatures up to then must not be accepted again. Clocks
-    may be ahead of ours by no more than ``AHEAD_MS_MAX``: older messages tell nothing new.
+    Nonces are not kept across a start, so signatures up to that time must not be accepted again.
+    Clients' clocks may be ahead by at most ``AHEAD_MS_MAX``, which bounds the search.
     """
     latest = newest_ms = 0
     end = store.next_sequence
@@ -66,4 +66,4 @@ def signed_until_ms(store: Store) -> int:
         if found[0].time_ms < newest_ms - AHEAD_MS_MAX or found[0].sequence == 1:
             return latest
         end = found[0].sequence
-    return newest_ms + AHEAD_MS_MAX  # too many to search: none can be later than this
+    return newest_ms + AHEAD_MS_MAX  # too many to search: an upper bound

@@ -1,8 +1,7 @@
-"""From an entry of the log to commands: the one way for a start and for batches of other nodes.
+"""Turns an entry of the log back into commands, for recovery and for batches of other nodes.
 
-This node's own commands are applied as the objects that were submitted, because somebody waits for
-each. On a start, and for other nodes' batches, they come out of the log as events and messages.
-``commands_of`` makes commands of them again, in the order in which they were submitted.
+This node's own commands are applied as the objects that were submitted, each with its waiter. In
+the log they are events and messages; ``commands_of`` restores the commands in their order.
 """
 
 from collections import deque
@@ -14,14 +13,13 @@ from penstock.model.stages import is_staged
 from penstock.store.batch import RUN_WIDTH, Batch
 from penstock.store.entry import Entry
 
-_Run = tuple[int, bytes, list[bytes], int, int]
-"""Position, topic, payloads, time, flags."""
+_Run = tuple[int, bytes, list[bytes], int, int]  # position, topic, payloads, time, flags
 
 
 def commands_of(source: Batch | Entry) -> Iterator[Command]:
-    """Events and messages that must be applied, in order; captured messages mean nothing here.
+    """The commands in order, without captured messages, which are not applied.
 
-    An event stands before the message at its position. A run that goes on across an event is cut.
+    An event precedes the message at its position. A run that continues across an event is split.
     """
     runs = _batch_runs(source, _is_applied) if isinstance(source, Batch) else _entry_runs(source)
     events = deque(source.events)
@@ -53,14 +51,14 @@ def _entry_runs(entry: Entry) -> Iterator[_Run]:
 
 
 def live_of(batch: Batch) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Messages that their publisher's node has passed on already, without waiting for the log."""
+    """QoS 0 messages, which the publisher's node delivered live without waiting for the log."""
     for _, topic, payloads, _, _ in _batch_runs(batch, lambda flags: not flags & FLAG_QOS):
         if not is_staged(topic):
             yield topic, payloads
 
 
 def _batch_runs(batch: Batch, is_wanted: Callable[[int], bool]) -> Iterable[_Run]:
-    """Runs of all topics in the order in which they came."""
+    """Runs of all topics, in order of arrival."""
     found: list[_Run] = []
     for topic, group in batch.groups.items():
         first = 0

@@ -1,11 +1,11 @@
-"""Cutting a group of the line in two: what is void, and what still stands.
+"""Splits a batch whose commands are void in part.
 
-A batch can be refused although most of it is sound, and a sound batch can hold what must not be
-written any more because something before it was refused. In both cases the group is divided by its
-steps. Each part is a group of its own, with its own batch, and keeps the order that it had.
+A batch can be refused although most of it is sound, and a sound batch can hold messages that must
+not be written because earlier ones of the same publisher were refused. In both cases it is split by
+its steps into two batches, each in the original order.
 
-Messages that no step speaks for were captured; they stay with what still stands. This runs only
-when a commit was refused, so it may take its time.
+Captured messages belong to no step; they stay with the valid part. This runs only after a failed
+commit, so it need not be fast.
 """
 
 from bisect import bisect_right
@@ -19,27 +19,28 @@ from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
 from penstock.store.extras import extras_bytes
 from penstock.store.producers import producer_run_bytes
 
-Stretch = tuple[int, int]
-"""Positions of messages: the first, and one past the last."""
+PositionRange = tuple[int, int]  # of messages: the first, and one past the last
 
 
-def behind(refused: PendingBatch, group: PendingBatch) -> set[int]:
-    """The steps of ``group`` that publish for those who published something that is refused.
+def withdraw(refused: PendingBatch, pending: PendingBatch) -> tuple[PendingBatch, PendingBatch]:
+    """Split ``pending``: what stays, and what publishers sent after messages in ``refused``.
 
-    Only who is closed when a message is refused, and sends it again, waits for publishes as
-    a waiter. The requests of other doors stand for themselves: each has its own answer.
+    They will send all of it again. If the later messages were written now, they would precede the
+    earlier ones. Only connections that are closed on a refusal wait for publishes as a waiter;
+    requests of other protocols are independent, and each has its own reply.
     """
     publishers = {waiter for command, waiter, _ in refused.steps if type(command) is Published}
     publishers.discard(None)
-    return {
+    void = {
         number
-        for number, (command, waiter, _) in enumerate(group.steps)
+        for number, (command, waiter, _) in enumerate(pending.steps)
         if type(command) in {Published, Received} and waiter in publishers
     }
+    return cut(pending, void) if void else (pending, PendingBatch())
 
 
 def cut(group: PendingBatch, void: set[int]) -> tuple[PendingBatch, PendingBatch]:
-    """Divide ``group``: the steps that still stand, and those whose numbers are in ``void``.
+    """Split ``group``: the valid steps, and those whose numbers are in ``void``.
 
     Checkpoint rows are in neither part.
     """
@@ -49,29 +50,29 @@ def cut(group: PendingBatch, void: set[int]) -> tuple[PendingBatch, PendingBatch
         for number, (command, _, _) in enumerate(group.steps)
         if number in void and isinstance(command, Published) and command.payloads
     ]
-    kept = _part(group, _Selection(_others(gone, count)), lambda number: number not in void)
+    kept = _part(group, _Selection(_gaps(gone, count)), lambda number: number not in void)
     return kept, _part(group, _Selection(gone), lambda number: number in void)
 
 
-def _others(stretches: list[Stretch], count: int) -> list[Stretch]:
-    """The stretches between these, up to ``count``."""
-    starts = [0, *(end for _, end in stretches)]
-    ends = [*(start for start, _ in stretches), count]
+def _gaps(ranges: list[PositionRange], count: int) -> list[PositionRange]:
+    """The gaps between these ranges, up to ``count``."""
+    starts = [0, *(end for _, end in ranges)]
+    ends = [*(start for start, _ in ranges), count]
     return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
 
 
 class _Selection:
     """Some of the messages of a batch, by position."""
 
-    def __init__(self, stretches: list[Stretch]) -> None:
-        self._starts = [start for start, _ in stretches]
-        self._ends = [end for _, end in stretches]
+    def __init__(self, ranges: list[PositionRange]) -> None:
+        self._starts = [start for start, _ in ranges]
+        self._ends = [end for _, end in ranges]
         self._before = [0]
-        for start, end in stretches:
+        for start, end in ranges:
             self._before.append(self._before[-1] + end - start)
 
     def before(self, position: int) -> int:
-        """How many selected messages stand before a position: what it is called in the part."""
+        """How many selected messages precede a position: the position in the new batch."""
         number = bisect_right(self._starts, position)
         if not number:
             return 0
@@ -91,16 +92,16 @@ def _part(group: PendingBatch, chosen: _Selection, has_step: Callable[[int], boo
     _copy_steps(group, part, chosen, has_step)
     gone = {step.topic for step, _, _ in part.steps if isinstance(step, TopicGone)}
     batch.drops = {topic: None for topic in old.drops if topic in gone}
-    for topic, place, count, waiter, time_ms in group.tell:
+    for topic, place, count, waiter, time_ms in group.offset_waiters:
         if place in places[topic]:
-            part.tell.append((topic, places[topic][place], count, waiter, time_ms))
+            part.offset_waiters.append((topic, places[topic][place], count, waiter, time_ms))
     batch.term = old.term if part.bound else 0
     part.overhead_bytes = _overhead(part.steps)
     return part
 
 
 def _copy_messages(old: Batch, new: Batch, chosen: _Selection) -> dict[bytes, dict[int, int]]:
-    """Copy the messages that are chosen; return by topic where each of them was, and is."""
+    """Copy the chosen messages; return, by topic, old index to new index."""
     places: dict[bytes, dict[int, int]] = {}
     for topic, messages in old.groups.items():
         copied, moved = TopicBatch(), places.setdefault(topic, {})
@@ -123,7 +124,7 @@ def _copy_messages(old: Batch, new: Batch, chosen: _Selection) -> dict[bytes, di
 
 
 def _copy_notes(old: Batch, new: Batch, topic: bytes, moved: dict[int, int]) -> None:
-    """Copy what stands beside the messages of a topic."""
+    """Copy extras and producer runs of a topic."""
     extras = {moved[n]: found for n, found in old.extras.get(topic, {}).items() if n in moved}
     if extras:
         new.extras[topic] = extras
@@ -141,7 +142,7 @@ def _copy_notes(old: Batch, new: Batch, topic: bytes, moved: dict[int, int]) -> 
 def _copy_steps(
     group: PendingBatch, part: PendingBatch, chosen: _Selection, has_step: Callable[[int], bool]
 ) -> None:
-    """Copy steps with their events. Not every durable step has one: some only live in memory."""
+    """Copy steps with their events; not every durable step has one."""
     events, next_event = group.batch.events, 0
     bound = group.bound_steps
     for number, (command, waiter, durable) in enumerate(group.steps):

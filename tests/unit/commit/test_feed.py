@@ -88,9 +88,9 @@ def test_who_does_not_follow_any_more_is_told_nothing(bench):
     bench.feed.unfollow(b"a", bench.follower("f"))
     bench.commit((b"a", b"m"))
     assert [name for name, _ in bench.told] == ["g"]
-    assert bench.feed.followers(b"a") == 1
+    assert bench.feed.follower_count(b"a") == 1
     bench.feed.unfollow(b"#", bench.follower("g"))
-    assert bench.feed.followers(b"a") == 0
+    assert bench.feed.follower_count(b"a") == 0
     assert not bench.feed.is_wanted
 
 

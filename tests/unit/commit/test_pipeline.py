@@ -220,7 +220,7 @@ async def test_captured_messages_leave_room_while_somebody_waits_for_the_disk(mo
 
 
 async def test_publishers_are_asked_to_wait_when_the_open_batch_is_large(monkeypatch):
-    monkeypatch.setattr(module, "BATCH_BYTES_MAX", 100)
+    monkeypatch.setattr("penstock.commit.pending_batch.BATCH_BYTES_MAX", 100)
     resumed = []
 
     class Reader:
@@ -609,14 +609,14 @@ async def test_a_repeated_qos_2_message_is_acknowledged_after_its_own_commit():
     async with Bench() as bench:
         await in_the_line_behind_another_commit(bench)
         stored = []
-        execute = bench.pipeline._execute
+        execute = bench.pipeline._applier.execute
 
         def note(effects) -> None:
             if any(kind == PUBREC for _, kind in effects.acks):
                 stored.append(bench.store.next_sequence)
             execute(effects)
 
-        bench.pipeline._execute = note
+        bench.pipeline._applier.execute = note
         bench.store.gate.set()
         await bench.pipeline.drain()
         assert stored == [3]

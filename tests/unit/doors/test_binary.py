@@ -251,7 +251,7 @@ async def test_a_subscriber_lost_while_it_subscribes_once_more_is_followed_no_lo
     peer.connection.connection_lost(None)
     bench.open()
     await publisher.hears(1)
-    assert bench.parts.feed.followers(b"t") == 0
+    assert bench.parts.feed.follower_count(b"t") == 0
     assert not bench.parts.feed.is_wanted
 
 

@@ -40,7 +40,7 @@ def _publish(call: Call) -> None:
 
 def _receivers(door: RespParts, route: TopicRoute) -> int:
     connected = [True for subscriber, _ in route.targets if subscriber.client is not None]
-    return len(connected) + door.feed.followers(route.topic)
+    return len(connected) + door.feed.follower_count(route.topic)
 
 
 def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
