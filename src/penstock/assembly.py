@@ -47,7 +47,7 @@ from penstock.obs.counters import Counters
 from penstock.reading.changes import Changes
 from penstock.reading.readers import JournalReaders
 from penstock.staging.context import StagingContext
-from penstock.staging.sinks import Sinks
+from penstock.staging.sink_commits import SinkCommits
 from penstock.store.store import Store
 from penstock.trust.gate import Gate
 from penstock.trust.policy import Policy
@@ -200,8 +200,8 @@ class Assembly:
         return Dispatchers(parts, are_leases_volatile=self.config.durability == "interval")
 
     @cached_property
-    def sinks(self) -> Sinks:
-        return Sinks(
+    def sinks(self) -> SinkCommits:
+        return SinkCommits(
             StagingContext(
                 config=self.config,
                 broker=self.broker,

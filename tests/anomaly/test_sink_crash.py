@@ -22,7 +22,7 @@ from penstock.errors import StorageFull
 from penstock.model.stages import Stage
 from penstock.server import Server
 from penstock.staging import blocks as staged_blocks
-from penstock.staging import sinks, stages
+from penstock.staging import sink_commits, stages
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.store import Commit
@@ -206,7 +206,7 @@ def test_each_row_is_published_once_though_the_disk_refuses_every_third_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(staged_blocks, "PIECE_WEIGHT", PIECE)
-    monkeypatch.setattr(sinks, "RETRY_S", 0.01)
+    monkeypatch.setattr(sink_commits, "RETRY_S", 0.01)
     monkeypatch.setattr(stages, "RETRY_S", 0.01)
     disk = Faltering()
     monkeypatch.setattr(Server, "_open_store", lambda _server: disk)

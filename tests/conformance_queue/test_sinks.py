@@ -190,7 +190,7 @@ def test_two_concurrent_commits_of_an_epoch_publish_it_once(broker, client):
 
 def test_a_repetition_is_answered_only_when_the_first_commit_is_on_disk(own_broker, monkeypatch):
     """Also where it is applied earlier: a client that gets the answer continues, and never asks again."""
-    monkeypatch.setattr("penstock.staging.sinks.WAIT_S", 0.2)
+    monkeypatch.setattr("penstock.staging.sink_commits.WAIT_S", 0.2)
     broker = own_broker(durability="interval", durability_interval_ms=10)
     address, store, is_open = (
         (broker.host, broker.port),

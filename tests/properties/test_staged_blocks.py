@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from penstock.errors import StorageError
 from penstock.model.stages import Stage, stage_of, stage_topic
 from penstock.staging import blocks as staged_blocks
-from penstock.staging.blocks import Pieces, examined
+from penstock.staging.blocks import Pieces, validate
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.wire.queue._generated.queue_pb2 import StagedBlock
@@ -41,7 +41,7 @@ def staged(epoch):
         for block in blocks:
             batch = Batch()
             content = StagedBlock(lots=block).SerializeToString()
-            assert not examined(content).fault
+            assert not validate(content).fault
             batch.append(stage_topic(stage), [content], 1, 0)
             store.commit(batch)
         parts.append((stage.part, len(blocks)))
@@ -62,7 +62,7 @@ def plain(epoch):
 def published(piece):
     return [
         (lot.topic, payload, lot.extras[number].headers if lot.extras else ())
-        for lot in piece.lots
+        for lot in piece.runs
         for number, payload in enumerate(lot.payloads)
     ]
 

@@ -9,7 +9,7 @@ those of a node that died, or was removed          the leader, when ``present`` 
 sessions that are away for too long                the leader
 durable subscribers that were not seen for long    the leader; who has one connected sees to it
                                                    that it is seen
-groups, dead letters, sinks                        the leader (``Dispatchers.led``, ``Sinks.led``)
+groups, dead letters, sinks                        the leader (``led`` of their parts)
 =================================================  ============================================
 
 A leader that is one no longer stops; the next begins with what it finds. Two that take themselves
@@ -36,7 +36,7 @@ from penstock.errors import PenstockError
 from penstock.net.connection_ids import must_clean_up, node_of
 from penstock.net.connections import Connections
 from penstock.node.wills import Wills
-from penstock.staging.sinks import Sinks
+from penstock.staging.sink_commits import SinkCommits
 
 FORGET_AT_ONCE = 256
 """Durable subscribers looked at per turn."""
@@ -57,7 +57,7 @@ class Housekeeping:
         connections: Connections,
         cluster: Consensus,
         dispatchers: Dispatchers,
-        sinks: Sinks,
+        sinks: SinkCommits,
         wills: Wills,
         steady: SteadyClock,
         identities: Collection[bytes],

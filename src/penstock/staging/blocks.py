@@ -1,19 +1,17 @@
-"""Staged blocks: judged when they come, and cut into pieces when they are published.
+"""Staged blocks: validated when they arrive, cut into pieces when they are published.
 
-A block is bytes of a stranger. It is read in full **when it is staged**, in a thread, and refused
-there and then if anything is wrong with it: so whoever wrote a bad row learns it where it was
-written, and a commit that has begun meets nothing that could keep it from its end. What a client
-may publish to is judged at that moment too, as it is with Produce: to commit is to show what was
-taken already.
+A block is untrusted input. It is parsed in full **when it is staged**, in a thread, and refused if
+anything is wrong with it. So the writer of a bad row learns it at once, and a commit that has begun
+cannot fail because of its content. Whether the topics may be published to is checked then, too.
 
-To publish, blocks are read one after the other, never more than one at a time, however long the
-table. A **piece** is what goes into the journal at once. It is bounded by bytes for the disk, and
-by weight for the event loop, on which it is published and routed: a lot costs about as much as
-eight messages, one with headers as much as two without, and more if there are many of them. A piece
-takes the loop a millisecond, and four more for each subscriber of QoS 1 that gets all of it.
+To publish, blocks are read one at a time, however large the table. A **piece** is published by one
+commit. It is bounded by bytes for the disk, and by weight for the event loop, which publishes and
+routes it: a lot costs about as much as eight messages, a message with headers as much as two
+without, and more if there are many. A piece takes the loop a millisecond, and four more for each
+QoS 1 subscriber that gets all of it.
 
-A lot has its headers once, and each of its messages gets them: few bytes staged can be many
-published. So both count: those of a block are bounded, and a piece has fewer such messages.
+A lot has its headers once, and each of its messages gets them: few staged bytes can become many
+published ones. So the expanded headers of a block are bounded, and count for the size of a piece.
 """
 
 from collections import deque
@@ -48,32 +46,31 @@ from penstock.wire.queue.weight import is_block_too_heavy
 
 PIECE_BYTES = 4 * MIB
 PIECE_WEIGHT = 4_096
-"""What goes into one commit; the message that reaches the bound still does."""
+"""The size of a piece; the message that reaches the bound is still part of it."""
 
 LOT_WEIGHT = 8
 EXTRAS_WEIGHT = 2
 HEADERS_OF_WEIGHT = 4
-"""What a lot, and a message with headers, take of the loop's time, counted in plain messages: one
-more for each so many headers."""
+"""The weight of a lot and of a message with headers, in plain messages; one more for every four
+headers."""
 
 TIME = b"time"
 """The header that has a row's own time."""
 TIME_BYTES_MAX = len(TIME) + 20
 
 
-# ── judging ───────────────────────────────────────────────────────────────────────────────────
+# ── validating ────────────────────────────────────────────────────────────────────────────────
 
 
-class Verdict(NamedTuple):
+class Validation(NamedTuple):
     """What is in a block, or what is wrong with it."""
 
-    counts: dict[str, int]
-    """Messages by topic."""
+    counts: dict[str, int]  # messages by topic
     fault: str = ""
 
 
-def examined(block: bytes) -> Verdict:
-    """Look at every part of a block, save whether its topics may be published to."""
+def validate(block: bytes) -> Validation:
+    """Check everything in a block except whether its topics may be published to."""
     if len(block) > STAGED_BLOCK_BYTES_MAX:
         return _bad(f"a block may have {STAGED_BLOCK_BYTES_MAX} bytes; cut it")
     if is_block_too_heavy(block):
@@ -90,7 +87,7 @@ def examined(block: bytes) -> Verdict:
             return _bad(f"lot {number}: {fault}")
         counts[lot.topic] = counts.get(lot.topic, 0) + len(lot.payloads)
     fault = _sum_fault(lots, sum(counts.values()))
-    return _bad(fault) if fault else Verdict(counts)
+    return _bad(fault) if fault else Validation(counts)
 
 
 def _sum_fault(lots: Iterable[StagedLot], messages: int) -> str:
@@ -105,13 +102,13 @@ def _sum_fault(lots: Iterable[StagedLot], messages: int) -> str:
 
 
 def _header_bytes(lot: StagedLot) -> int:
-    """How large the headers of each message of a lot are, at most."""
+    """The maximum size of the headers of each message of a lot."""
     size = sum([len(header.name.encode()) + len(header.value) for header in lot.headers])
     return size + TIME_BYTES_MAX * bool(lot.times_ms)
 
 
-def _bad(fault: str) -> Verdict:
-    return Verdict({}, fault)
+def _bad(fault: str) -> Validation:
+    return Validation({}, fault)
 
 
 def _lot_fault(lot: StagedLot) -> str:
@@ -130,29 +127,26 @@ def _lot_fault(lot: StagedLot) -> str:
 # ── cutting ───────────────────────────────────────────────────────────────────────────────────
 
 
-class Lot(NamedTuple):
+class PublishRun(NamedTuple):
     """Messages of one topic, ready to be published."""
 
     topic: bytes
     payloads: list[bytes]
-    marks: int
-    """Flags for the priority and the content type."""
+    marks: int  # flags for the priority and the content type
     extras: list[Extras | None] | None
 
 
 class Piece(NamedTuple):
     """What is published by one commit."""
 
-    lots: list[Lot]
+    runs: list[PublishRun]
     messages: int
-    """How many they have."""
-    place: SinkPosition
-    """Where the next piece begins."""
+    place: SinkPosition  # where the next piece begins
     is_last: bool
 
 
 class Pieces:
-    """Reads the parts of an epoch in their order, piece by piece; for one thread at a time."""
+    """Reads the parts of an epoch in order, piece by piece; for one thread at a time."""
 
     def __init__(
         self,
@@ -165,26 +159,24 @@ class Pieces:
         self._store = store
         self._stages = [(Stage(sink, epoch, part), blocks) for part, blocks in parts]
         self._part, self._block, self._message = place
-        self._lots: deque[StagedLot] | None = None
-        """What is left of the block that is being cut; None: it is not read yet."""
-        self._first = 0
-        """The message of the first of these lots that is next."""
+        self._lots: deque[StagedLot] | None = None  # left of the current block; None: not read yet
+        self._first = 0  # the next message of the first of these lots
 
     def next(self) -> Piece:
-        """Take the next piece; the last one says so, and may be empty. Raises StorageError."""
-        lots: list[Lot] = []
+        """Read the next piece; the last one may be empty. Raises StorageError."""
+        runs: list[PublishRun] = []
         weight, size = PIECE_WEIGHT, PIECE_BYTES
         while weight > 0 and size > 0 and (staged := self._find()) is not None:
-            lot = self._take(weight, size)
-            lots.append(lot)
-            weight -= LOT_WEIGHT + len(lot.payloads) * _weight(staged)
-            size -= sum(map(len, lot.payloads)) + len(lot.payloads) * _header_bytes(staged)
-        messages = sum([len(lot.payloads) for lot in lots])
+            run = self._take(weight, size)
+            runs.append(run)
+            weight -= LOT_WEIGHT + len(run.payloads) * _weight(staged)
+            size -= sum(map(len, run.payloads)) + len(run.payloads) * _header_bytes(staged)
+        messages = sum([len(run.payloads) for run in runs])
         is_last = self._find() is None
-        return Piece(lots, messages, (self._part, self._block, self._message), is_last)
+        return Piece(runs, messages, (self._part, self._block, self._message), is_last)
 
     def _find(self) -> StagedLot | None:
-        """See to it that there is a message to be taken, of this lot; None: that was the last."""
+        """Advance to the lot with the next message; None at the end."""
         while self._part < len(self._stages):
             stage, blocks = self._stages[self._part]
             if self._block == blocks:
@@ -209,8 +201,7 @@ class Pieces:
         except DecodeError as error:
             raise _lost(stage, self._block) from error
 
-    def _take(self, weight: int, size: int) -> Lot:
-        """Some of the messages of the lot that is next."""
+    def _take(self, weight: int, size: int) -> PublishRun:
         assert self._lots
         lot, first = self._lots[0], self._first
         payloads = _payloads(lot, first, weight, size)
@@ -220,7 +211,7 @@ class Pieces:
 
 
 def _payloads(lot: StagedLot, first: int, weight: int, size: int) -> list[bytes]:
-    """So many payloads of a lot as fit, one at least; each comes with its headers."""
+    """As many payloads of a lot as fit with their headers, at least one."""
     extra = _header_bytes(lot)
     count = weight // _weight(lot)
     if extra:
@@ -236,21 +227,20 @@ def _payloads(lot: StagedLot, first: int, weight: int, size: int) -> list[bytes]
 
 
 def _weight(lot: StagedLot) -> int:
-    """What a message of a lot takes of the loop's time."""
     if not lot.headers and not lot.times_ms:
         return 1
     return EXTRAS_WEIGHT + len(lot.headers) // HEADERS_OF_WEIGHT
 
 
-def _ready(lot: StagedLot, first: int, payloads: list[bytes]) -> Lot:
+def _ready(lot: StagedLot, first: int, payloads: list[bytes]) -> PublishRun:
     content_type = lot.content_type if lot.content_type <= CONTENT_TYPE_MAX else 0
     priority = min(lot.priority, PRIORITY_MAX)
     marks = priority << PRIORITY_SHIFT | content_type << CONTENT_TYPE_SHIFT
-    return Lot(lot.topic.encode(), payloads, marks, _extras(lot, first, len(payloads)))
+    return PublishRun(lot.topic.encode(), payloads, marks, _extras(lot, first, len(payloads)))
 
 
 def _extras(lot: StagedLot, first: int, count: int) -> list[Extras | None] | None:
-    """Headers: the same ones for all, unless each has its own time."""
+    """The same headers for all messages, unless each has its own time."""
     headers = tuple((header.name.encode(), header.value) for header in lot.headers)
     if lot.times_ms:
         times = islice(lot.times_ms, first, first + count)

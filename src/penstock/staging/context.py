@@ -1,20 +1,29 @@
 """The parts of the broker that staged commits work with."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from penstock.commit.pipeline import Pipeline
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
+from penstock.core.completion import Completion
 from penstock.net.connections import Connections
 from penstock.obs.counters import Counters
 from penstock.reading.readers import JournalReaders
 from penstock.store.store import Store
 from penstock.wire.queue.faults import Fault
 
+Result_contra = TypeVar("Result_contra", contravariant=True)
 
-class TopicMaker(Protocol):
-    """Makes topics that do not exist yet."""
+
+class StagingCompletion(Completion[Result_contra], Protocol[Result_contra]):
+    """Waits for a request of a sink; ``fail``: the request itself is at fault, nothing happened."""
+
+    def fail(self, fault: Fault) -> None: ...
+
+
+class TopicCreator(Protocol):
+    """Creates topics that do not exist yet."""
 
     def ensure(self, topic: bytes) -> None: ...
 
@@ -24,10 +33,10 @@ class StagingContext(NamedTuple):
 
     config: Config
     broker: Broker
-    store: Store  # with the staged topics, which others do not see
+    store: Store  # with the staged topics
     pipeline: Pipeline
     readers: JournalReaders
     connections: Connections
-    produce_fault: Callable[[bytes, int], Fault | None]  # why nobody may publish to a topic
-    topics: TopicMaker
+    produce_fault: Callable[[bytes, int], Fault | None]  # why a topic cannot be published to
+    topics: TopicCreator
     counters: Counters

@@ -1,24 +1,22 @@
-"""Staging: blocks of rows on their way to the journal, where they wait for their commit.
+"""Staging: blocks of rows are journaled, where they wait for their commit.
 
-Each part of an epoch of a sink is a topic of its own that nobody can see, and block number *n* lies
-at offset *n*. That is what makes a block that is sent again harmless: its number tells whether it
-is there. To keep it so, blocks of a part are taken in order, and the next ones join the line only
-when those before them are on disk; if the disk refuses some, those that wait behind them are
-refused as well. Blocks of other parts do not wait for them, and a commit has those of many.
+Each part of an epoch of a sink is a hidden topic of its own, and block number *n* lies at offset
+*n*. So a block that is sent again is recognised by its number. To keep that true, blocks of a part
+are taken in order, and the next ones are journaled only when those before them are on disk; if the
+disk refuses some, those behind them are refused, too. Parts do not wait for each other, and one
+commit of the journal has blocks of many.
 
-What is staged is known from the journal's own list of topics, so nothing needs to be written down
-about it. What is too much is refused: of one sink, and of all together, for retention cannot remove
-any of it and would take everything else instead.
+The journal's own list of topics tells what is staged. Staging is limited per sink and in total:
+retention cannot remove staged blocks and would remove everything else instead.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Protocol
 
 from penstock.commit.completion import Callback
 from penstock.core.commands import TopicGone
-from penstock.core.completion import Completion, Journaled
+from penstock.core.completion import Journaled
 from penstock.dispatch.parts import RETRY_S
 from penstock.errors import StorageError
 from penstock.limits import (
@@ -31,40 +29,34 @@ from penstock.limits import (
 from penstock.model.stages import PREFIX, Stage, stage_of, stage_topic
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
-from penstock.staging.blocks import Verdict, examined
-from penstock.staging.context import StagingContext
+from penstock.staging.blocks import Validation, validate
+from penstock.staging.context import StagingCompletion, StagingContext
 from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 RUN_BYTES = 8 * MIB
 RUN_BLOCKS = 32
-"""Blocks of one part that are looked at, and journaled, together; one at least."""
+"""Blocks of one part that are validated and journaled together; at least one."""
 
 WAITING_BYTES_MAX = 64 * MIB
-"""Blocks that are not on disk, of all parts: whoever sends more has to wait for its own."""
+"""Blocks of all parts that are not on disk; senders of more have to wait."""
 
 DROPPED_AT_ONCE = 256
-"""Topics that one commit ends: each takes a little time of the loop."""
+"""Topics deleted by one commit; each takes some time of the loop."""
 
 _log = get_logger("sinks")
 
 
-class StagingWaiter(Completion[object], Protocol):
-    """Waits for a block to be staged; a fault of the block itself has its own text."""
-
-    def fail(self, fault: Fault) -> None: ...
-
-
 class _Block:
-    """A block on its way; whoever sends it again meanwhile waits for the first copy."""
+    """A block that is not on disk; a repetition of it waits for the first copy."""
 
-    __slots__ = ("content", "waiters")
+    __slots__ = ("completions", "content")
 
-    def __init__(self, content: bytes, waiter: StagingWaiter) -> None:
+    def __init__(self, content: bytes, completion: StagingCompletion[object]) -> None:
         self.content = content
-        self.waiters = [waiter]
+        self.completions = [completion]
 
 
-class Part:
+class PartState:
     """What one attempt of one task has staged."""
 
     __slots__ = (
@@ -82,19 +74,13 @@ class Part:
     def __init__(self, stage: Stage, stored: int, size: int, now: float) -> None:
         self.stage = stage
         self.topic = stage_topic(stage)
-        self.stored = stored
-        """How many blocks are on disk: the first so many."""
-        self.bytes = size
-        """Of blocks on disk and on their way, and what each of them costs beside."""
+        self.stored = stored  # number of blocks on disk
+        self.bytes = size  # of all blocks, with what each of them costs beside
         self.touched_at = now
-        self.waiting: deque[_Block] = deque()
-        """Blocks that follow those."""
-        self.busy = 0
-        """How many of them, the first ones, are looked at or in the line."""
-        self.is_ending = False
-        """Whether all of it is to go."""
-        self.is_leaving = False
-        """Whether nothing of it is on its way any more, so that it can."""
+        self.waiting: deque[_Block] = deque()  # blocks that follow the stored ones
+        self.busy = 0  # how many of them are being validated or journaled
+        self.is_ending = False  # to be dropped
+        self.is_leaving = False  # being dropped: nothing of it is in flight
 
 
 class Stages:
@@ -102,72 +88,64 @@ class Stages:
 
     def __init__(self, context: StagingContext) -> None:
         self._context = context
-        self._parts: dict[Stage, Part] = {}
-        """Those first that were left alone for longest."""
+        self._parts: dict[Stage, PartState] = {}  # least recently touched first
         self._by_sink: dict[bytes, dict[Stage, None]] = {}
-        self._bytes: dict[bytes, int] = {}
-        """By sink, as in ``Part``."""
+        self._bytes: dict[bytes, int] = {}  # by sink, as in ``PartState``
         self._waiting_bytes = 0
-        self._to_drop: deque[Part] = deque()
-        self._dropping = 0
-        """How many topics of the last lot are not gone yet."""
-        self._is_retired = False
-        """Whether another node leads, and what comes of what was begun is not ours to know."""
+        self._to_drop: deque[PartState] = deque()
+        self._dropping = 0  # topics that are being deleted
+        self._is_retired = False  # another node leads: results of what was begun do not count
 
     def load(self) -> None:
-        """After a start: find what an earlier incarnation has left."""
+        """Find what an earlier incarnation has staged."""
         now = self._context.connections.monotonic()
         for info in self._context.store.topics(PREFIX):
             stage = stage_of(info.name)
             if stage is not None:
                 size = info.bytes + info.next_offset * STAGED_BLOCK_COST
-                self._add(Part(stage, info.next_offset, size, now))
+                self._add(PartState(stage, info.next_offset, size, now))
 
     def retire(self, reason: DisconnectReason) -> None:
-        """Another node leads: whoever waits must ask it. Parts are counted no more."""
+        """Another node leads: refuse what waits, and stop counting parts."""
         for part in list(self._parts.values()):
-            for waiter in (o for block in self._taken_back(part) for o in block.waiters):
-                waiter.refused(reason)
+            for completion in (o for block in self._taken_back(part) for o in block.completions):
+                completion.refused(reason)
             self._remove(part)
         self._to_drop.clear()
         self._is_retired = True
 
-    # ── what there is ─────────────────────────────────────────────────────────────────────────
+    # ── parts and sizes ──────────────────────────────────────────────────────────────────────
 
-    def get(self, stage: Stage) -> Part | None:
-        """A part, unless it is about to go."""
+    def get(self, stage: Stage) -> PartState | None:
+        """A part, unless it is being dropped."""
         part = self._parts.get(stage)
         return part if part is not None and not part.is_ending else None
 
     def of_sink(self, sink: bytes) -> list[Stage]:
-        """All parts of a sink."""
         return list(self._by_sink.get(sink, ()))
 
     def parts_of(self, sink: bytes) -> int:
-        """How many that are."""
         return len(self._by_sink.get(sink, ()))
 
     def sinks(self) -> Iterable[bytes]:
-        """All sinks that have something staged."""
         return self._by_sink.keys()
 
     def bytes_of(self, sink: bytes) -> int:
-        """How much a sink has staged."""
         return self._bytes.get(sink, 0)
 
-    def _add(self, part: Part) -> None:
+    def _add(self, part: PartState) -> None:
         self._parts[part.stage] = part
         self._by_sink.setdefault(part.stage.sink, {})[part.stage] = None
         self._context.counters.staged_parts += 1
         self._grow(part, part.bytes, is_counted=True)
 
-    def _grow(self, part: Part, size: int, *, is_counted: bool = False) -> None:
+    def _grow(self, part: PartState, size: int, *, is_counted: bool = False) -> None:
         sink = part.stage.sink
         part.bytes += 0 if is_counted else size
         self._bytes[sink] = self._bytes.get(sink, 0) + size
         self._context.counters.staged_bytes += size
 
-    def _remove(self, part: Part) -> None:
+    def _remove(self, part: PartState) -> None:
         sink = part.stage.sink
         if self._parts.pop(part.stage, None) is None:
             return
@@ -181,25 +159,27 @@ class Stages:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits for the disk that no more should be read."""
+        """Whether no more blocks should be read until some are on disk."""
         return self._waiting_bytes > WAITING_BYTES_MAX
 
-    def stage(self, stage: Stage, number: int, content: bytes, waiter: StagingWaiter) -> None:
-        """Put a block on disk, unless it is there already."""
+    def stage(
+        self, stage: Stage, number: int, content: bytes, completion: StagingCompletion[object]
+    ) -> None:
+        """Store a block, unless it is stored already."""
         part = self._parts.get(stage)
         if part is not None and part.is_ending:
-            waiter.fail(Fault(BAD_REQUEST, f"{_name(stage)} was aborted: stage another part"))
+            completion.fail(Fault(BAD_REQUEST, f"{_name(stage)} was aborted: stage another part"))
             return
         stored = part.stored if part else 0
         coming = len(part.waiting) if part else 0
         if part is not None and number < stored:
-            waiter.done(None)
+            completion.done(None)
         elif part is not None and number < stored + coming:
-            part.waiting[number - stored].waiters.append(waiter)
+            part.waiting[number - stored].completions.append(completion)
         elif (fault := self._fault(stage, number, stored + coming, len(content))) is not None:
-            waiter.fail(fault)
+            completion.fail(fault)
         else:
-            self._append(part or self._begin(stage), content, waiter)
+            self._append(part or self._begin(stage), content, completion)
 
     def _fault(self, stage: Stage, number: int, expected: int, size: int) -> Fault | None:
         if size > STAGED_BLOCK_BYTES_MAX:
@@ -224,21 +204,23 @@ class Stages:
             return Fault(LIMIT, f"{what}: commit or abort some, or let the journal have more")
         return None
 
-    def _begin(self, stage: Stage) -> Part:
-        part = Part(stage, 0, 0, self._context.connections.monotonic())
+    def _begin(self, stage: Stage) -> PartState:
+        part = PartState(stage, 0, 0, self._context.connections.monotonic())
         self._add(part)
         return part
 
-    def _append(self, part: Part, content: bytes, waiter: StagingWaiter) -> None:
-        part.waiting.append(_Block(content, waiter))
+    def _append(
+        self, part: PartState, content: bytes, completion: StagingCompletion[object]
+    ) -> None:
+        part.waiting.append(_Block(content, completion))
         self._waiting_bytes += len(content)
         self._grow(part, len(content) + STAGED_BLOCK_COST)
         part.touched_at = self._context.connections.monotonic()
         self._parts[part.stage] = self._parts.pop(part.stage)
         self._go_on(part)
 
-    def _go_on(self, part: Part) -> None:
-        """Look at the next blocks, if those before them are on disk."""
+    def _go_on(self, part: PartState) -> None:
+        """Validate the next blocks, if those before them are on disk."""
         if part.busy or self._is_retired:
             return
         if part.is_ending or not part.waiting:
@@ -253,27 +235,27 @@ class Stages:
             contents.append(block.content)
         part.busy = len(contents)
         self._context.readers.run(
-            lambda: [examined(content) for content in contents],
-            lambda verdicts: self._context.connections.turns.run(self._judge(part, verdicts)),
+            lambda: [validate(content) for content in contents],
+            lambda results: self._context.connections.turns.run(self._check(part, results)),
             lambda error: self._failed(part, error),
         )
 
-    def _rest(self, part: Part) -> None:
+    def _rest(self, part: PartState) -> None:
         if part.is_ending:
             _answer(self._taken_back(part), Fault(BAD_REQUEST, f"{_name(part.stage)} was aborted"))
         if not part.stored:
-            self._remove(part)  # nothing of it was any good
+            self._remove(part)  # no block of it was valid
         elif part.is_ending and not part.is_leaving:
             part.is_leaving = True
             self._to_drop.append(part)
             self._drop_some()
 
-    def _judge(self, part: Part, verdicts: list[Verdict]) -> Iterator[None]:
-        """Ask whether topics may be published to: a block can name thousands, each another."""
+    def _check(self, part: PartState, results: list[Validation]) -> Iterator[None]:
+        """Check whether topics may be published to, in turns: a block can name thousands."""
         good = 0
-        for verdict in verdicts:
-            fault = Fault(BAD_REQUEST, verdict.fault) if verdict.fault else None
-            for topic, count in verdict.counts.items():
+        for result in results:
+            fault = Fault(BAD_REQUEST, result.fault) if result.fault else None
+            for topic, count in result.counts.items():
                 fault = self._context.produce_fault(topic.encode(), count)
                 if fault is not None:
                     break
@@ -284,8 +266,8 @@ class Stages:
             good += 1
         self._journal(part, good)
 
-    def _journal(self, part: Part, count: int) -> None:
-        """Journal the first blocks that wait; none: see what is left."""
+    def _journal(self, part: PartState, count: int) -> None:
+        """Journal the first ``count`` blocks that wait."""
         if self._is_retired:
             return
         part.busy = count
@@ -296,10 +278,10 @@ class Stages:
         blocks = [block.content for block in islice(part.waiting, count)]
         with pipeline.as_leader():
             pipeline.publish(part.topic, blocks, now_ms, qos=0, retain=False)
-        pipeline.tell_offsets(part.topic, count, _InLine(self, part), now_ms, on_disk=True)
+        pipeline.tell_offsets(part.topic, count, _InFlight(self, part), now_ms, on_disk=True)
 
-    def _refuse_bad(self, part: Part, place: int, fault: Fault) -> None:
-        """Refuse a block, and those behind it, which have nothing to follow."""
+    def _refuse_bad(self, part: PartState, place: int, fault: Fault) -> None:
+        """Refuse a block and those behind it."""
         number = part.stored + place
         behind = Fault(fault.code, f"block {number}, before this one, was refused: {fault.text}")
         if self._is_retired:
@@ -308,55 +290,57 @@ class Stages:
         _answer([first], fault)
         _answer(others, behind)
 
-    def stored(self, part: Part) -> None:
-        """Blocks are on disk. Whoever is told may stage the next at once: all of them go before."""
+    def stored(self, part: PartState) -> None:
+        """Blocks are on disk. They are removed before completions run, which may stage the next."""
         if self._is_retired:
             return
         count, part.busy = part.busy, 0
         part.stored += count
         blocks = [part.waiting.popleft() for _ in range(count)]
         self._waiting_bytes -= sum([len(block.content) for block in blocks])
-        for waiter in (waiter for block in blocks for waiter in block.waiters):
-            waiter.done(None)
+        for completion in (completion for block in blocks for completion in block.completions):
+            completion.done(None)
         self._go_on(part)
 
-    def refused(self, part: Part, reason: DisconnectReason, detail: str) -> None:
-        """The disk refused blocks: those behind them have nothing to follow either."""
+    def refused(self, part: PartState, reason: DisconnectReason, detail: str) -> None:
+        """The disk refused blocks; those behind them are refused, too."""
         if self._is_retired:
             return
         part.busy = 0
-        for waiter in (waiter for block in self._taken_back(part) for waiter in block.waiters):
-            waiter.refused(reason, detail)
+        for completion in (
+            completion for block in self._taken_back(part) for completion in block.completions
+        ):
+            completion.refused(reason, detail)
         self._go_on(part)
 
-    def _failed(self, part: Part, error: StorageError) -> None:
+    def _failed(self, part: PartState, error: StorageError) -> None:
         self.refused(part, DisconnectReason.INTERNAL_ERROR, error.message)
 
-    def _taken_back(self, part: Part, place: int = 0) -> list[_Block]:
-        """The blocks that wait, from a place on, which will not be stored."""
+    def _taken_back(self, part: PartState, place: int = 0) -> list[_Block]:
+        """Remove the blocks that wait, from a place on."""
         blocks = [part.waiting.pop() for _ in range(len(part.waiting) - place)]
         size = sum([len(block.content) for block in blocks])
         self._waiting_bytes -= size
         self._grow(part, -size - len(blocks) * STAGED_BLOCK_COST)
         return blocks[::-1]
 
-    # ── the end ───────────────────────────────────────────────────────────────────────────────
+    # ── dropping ──────────────────────────────────────────────────────────────────────────────
 
     def drop(self, stages: Iterable[Stage]) -> int:
-        """Let parts go; what of them is in the line goes when it has arrived. Tell how many."""
+        """Drop parts, once nothing of them is in flight; returns how many."""
         parts = [part for part in map(self.get, stages) if part is not None]
         for part in parts:
             part.is_ending = True
         self._context.connections.turns.run(self._end(parts))
         return len(parts)
 
-    def _end(self, parts: list[Part]) -> Iterator[None]:
+    def _end(self, parts: list[PartState]) -> Iterator[None]:
         for part in parts:
             self._go_on(part)
             yield
 
     def expired(self, is_needed: Callable[[Stage], bool]) -> list[Stage]:
-        """Parts that nobody has touched for too long, some of them."""
+        """Some of the parts that were not touched for too long."""
         due_at = self._context.connections.monotonic() - self._context.config.limits.stage_expiry_s
         found: list[Stage] = []
         for part in self._parts.values():
@@ -367,55 +351,52 @@ class Stages:
         return found
 
     def _drop_some(self) -> None:
-        """End some topics with one commit, and the next ones when they are gone."""
+        """Delete some topics with one commit, and the next ones after that."""
         if self._dropping or self._context.connections.is_stopping or self._is_retired:
             return  # the next incarnation finds what is left
         while self._to_drop and self._dropping < DROPPED_AT_ONCE:
             self._dropping += 1
             self._drop(self._to_drop.popleft())
 
-    def _drop(self, part: Part) -> None:
+    def _drop(self, part: PartState) -> None:
         gone = Callback(
             lambda _value: self._gone(part),
             lambda _reason, _detail: self._not_gone(part),
         )
         self._context.pipeline.drop_topic(part.topic, TopicGone(part.topic), gone)
 
-    def _gone(self, part: Part) -> None:
+    def _gone(self, part: PartState) -> None:
         self._dropping -= 1
         self._remove(part)
         self._drop_some()
 
-    def _not_gone(self, part: Part) -> None:
-        """The disk refused it: what was staged stays a little longer."""
+    def _not_gone(self, part: PartState) -> None:
         self._dropping -= 1
         self._to_drop.append(part)
         self._context.connections.loop.call_later(RETRY_S, self._drop_some)
 
 
-class _InLine:
-    """Blocks that are on their way to the disk."""
+class _InFlight:
+    """Blocks of one part that are being committed."""
 
     __slots__ = ("_part", "_stages")
 
-    def __init__(self, stages: Stages, part: Part) -> None:
+    def __init__(self, stages: Stages, part: PartState) -> None:
         self._stages = stages
         self._part = part
 
     def done(self, result: Journaled) -> None:
-        """They have arrived."""
         if result.offset != self._part.stored:
             _log.error("stage_misplaced", topic=printable(self._part.topic), offset=result.offset)
         self._stages.stored(self._part)
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused them."""
         self._stages.refused(self._part, reason, detail)
 
 
 def _answer(blocks: list[_Block], fault: Fault) -> None:
-    for waiter in (waiter for block in blocks for waiter in block.waiters):
-        waiter.fail(fault)
+    for completion in (completion for block in blocks for completion in block.completions):
+        completion.fail(fault)
 
 
 def _name(stage: Stage) -> str:

@@ -97,7 +97,7 @@ def test_a_checkpoint_that_has_gone_back_does_not_lose_its_rows_in_silence(serve
 
 def test_nor_if_it_is_asked_for_while_a_later_epoch_is_published(servers, client, monkeypatch):
     """The broker keeps it waiting then, and only says later that there is nothing to do."""
-    monkeypatch.setattr("penstock.staging.sinks.WAIT_S", 0.001)
+    monkeypatch.setattr("penstock.staging.sink_commits.WAIT_S", 0.001)
     driver = Driver(servers)
     early = driver.write(1, "early")
     late = driver.write(5, *map(str, range(50_000)))

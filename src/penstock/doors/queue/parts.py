@@ -21,7 +21,7 @@ from penstock.net.connections import Connections
 from penstock.obs.reasons import DisconnectReason
 from penstock.reading.changes import Changes
 from penstock.reading.readers import JournalReaders
-from penstock.staging.sinks import Sinks
+from penstock.staging.sink_commits import SinkCommits
 from penstock.store.store import Store
 from penstock.wire.queue.faults import FORBIDDEN, LIMIT, Fault
 
@@ -43,7 +43,7 @@ class QueueParts:
         changes: Changes,
         dispatchers: Dispatchers,
         producing: Producing,
-        sinks: Sinks,
+        sinks: SinkCommits,
         cluster: Consensus,
     ) -> None:
         self.connections = connections

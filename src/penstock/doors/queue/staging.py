@@ -1,6 +1,6 @@
 """Stage, CommitStage, AbortStage, ListSinks, ForgetSink: rows on their way to topics.
 
-Names and numbers are checked here; ``staging/sinks`` does the rest.
+Names and numbers are checked here; ``staging/sink_commits`` does the rest.
 """
 
 from penstock.doors.queue.faults import too_many
@@ -9,7 +9,7 @@ from penstock.doors.queue.replies import Slot
 from penstock.limits import KIB, SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
 from penstock.model.stages import Stage, part_fault, part_name_fault, sink_fault
 from penstock.obs.reasons import DisconnectReason
-from penstock.staging.sinks import Committed, SinkView
+from penstock.staging.sink_commits import Committed, SinkView
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import (
@@ -66,8 +66,7 @@ class _CommitResponse:
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
 
-    def committed(self, committed: Committed) -> None:
-        """It is done, or takes longer than a request may."""
+    def done(self, committed: Committed) -> None:
         answer = StageCommitted(
             epoch=committed.epoch,
             is_repetition=committed.is_repetition,
@@ -79,7 +78,7 @@ class _CommitResponse:
     def fail(self, fault: Fault) -> None:
         self._slot.fail(fault)
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         self._slot.refused(reason, detail)
 
 

@@ -1,21 +1,20 @@
-"""Sinks: what was staged becomes messages, each once, whatever crashes.
+"""Commits of sinks: what was staged becomes messages, exactly once.
 
-A commit is decided by one entry of the journal (``SinkBegan``) and carried out by the broker alone,
-piece by piece (``staged_blocks``). One entry has the messages of a piece and how far that is, so
-after a crash the next incarnation continues with the first message that is not published. It cannot
-be cancelled: a client that commits the same epoch again, even with other parts, waits for this one.
+One entry of the journal (``SinkBegan``) decides a commit. The broker then publishes it piece by
+piece (``staging/blocks``). One entry has the messages of a piece and the position after it, so
+after a crash the next incarnation continues with the first message that is not published. A commit
+cannot be cancelled: a client that commits the epoch again, even with other parts, waits for it.
 
-The next piece is read while the last is on its way to the disk, and there is never more than one of
-them in the line: had the disk refused one and taken the next, messages would be missing between.
+The next piece is read while the last one is being committed. Only one piece is in flight: if the
+disk refused one and took the next, messages would be missing between them.
 
-Commits of an earlier incarnation are **resumed before the broker listens**, so no request finds a
-sink whose commit has begun and is not under way; but nothing waits for them to end. A large one
-does not keep the broker from its clients. In a cluster it is the leader that drives them all: the
-next one goes on with what it finds begun.
+Commits of an earlier incarnation are **resumed before the broker listens**, so every commit that
+has begun is running when a request comes. The broker does not wait for them to end. In a cluster
+the leader runs all commits, and a new leader continues them.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from penstock.commit.completion import Callback
 from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgotten
@@ -26,51 +25,37 @@ from penstock.model.stages import Stage
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.staging.blocks import Piece, Pieces
-from penstock.staging.context import StagingContext
-from penstock.staging.stages import Stages, StagingWaiter
+from penstock.staging.context import StagingCompletion, StagingContext
+from penstock.staging.stages import Stages
 from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 WAIT_S = 2.0
-"""How long one request waits for a commit to end; then it is told to ask again."""
+"""How long a request waits for a commit before it is answered with "under way"."""
 
 _log = get_logger("sinks")
 
 
 class Committed(NamedTuple):
-    """What became of a commit."""
+    """The result of a request to commit."""
 
-    epoch: int
-    """The last that is committed."""
+    epoch: int  # the last one that is committed
     is_repetition: bool
     messages: int
     is_under_way: bool = False
 
 
-class Waiter(Protocol):
-    """Who asked for a commit."""
-
-    def committed(self, committed: Committed) -> None:
-        """It is done, or was before, or takes longer than a request may."""
-
-    def fail(self, fault: Fault) -> None:
-        """It is refused, and nothing has happened."""
-
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused; whether it has begun, another request tells."""
-
-
-class _Asked(NamedTuple):
-    """A request for a commit."""
+class _Request(NamedTuple):
+    """A request to commit."""
 
     sink: bytes
     epoch: int
     parts: list[tuple[bytes, int]]
     note: bytes
-    waiter: Waiter
+    completion: StagingCompletion[Committed]
 
 
 class SinkView(NamedTuple):
-    """A sink as it is shown."""
+    """A sink as it is listed."""
 
     name: bytes
     state: SinkState
@@ -78,17 +63,16 @@ class SinkView(NamedTuple):
     staged_parts: int
 
 
-class Sinks:
-    """All sinks of a broker."""
+class SinkCommits:
+    """All sinks of a broker: what they staged and which commits run."""
 
     def __init__(self, context: StagingContext) -> None:
         self._context = context
         self.stages = Stages(context)
-        self._commits: dict[bytes, _Commit] = {}
-        """Those that are under way, or about to begin, by sink."""
+        self._commits: dict[bytes, _Commit] = {}  # running or about to begin, by sink
 
     def resume(self) -> None:
-        """When we begin to lead: go on with what had begun, let go of what is done with."""
+        """Continue commits that had begun, and drop what is settled."""
         self.stages.load()
         for sink in self._context.broker.sinks:
             self._drop_settled(sink)
@@ -100,9 +84,9 @@ class Sinks:
                 commit.go_on()
 
     def led(self, *, is_leader: bool) -> None:
-        """We lead from now on, and go on with what has begun; or no longer.
+        """Continue all commits as the leader, or stop.
 
-        What is staged is known to the leader alone: the next one finds it in the journal.
+        Only the leader keeps track of what is staged: a new one finds it in the journal.
         """
         for commit in self._commits.values():
             commit.stop(DisconnectReason.LEADERSHIP_LOST)
@@ -113,68 +97,73 @@ class Sinks:
             self.resume()
 
     def turn(self) -> None:
-        """Now and then: let go of what was staged and forgotten."""
+        """Drop what was staged and has expired."""
         expired = self.stages.expired(lambda stage: self._is_decided(stage.sink, stage.epoch))
         if expired:
             self._context.counters.stages_expired_total += self.stages.drop(expired)
             _log.warning("stages_expired", parts=len(expired), first=printable(expired[0].sink))
 
-    # ── what clients ask for ──────────────────────────────────────────────────────────────────
+    # ── requests ──────────────────────────────────────────────────────────────────────────────
 
-    def stage(self, stage: Stage, number: int, block: bytes, waiter: StagingWaiter) -> None:
-        """Put a block on disk. Of an epoch that is decided nothing more is needed."""
+    def stage(
+        self, stage: Stage, number: int, block: bytes, completion: StagingCompletion[object]
+    ) -> None:
+        """Store a block. Blocks of an epoch that is decided are not needed."""
         if self._is_decided(stage.sink, stage.epoch):
-            waiter.done(None)
+            completion.done(None)
         else:
-            self.stages.stage(stage, number, block, waiter)
+            self.stages.stage(stage, number, block, completion)
 
     def commit(
-        self, sink: bytes, epoch: int, parts: list[tuple[bytes, int]], note: bytes, waiter: Waiter
+        self,
+        sink: bytes,
+        epoch: int,
+        parts: list[tuple[bytes, int]],
+        note: bytes,
+        completion: StagingCompletion[Committed],
     ) -> None:
         """Publish what was staged, unless this epoch was published before."""
-        self._commit(_Asked(sink, epoch, parts, note, waiter))
+        self._commit(_Request(sink, epoch, parts, note, completion))
 
-    def _commit(self, asked: _Asked) -> None:
-        """Begin, or join what is under way: that is not done before the disk has it."""
-        commit = self._commits.get(asked.sink)
-        known = self._context.broker.sinks.get(asked.sink)
+    def _commit(self, request: _Request) -> None:
+        """Begin, or join the commit that is running: it has not ended before it is on disk."""
+        commit = self._commits.get(request.sink)
+        known = self._context.broker.sinks.get(request.sink)
         is_settled = commit is None or known is None or known.epoch < commit.epoch
-        if known is not None and asked.epoch <= known.epoch and is_settled:
+        if known is not None and request.epoch <= known.epoch and is_settled:
             self._context.counters.sink_repetitions_total += 1
             self._drop_settled(known)
-            messages = known.epoch_messages if asked.epoch == known.epoch else 0
-            asked.waiter.committed(Committed(known.epoch, is_repetition=True, messages=messages))
+            messages = known.epoch_messages if request.epoch == known.epoch else 0
+            request.completion.done(Committed(known.epoch, is_repetition=True, messages=messages))
         elif commit is not None:
-            commit.join(asked, lambda: self._commit(asked))
-        elif (fault := self._fault(asked)) is not None:
-            asked.waiter.fail(fault)
+            commit.join(request, lambda: self._commit(request))
+        elif (fault := self._fault(request)) is not None:
+            request.completion.fail(fault)
         else:
-            self._begin(asked)
+            self._begin(request)
 
     def abort(self, sink: bytes, epoch: int, parts: list[bytes]) -> None:
-        """Let parts go, all of the epoch if none is named; but a decision is a decision."""
+        """Drop parts, or all of the epoch; too late if the epoch is decided."""
         if self._is_decided(sink, epoch):
             return
         stages = [Stage(sink, epoch, part) for part in parts]
         stages = stages or [stage for stage in self.stages.of_sink(sink) if stage.epoch == epoch]
         self._context.counters.stages_aborted_total += self.stages.drop(stages)
 
-    def forget(self, sink: bytes, waiter: StagingWaiter) -> None:
-        """Let a sink be as if it had never been, and what it has staged as well."""
+    def forget(self, sink: bytes, completion: StagingCompletion[object]) -> None:
+        """Delete the state of a sink and what it has staged."""
         commit = self._commits.get(sink)
         if commit is not None:
             what = f"epoch {commit.epoch} of sink {printable(sink)} is being committed"
-            waiter.fail(Fault(BAD_REQUEST, f"{what}: forget the sink when that is done"))
+            completion.fail(Fault(BAD_REQUEST, f"{what}: forget the sink when that is done"))
             return
         self.stages.drop(self.stages.of_sink(sink))
-        self._context.pipeline.submit(SinkForgotten(sink), waiter, durable=True)
+        self._context.pipeline.submit(SinkForgotten(sink), completion, durable=True)
 
     def names(self) -> set[bytes]:
-        """All sinks that have published something, or have something staged."""
         return {*self._context.broker.sinks.by_name, *self.stages.sinks()}
 
     def view(self, name: bytes) -> SinkView | None:
-        """A sink as it is shown; None if there is none of this name."""
         state, parts = self._context.broker.sinks.get(name), self.stages.parts_of(name)
         if state is None and not parts:
             return None
@@ -183,32 +172,32 @@ class Sinks:
     # ── committing ────────────────────────────────────────────────────────────────────────────
 
     def _is_decided(self, sink: bytes, epoch: int) -> bool:
-        """Whether an epoch is published or about to be: nothing changes what it has."""
+        """Whether an epoch is published or being published."""
         known, commit = self._context.broker.sinks.get(sink), self._commits.get(sink)
         last = known.epoch if known else -1
         return epoch <= (max(last, commit.epoch) if commit else last)
 
-    def _fault(self, asked: _Asked) -> Fault | None:
+    def _fault(self, request: _Request) -> Fault | None:
         sinks = self._context.broker.sinks
         limit = self._context.config.limits.sinks_max
-        if sinks.get(asked.sink) is None and len(sinks) >= limit:
+        if sinks.get(request.sink) is None and len(sinks) >= limit:
             return Fault(LIMIT, f"there are {limit} sinks (limits.sinks_max): forget some")
-        if len({part for part, _ in asked.parts}) < len(asked.parts):
+        if len({part for part, _ in request.parts}) < len(request.parts):
             return Fault(BAD_REQUEST, "a part is named twice")
-        for part, blocks in asked.parts:
-            known = self.stages.get(Stage(asked.sink, asked.epoch, part))
+        for part, blocks in request.parts:
+            known = self.stages.get(Stage(request.sink, request.epoch, part))
             stored = known.stored if known else 0
             if stored != blocks:
                 what = f"part {printable(part)} has {stored} blocks on disk, not {blocks}"
                 return Fault(BAD_REQUEST, f"{what}: stage it again, as another part")
         return None
 
-    def _begin(self, asked: _Asked) -> None:
-        commit = self._commits[asked.sink] = _Commit(
-            self._context, asked.sink, asked.epoch, self._ended
+    def _begin(self, request: _Request) -> None:
+        commit = self._commits[request.sink] = _Commit(
+            self._context, request.sink, request.epoch, self._ended
         )
-        commit.join(asked, lambda: self._answer(asked))
-        command = SinkBegan(asked.sink, asked.epoch, asked.parts, asked.note)
+        commit.join(request, lambda: self._answer(request))
+        command = SinkBegan(request.sink, request.epoch, request.parts, request.note)
         begun = Callback(
             lambda _value: commit.go_on(),
             lambda reason, detail: self._not_begun(commit, reason, detail),
@@ -221,11 +210,11 @@ class Sinks:
             del self._commits[commit.sink]
         commit.refuse(reason, detail)
 
-    def _answer(self, asked: _Asked) -> None:
-        known = self._context.broker.sinks.get(asked.sink)
+    def _answer(self, request: _Request) -> None:
+        known = self._context.broker.sinks.get(request.sink)
         assert known is not None, "a sink cannot be forgotten while it commits"
         done = Committed(known.epoch, is_repetition=False, messages=known.epoch_messages)
-        asked.waiter.committed(done)
+        request.completion.done(done)
 
     def _ended(self, commit: "_Commit") -> None:
         self._context.counters.sink_commits_total += 1
@@ -235,37 +224,35 @@ class Sinks:
             self._drop_settled(known)
 
     def _drop_settled(self, sink: SinkState) -> None:
-        """Let go of what was staged for epochs that are published."""
+        """Drop what was staged for epochs that are published."""
         stages = self.stages.of_sink(sink.name)
         self.stages.drop([stage for stage in stages if stage.epoch <= sink.epoch])
 
 
 class _Waiting:
-    """A request that waits for a commit: told when that has ended, or that it takes longer."""
+    """A request that waits for a commit, for a limited time."""
 
-    __slots__ = ("_asked", "_timer", "act")
+    __slots__ = ("_request", "_timer", "act")
 
-    def __init__(self, context: StagingContext, asked: _Asked, act: Callable[[], None]) -> None:
-        self._asked = asked
+    def __init__(self, context: StagingContext, request: _Request, act: Callable[[], None]) -> None:
+        self._request = request
         self.act = act
         self._timer = context.connections.loop.call_later(WAIT_S, self._still_under_way)
 
     def _still_under_way(self) -> None:
         self.act = _nothing
-        self._asked.waiter.committed(
+        self._request.completion.done(
             Committed(0, is_repetition=False, messages=0, is_under_way=True)
         )
 
     def end(self) -> None:
-        """The commit has ended."""
         self._timer.cancel()
         self.act()
 
     def refuse(self, reason: DisconnectReason, detail: str) -> None:
-        """The disk refused something of it."""
         self._timer.cancel()
         if self.act is not _nothing:
-            self._asked.waiter.close(reason, detail)
+            self._request.completion.refused(reason, detail)
 
 
 def _nothing() -> None:
@@ -273,7 +260,7 @@ def _nothing() -> None:
 
 
 class _Commit:
-    """One epoch on its way from stages to topics."""
+    """One epoch while it is moved from stages to topics."""
 
     def __init__(
         self, context: StagingContext, sink: bytes, epoch: int, ended: Callable[["_Commit"], None]
@@ -284,34 +271,32 @@ class _Commit:
         self._ended = ended
         self._waiting: list[_Waiting] = []
         self._pieces: Pieces | None = None
-        self._ahead: Piece | None = None
-        """The piece after the one in the line, once it is read."""
-        self._is_in_line = False
+        self._ahead: Piece | None = None  # the piece after the one in flight
+        self._is_in_flight = False
         self._is_reading = False
         self._is_stopped = False
 
     def stop(self, reason: DisconnectReason) -> None:
-        """Publish nothing more: somebody else will."""
+        """Publish nothing more: another node will."""
         self._is_stopped = True
         self.refuse(reason, "")
 
-    def join(self, asked: _Asked, act: Callable[[], None]) -> None:
-        """Act when this has ended, if the one who asked still waits by then."""
-        self._waiting.append(_Waiting(self._context, asked, act))
+    def join(self, request: _Request, act: Callable[[], None]) -> None:
+        """Call ``act`` when this has ended, if the request still waits."""
+        self._waiting.append(_Waiting(self._context, request, act))
 
     def refuse(self, reason: DisconnectReason, detail: str) -> None:
-        """Tell all who wait that the disk refused."""
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             one.refuse(reason, detail)
 
     def go_on(self) -> None:
-        """Read from where the journal says that we are."""
+        """Read on from the position in the journal."""
         if self._is_stopped:
             return
         sink = self._context.broker.sinks.get(self.sink)
         committing = sink.committing if sink else None
-        assert committing is not None, "what has begun has not ended"
+        assert committing is not None, "a commit that has begun has not ended"
         self._pieces = Pieces(
             self._context.store, self.sink, self.epoch, committing.parts, committing.place
         )
@@ -323,25 +308,25 @@ class _Commit:
         self._context.readers.run(self._pieces.next, self._found, self._unreadable)
 
     def _unreadable(self, error: StorageError) -> None:
-        """Say so, and try again: the operator may mend it, and to go on without would be a loss."""
+        """Report it and retry: the operator may repair the disk; skipping would lose messages."""
         self._is_reading = False
         self.refuse(DisconnectReason.STORAGE_FAILED, error.message)
-        if not self._is_in_line:
+        if not self._is_in_flight:
             self._context.connections.loop.call_later(RETRY_S, self.go_on)
 
     def _found(self, piece: Piece) -> None:
         self._is_reading = False
-        if self._is_in_line:
+        if self._is_in_flight:
             self._ahead = piece
         else:
             self._publish(piece)
 
     def _publish(self, piece: Piece) -> None:
-        """Put a piece in the line, and that it is published: one commit has both."""
+        """Publish a piece and advance the position, in one commit."""
         if self._context.connections.is_stopping or self._is_stopped:
             return  # the next incarnation continues here, or the next leader
         context, now_ms = self._context, self._context.connections.wall_ms()
-        self._is_in_line = True
+        self._is_in_flight = True
         command: SinkEnded | SinkAdvanced
         if piece.is_last:
             command = SinkEnded(self.sink, self.epoch, piece.messages, now_ms)
@@ -351,10 +336,10 @@ class _Commit:
             lambda _value: self._published(piece),
             lambda reason, detail: self._refused(piece, reason, detail),
         )
-        for topic, *_ in piece.lots:
+        for topic, *_ in piece.runs:
             context.topics.ensure(topic)
         with context.pipeline.as_leader():
-            for topic, payloads, marks, extras in piece.lots:
+            for topic, payloads, marks, extras in piece.runs:
                 context.pipeline.publish(
                     topic, payloads, now_ms, qos=1, retain=False, extras=extras, marks=marks
                 )
@@ -363,7 +348,7 @@ class _Commit:
             self._read()
 
     def _refused(self, piece: Piece, reason: DisconnectReason, detail: str) -> None:
-        """The disk refused: nothing of the piece has happened, so it is tried again as it is."""
+        """Nothing of the piece was published, so it is retried as it is."""
         self.refuse(reason, detail)
         self._context.connections.loop.call_later(RETRY_S, self._publish, piece)
 
@@ -374,7 +359,7 @@ class _Commit:
         if piece.is_last:
             self._end(self._context.broker.index)
             return
-        self._is_in_line = False
+        self._is_in_flight = False
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             self._publish(ahead)
@@ -382,7 +367,7 @@ class _Commit:
             self.go_on()  # it could not be read
 
     def _end(self, index: int) -> None:
-        """Tell that it is done when the disk has it, also where it is applied before."""
+        """Answer when the end is on disk; it may be applied before that."""
         if self._context.store.next_index <= index:
             self._context.pipeline.when_committed(lambda: self._end(index))
             return
