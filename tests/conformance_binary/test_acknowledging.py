@@ -254,7 +254,9 @@ def test_acknowledgements_on_their_way_to_the_disk_count_for_the_one_who_takes_o
         if not messages:
             break
         older.send(ack(messages[0].sequence))
-        wait_until(lambda: broker.server._binary.identities[b"same"]._replies._acks_asked == 1)
+        wait_until(
+            lambda: broker.server.parts.binary_door.identities[b"same"]._replies._acks_asked == 1
+        )
         assert newer.subscribe(b"t", b"same") == messages[1:]
         older.close()
         newer.close()
@@ -266,7 +268,7 @@ def test_a_name_is_free_again_when_its_connection_is_gone(own_broker, dial):
     first = dial(at=broker)
     first.subscribe(b"t", b"same")
     first.close()
-    wait_until(lambda: not broker.server._binary.identities)
+    wait_until(lambda: not broker.server.parts.binary_door.identities)
     dial(at=broker).subscribe(b"t", b"same")
     assert disconnects(broker, "session_taken_over") == 1
 
@@ -316,7 +318,7 @@ def test_a_subscriber_is_forgotten_after_its_time_and_not_while_it_is_connected(
     gone.acknowledge(*gone.subscribe(b"t", b"gone"))
     here.acknowledge(*here.subscribe(b"t", b"here"))
     gone.close()
-    wait_until(lambda: b"gone" not in broker.server._binary.identities)
+    wait_until(lambda: b"gone" not in broker.server.parts.binary_door.identities)
     known = broker.server.broker.subscribers.by_id
     broker.clock.advance(99)
     assert set(known) == {b"gone", b"here"}
