@@ -136,9 +136,9 @@ def test_leases_are_given_more_time_when_the_broker_was_away():
 
 @given(st.integers(0, 7), st.integers(0, 7), st.integers(1, 9))
 def test_messages_stored_after_the_choice_are_not_passed(old, new, wanted):
-    lanes = OffsetsByPriority(0)
-    lanes.extend(0, 10, old)
-    deal = Picker(lanes, [0] * PRIORITIES, NOTHING_RETURNED, 0, 0)
-    deal.pick(wanted, 0)
-    lanes.extend(10, 1, new)
-    assert deal.heads[new] <= 10
+    offsets = OffsetsByPriority(0)
+    offsets.extend(0, 10, old)
+    chosen = Picker(offsets, [0] * PRIORITIES, NOTHING_RETURNED, 0, 0)
+    chosen.pick(wanted, 0)
+    offsets.extend(10, 1, new)
+    assert chosen.heads[new] <= 10

@@ -20,8 +20,7 @@ from penstock.core.groups import Groups
 from penstock.core.retained import RetainedMessage
 from penstock.trust.keys import Key
 
-Row = tuple[str, bytes, bytes | None]
-"""Name of the table on disk, key, value; None deletes the row."""
+Row = tuple[str, bytes, bytes | None]  # name of the table on disk, key, value; None deletes the row
 
 StoredRows = Callable[[str], Iterable[tuple[bytes, bytes]]]
 """Keys and values of a table on disk, in the order of keys."""

@@ -1,14 +1,13 @@
-"""The backlog of one topic: what its dispatchers have to hand out, and how fast they may.
+"""The backlog of one topic: what its dispatchers have to dispatch, and how fast they may.
 
-What all groups of a topic share:
+All groups of a topic share:
 
-* which offsets have which priority, and which are scheduled (``catalogue``). It is read from the
-  journal when the first dispatcher opens, and until all is read, what is known so far is handed
-  out;
-* the messages of the last commits, as most are handed out while they are fresh: reading them from
-  disk would cost a thread's round trip for each round.
+* which offsets have which priority, and which are scheduled (``dispatch/priorities``). That is read
+  from the journal when the first dispatcher opens; what is known so far is dispatched meanwhile;
+* the messages of recent commits. Most are dispatched soon after their commit, and reading them from
+  disk would cost each round a wait for a reader thread.
 
-Limits, on what there is and on how fast it leaves, are those of the topic (``topic_limits``).
+The limits are those of the topic (``retention/topic_limits``).
 """
 
 from collections import deque
@@ -26,30 +25,29 @@ from penstock.store.store import TopicInfo
 
 RECENT_BYTES_MAX = MIB
 RECENT_PARTS_MAX = 256
-"""Payload of the last commits that a topic keeps at hand, and how many commits."""
+"""Payload bytes, and number, of the recent commits that a topic keeps in memory."""
 
 
 class _Recent:
-    """What one commit brought; messages are made of it when somebody asks for one."""
+    """The messages of one commit, decoded when the first is needed."""
 
-    __slots__ = ("_messages", "_part", "end", "first", "size")
+    __slots__ = ("_messages", "_source", "end", "first", "size")
 
-    def __init__(self, part: CommittedMessages) -> None:
-        self._part = part
+    def __init__(self, committed: CommittedMessages) -> None:
+        self._source = committed
         self._messages: list[Message] = []
-        self.first = part.first_offset
-        self.end = part.first_offset + part.count
-        self.size = sum(map(len, part.group.payloads))
+        self.first = committed.first_offset
+        self.end = committed.first_offset + committed.count
+        self.size = sum(map(len, committed.group.payloads))
 
     def message(self, offset: int) -> Message:
-        """The message of an offset, which lies within."""
         if not self._messages:
-            self._messages = list(self._part.messages())
+            self._messages = list(self._source.messages())
         return self._messages[offset - self.first]
 
 
 class Backlog:
-    """What there is of one topic."""
+    """What one topic has to dispatch."""
 
     def __init__(
         self, parts: DispatchParts, topic: bytes, limits: TopicLimits, grown: Callable[[], None]
@@ -59,14 +57,12 @@ class Backlog:
         self._limits = limits
         self._grown = grown
         self._catalogue: PriorityCatalog | None = None
-        self._wider: PriorityCatalog | None = None
-        """One that begins further back, while it is being read."""
+        self._wider: PriorityCatalog | None = None  # begins further back; being read
         self._recent: deque[_Recent] = deque()
         self._recent_bytes = 0
         parts.feed.tap(topic, self._committed)
 
     def close(self) -> None:
-        """Nobody hands out messages of this topic any more."""
         self._parts.feed.untap(self.topic)
         self._close_catalogues()
 
@@ -85,31 +81,31 @@ class Backlog:
     # ── priorities and schedules ──────────────────────────────────────────────────────────────
 
     @property
-    def lanes(self) -> OffsetsByPriority | None:
-        """What is known of the topic; None before anybody said from where on."""
-        return self._catalogue.lanes if self._catalogue else None
+    def offsets(self) -> OffsetsByPriority | None:
+        """What is known of the topic; None before the first ``cover``."""
+        return self._catalogue.offsets if self._catalogue else None
 
     @property
     def has_times(self) -> bool:
-        """Whether messages are known that are due later, or whose time will be over."""
-        lanes = self.lanes
-        return lanes is not None and any(len(lane.schedule) for lane in lanes.by_priority)
+        """Whether messages are known that are delayed or will expire."""
+        offsets = self.offsets
+        return offsets is not None and any(len(listed.schedule) for listed in offsets.by_priority)
 
     def cover(self, start: int) -> OffsetsByPriority:
-        """What is known of the offsets from ``start`` on; more may be on its way.
+        """What is known from ``start`` on; more may be read right now.
 
-        Who begins further back than others makes us read again, and must wait for that; the others
-        need not.
+        A group that begins further back than others causes another read and waits for it; the
+        others need not.
         """
         catalogue = self._catalogue_of(start)
         if catalogue is None:
             catalogue = self._open(start)
-        return catalogue.lanes
+        return catalogue.offsets
 
     def _catalogue_of(self, start: int) -> PriorityCatalog | None:
-        """The one that is complete sooner, of those that begin early enough."""
+        """Of those that begin early enough, the one that is complete sooner."""
         for catalogue in (self._catalogue, self._wider):
-            if catalogue is not None and catalogue.lanes.start <= start:
+            if catalogue is not None and catalogue.offsets.start <= start:
                 return catalogue
         return None
 
@@ -125,17 +121,17 @@ class Backlog:
         return opened
 
     def knows_all_of(self, info: TopicInfo, start: int) -> bool:
-        """Whether all messages from ``start`` on were looked at; if not, ``grown`` is called."""
+        """Whether everything from ``start`` on was read; if not, ``grown`` will be called."""
         catalogue = self._catalogue_of(start)
         return catalogue is not None and catalogue.known_to >= info.next_offset
 
     def is_reading(self, start: int) -> bool:
-        """Whether more from ``start`` on is about to be known; ``grown`` is called then."""
+        """Whether more from ``start`` on is being read; ``grown`` is called then."""
         catalogue = self._catalogue_of(start)
         return catalogue is not None and catalogue.is_reading
 
     def _read(self) -> None:
-        """More is known; if the wider catalogue knows what the other does, one is enough."""
+        """More is known. Once the wider catalogue has caught up, it replaces the other."""
         wider, narrow = self._wider, self._catalogue
         if wider is not None and narrow is not None and wider.known_to >= narrow.known_to:
             narrow.close()
@@ -147,26 +143,26 @@ class Backlog:
         if info is not None:
             self._limits.grown(info)
 
-    def _committed(self, part: CommittedMessages) -> None:
-        self._keep(part)
+    def _committed(self, committed: CommittedMessages) -> None:
+        self._keep(committed)
         self._tell_limits()
         for catalogue in (self._catalogue, self._wider):
             if catalogue is not None:
-                catalogue.committed(part)
+                catalogue.committed(committed)
         if self._catalogue is not None:
             self._grown()
 
-    # ── messages at hand ──────────────────────────────────────────────────────────────────────
+    # ── recent messages ───────────────────────────────────────────────────────────────────────
 
-    def _keep(self, part: CommittedMessages) -> None:
-        recent = _Recent(part)
+    def _keep(self, committed: CommittedMessages) -> None:
+        recent = _Recent(committed)
         self._recent.append(recent)
         self._recent_bytes += recent.size
         while self._recent_bytes > RECENT_BYTES_MAX or len(self._recent) > RECENT_PARTS_MAX:
             self._recent_bytes -= self._recent.popleft().size
 
     def at_hand(self, offsets: Iterable[int]) -> dict[int, Message]:
-        """Those of some messages that need not be read."""
+        """Those of the messages that are in memory."""
         found: dict[int, Message] = {}
         if not self._recent:
             return found
@@ -185,13 +181,13 @@ class Backlog:
     # ── limits ────────────────────────────────────────────────────────────────────────────────
 
     def bucket(self, now: float) -> TokenBucket | None:
-        """The tokens that deliveries take; None: there is no limit."""
+        """The rate limit of deliveries; None: unlimited."""
         return self._limits.bucket(self.topic, now)
 
     def is_aged(self, info: TopicInfo, end: int) -> bool:
-        """Whether it is known which of the messages before ``end`` are too old."""
+        """Whether it is known which messages before ``end`` are too old."""
         return self._limits.is_aged(info, end)
 
     def first_offset(self, info: TopicInfo) -> int:
-        """The oldest message that the topic's own limits leave; others go when there is time."""
+        """The oldest message within the topic's own limits; retention removes others later."""
         return self._limits.first_offset(info)

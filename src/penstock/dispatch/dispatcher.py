@@ -41,8 +41,7 @@ from penstock.model.message import Message
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.store import TopicInfo
 
-ROUND_MAX = 1_024
-"""Messages of one round."""
+ROUND_MAX = 1_024  # messages of one round
 
 ROUND_BYTES_MAX = 4 << 20
 """Bytes of one round, plus at most one message: they are in memory, then with the workers."""
@@ -199,11 +198,11 @@ class Dispatcher:
             return  # returned messages may have to go first
         info = self._parts.store.topic(self.topic)
         if info is not None and not self._is_aged(info):
-            return  # what is too old must not be handed out
+            return  # messages that are too old must not be dispatched
         first = self._backlog.first_offset(info) if info else 0
         start = max(group.next, first)
-        lanes = self._backlog.cover(start)
-        picker = Picker(lanes, group.heads, group.returned.by_priority, first, now_ms)
+        offsets = self._backlog.cover(start)
+        picker = Picker(offsets, group.heads, group.returned.by_priority, first, now_ms)
         available = 0 if group.is_full else picker.available()
         if self._backlog.is_reading(start) and self._room(available + 1) > available:
             return  # wait: a poll must not get less than it has room for

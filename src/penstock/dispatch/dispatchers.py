@@ -25,11 +25,9 @@ REST_S = 10.0
 RESTING_MAX = 256
 """How long a dispatcher without workers stays open, and how many such dispatchers there are."""
 
-SWEPT_PER_TURN = 1_024
-"""Groups without workers that are swept at a time."""
+SWEPT_PER_TURN = 1_024  # groups without workers that are swept at a time
 
-AHEAD_MAX = 64
-"""Dispatchers that may read ahead: what they read is in memory."""
+AHEAD_MAX = 64  # dispatchers that may read ahead: what they read is in memory
 
 
 class Dispatchers:
@@ -209,10 +207,10 @@ class Dispatchers:
             else:
                 self._close_resting()
         for topic, dispatchers in self._dispatchers.items():
-            lanes = self._backlogs[topic].lanes
+            offsets = self._backlogs[topic].offsets
             groups = [self._parts.broker.groups.get(topic, name) for name in dispatchers]
-            if lanes is not None and all(groups):
-                lanes.forget(min(group.next for group in groups if group))
+            if offsets is not None and all(groups):
+                offsets.forget(min(group.next for group in groups if group))
 
     def _sweep_unattended(self) -> None:
         """Leases end and messages fall due in groups without workers, too."""

@@ -59,10 +59,10 @@ class GroupOperations:
         first = self._topics.limits.first_offset(info)
         lag = group.lag(info.next_offset, first)
         backlog = self._backlogs.get(group.topic)
-        if backlog is None or backlog.lanes is None or not lag:
+        if backlog is None or backlog.offsets is None or not lag:
             return lag
         heads = [max(head, first) for head in group.heads]
-        expired = backlog.lanes.expired(heads, self._parts.steady.now_ms())
+        expired = backlog.offsets.expired(heads, self._parts.steady.now_ms())
         return max(lag - expired, len(group.leases))
 
     def has_room_for(self, topic: bytes, group: bytes) -> bool:

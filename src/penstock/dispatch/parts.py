@@ -13,8 +13,7 @@ from penstock.reading.readers import JournalReaders
 from penstock.store.store import Store
 from penstock.trust.gate import Gate
 
-RETRY_S = 0.5
-"""Pause before a failed commit or read is tried again."""
+RETRY_S = 0.5  # pause before a failed commit or read is tried again
 
 
 class DispatchParts(NamedTuple):

@@ -1,28 +1,25 @@
-"""A catalogue: which priority the messages of a topic have, and when they are due.
+"""The priorities and schedules of the messages of a topic.
 
-That is nowhere stored but with the messages themselves. So it is read from the journal, from some
-offset on, a stretch at a time and off the loop, and then kept up with every commit. What is known
-so far can be used meanwhile.
+They are stored only with the messages. So they are read from the journal, from some offset on, a
+range at a time and off the loop, and then updated with every commit. What is known so far can be
+used meanwhile.
 """
 
 from collections.abc import Callable
 
 from penstock.commit.feed import CommittedMessages
 from penstock.core.priority_offsets import OffsetsByPriority
-from penstock.dispatch.parts import DispatchParts
+from penstock.dispatch.parts import RETRY_S, DispatchParts
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
 from penstock.store.batch import RUN_WIDTH
 from penstock.store.store import TopicFlags
 
 MARKS_AT_ONCE = 8_192
-"""Messages whose priorities are read from the journal at a time; to note them takes the loop."""
-
-READ_AGAIN_S = 0.5
-"""Pause before the journal is read again, if it could not be."""
+"""Messages whose priorities are read at a time; adding them takes time of the loop."""
 
 
 class PriorityCatalog:
-    """What is known of one topic from an offset on; ``grown`` is called when that is more."""
+    """One topic from an offset on; ``grown`` is called when more is known."""
 
     def __init__(
         self, parts: DispatchParts, topic: bytes, start: int, grown: Callable[[], None]
@@ -30,20 +27,17 @@ class PriorityCatalog:
         self._parts = parts
         self._topic = topic
         self._grown = grown
-        self.lanes = OffsetsByPriority(start)
-        self.known_to = start
-        """Everything below was looked at; messages that were deleted are in no lane."""
+        self.offsets = OffsetsByPriority(start)
+        self.known_to = start  # everything below was read; deleted messages are left out
         self.is_reading = False
-        """Whether more than is known is about to be."""
         self._is_closed = False
         self.read_on()
 
     def close(self) -> None:
-        """Nobody wants to know."""
         self._is_closed = True
 
     def read_on(self) -> None:
-        """Read what the journal has beyond what is known, if it has."""
+        """Read what the journal has beyond what is known."""
         info = self._parts.store.topic(self._topic)
         is_whole = info is None or self.known_to >= info.next_offset
         if is_whole or self.is_reading or self._is_closed:
@@ -60,42 +54,40 @@ class PriorityCatalog:
         self.is_reading = False
         if self._is_closed:
             return
-        lanes = self.lanes
+        offsets = self.offsets
         for first, count, flags in marks.runs:
-            _extend(lanes, first, count, flags)
-        self.known_to = max(marks.next_offset, lanes.start)
+            _extend(offsets, first, count, flags)
+        self.known_to = max(marks.next_offset, offsets.start)
         for offset, (due_ms, expires_ms) in marks.schedule.items():
-            lanes.schedule(offset, due_ms, expires_ms)
+            offsets.schedule(offset, due_ms, expires_ms)
         self.read_on()
         self._grown()
 
     def _read_failed(self) -> None:
-        """It was counted and logged; the disk may recover."""
+        """Retry: the disk may recover. The error was counted and logged."""
         self.is_reading = False
-        self._parts.connections.loop.call_later(READ_AGAIN_S, self.read_on)
+        self._parts.connections.loop.call_later(RETRY_S, self.read_on)
 
-    def committed(self, part: CommittedMessages) -> None:
-        """The topic has grown by a commit."""
-        if part.first_offset <= self.known_to and not self.is_reading:
-            _extend_by_part(self.lanes, part)
-            self.known_to = max(self.known_to, part.first_offset + part.count)
+    def committed(self, committed: CommittedMessages) -> None:
+        if committed.first_offset <= self.known_to and not self.is_reading:
+            _extend_by_commit(self.offsets, committed)
+            self.known_to = max(self.known_to, committed.first_offset + committed.count)
         self.read_on()
 
 
-def _extend(lanes: OffsetsByPriority, first: int, count: int, flags: int) -> None:
-    """Add messages, as far as they are not known, nor forgotten as every group is past them."""
-    known = max(lanes.end - first, 0)
+def _extend(offsets: OffsetsByPriority, first: int, count: int, flags: int) -> None:
+    """Add messages that are neither known nor forgotten because every group is past them."""
+    known = max(offsets.end - first, 0)
     if known < count:
-        lanes.extend(first + known, count - known, (flags & FLAG_PRIORITY) >> PRIORITY_SHIFT)
+        offsets.extend(first + known, count - known, (flags & FLAG_PRIORITY) >> PRIORITY_SHIFT)
 
 
-def _extend_by_part(lanes: OffsetsByPriority, part: CommittedMessages) -> None:
-    """Add what a commit brought, as far as it is not known."""
-    first = part.first_offset
-    counts, flags = part.group.runs[1::RUN_WIDTH], part.group.runs[3::RUN_WIDTH]
+def _extend_by_commit(offsets: OffsetsByPriority, committed: CommittedMessages) -> None:
+    first = committed.first_offset
+    counts, flags = committed.group.runs[1::RUN_WIDTH], committed.group.runs[3::RUN_WIDTH]
     for count, flag in zip(counts, flags, strict=True):
-        _extend(lanes, first, count, flag)
+        _extend(offsets, first, count, flag)
         first += count
-    for number, extras in part.extras.items():
+    for number, extras in committed.extras.items():
         if extras.due_ms or extras.expires_ms:
-            lanes.schedule(part.first_offset + number, extras.due_ms, extras.expires_ms)
+            offsets.schedule(committed.first_offset + number, extras.due_ms, extras.expires_ms)

@@ -14,11 +14,11 @@ from penstock.model.message import Message
 
 MESSAGES_MAX = 2_048
 BYTES_MAX = MIB
-"""What is read at a time; half as much again may be at hand."""
+"""What is read at a time; half as much again may be in memory."""
 
 
 class ReadAhead:
-    """Messages of one topic that one dispatcher is about to hand out."""
+    """Messages of one topic that one dispatcher will need next."""
 
     __slots__ = ("_end", "_messages", "_parts", "_reading", "_topic")
 
@@ -26,18 +26,16 @@ class ReadAhead:
         self._parts = parts
         self._topic = topic
         self._messages: dict[int, Message] = {}
-        self._end = 0
-        """Where reading goes on."""
-        self._reading: object | None = None
-        """Stands for the read that is under way, and counts."""
+        self._end = 0  # where reading goes on
+        self._reading: object | None = None  # identifies the running read
 
     def take(self, offsets: Iterable[int]) -> dict[int, Message]:
-        """Those of some messages that were read; they are not kept any longer."""
+        """Remove and return those of the messages that were read."""
         messages, pop = self._messages, self._messages.pop
         return {offset: pop(offset) for offset in offsets if offset in messages}
 
     def go_on(self, offset: int, end: int) -> None:
-        """See that what lies between is at hand before it is asked for."""
+        """Read on if the next messages, up to ``end``, are not in memory."""
         if self._reading is not None or len(self._messages) > MESSAGES_MAX // 2:
             return
         if offset not in self._messages and offset != self._end:
@@ -63,12 +61,11 @@ class ReadAhead:
 
         def failed(_error: StorageError) -> None:
             if self._reading is reading:
-                self._reading = None  # who needs the messages will meet the error
+                self._reading = None  # the dispatcher will meet the error when it reads
 
         self._parts.readers.run(read, found, failed)
 
     def forget(self) -> None:
-        """Nothing that was read is of use any more."""
         self._messages.clear()
         self._end = 0
         self._reading = None

@@ -1,30 +1,29 @@
-"""Messages sent to a subscriber that it may acknowledge: from a sequence to its place in a topic.
+"""Messages sent to a subscriber and not acknowledged: from global sequences to topics and offsets.
 
-An acknowledgement names the global sequence of a message; what is kept of it is an offset in a
-topic. Messages leave in stretches whose sequences and offsets both lie in a row, so one entry per
-stretch is enough, and an acknowledgement is found by bisection. What is acknowledged is cut out.
+An acknowledgement names the global sequence of a message; progress is kept by topic and offset.
+Messages are sent in ranges of contiguous sequences and offsets, so one entry per range is enough,
+and bisection finds an acknowledged message. What is acknowledged is cut out.
 
-The number of stretches is bounded. Beyond it the oldest are forgotten: an acknowledgement for one
-of those is still good, but the journal has to be asked where the message lies.
+The number of ranges is bounded. Beyond it the oldest are forgotten: they can still be acknowledged,
+but the journal must be read to find the offset.
 """
 
 from bisect import bisect_right, insort
 from collections.abc import Iterator
 from typing import NamedTuple
 
-STRETCHES_MAX = 65_536
-"""Stretches remembered per connection, some 100 bytes each."""
+RANGES_MAX = 65_536  # per connection; some 100 bytes each
 
 
-class Place(NamedTuple):
-    """A stretch of a topic: offsets ``start … end - 1``."""
+class AckedRange(NamedTuple):
+    """Offsets ``start … end - 1`` of a topic."""
 
     topic: bytes
     start: int
     end: int
 
 
-class _Stretch(NamedTuple):
+class _SentRange(NamedTuple):
     """Sequences ``first … end - 1`` are the messages of ``topic`` from ``offset`` on."""
 
     first: int
@@ -34,72 +33,72 @@ class _Stretch(NamedTuple):
 
 
 class Unacked:
-    """Stretches sent and not acknowledged, by sequence."""
+    """Ranges sent and not acknowledged, by sequence."""
 
-    __slots__ = ("_stretches",)
+    __slots__ = ("_ranges",)
 
     def __init__(self) -> None:
-        self._stretches: list[_Stretch] = []
+        self._ranges: list[_SentRange] = []
 
     def __len__(self) -> int:
-        return len(self._stretches)
+        return len(self._ranges)
 
     def add(self, topic: bytes, sequence: int, offset: int, count: int) -> None:
-        """Messages were sent, perhaps not for the first time: stretches never overlap."""
-        stretches = self._stretches
-        stretch = _Stretch(sequence, sequence + count, topic, offset)
-        if not stretches or sequence >= stretches[-1].end:
-            stretches.append(stretch)
+        """Record sent messages, perhaps not for the first time: ranges never overlap."""
+        ranges = self._ranges
+        sent = _SentRange(sequence, sequence + count, topic, offset)
+        if not ranges or sequence >= ranges[-1].end:
+            ranges.append(sent)
         else:  # history, sent behind newer messages or once more
             self.settle(sequence, sequence + count)
-            insort(stretches, stretch)
+            insort(ranges, sent)
         self._keep_bound()
 
     def _keep_bound(self) -> None:
-        """Forget the oldest, some more than needed: it is done less often then."""
-        excess = len(self._stretches) - STRETCHES_MAX
+        """Forget the oldest, and some more, so that this is rarely needed."""
+        excess = len(self._ranges) - RANGES_MAX
         if excess > 0:
-            del self._stretches[: excess + STRETCHES_MAX // 64]
+            del self._ranges[: excess + RANGES_MAX // 64]
 
     def forget(self, topic: bytes) -> None:
-        """The topic was deleted: acknowledgements of its messages mean nothing any more."""
-        self._stretches = [stretch for stretch in self._stretches if stretch.topic != topic]
+        """Forget a topic that was deleted."""
+        self._ranges = [sent for sent in self._ranges if sent.topic != topic]
 
-    def settle(self, first: int, end: int) -> tuple[list[Place], list[tuple[int, int]]]:
-        """Sequences ``first … end - 1`` are acknowledged: where they lie, and those not known."""
-        stretches = self._stretches
-        low = bisect_right(stretches, first, key=lambda stretch: stretch.end)
+    def settle(self, first: int, end: int) -> tuple[list[AckedRange], list[tuple[int, int]]]:
+        """Acknowledge sequences ``first … end - 1``: their offsets, and the sequences not known."""
+        ranges = self._ranges
+        low = bisect_right(ranges, first, key=lambda sent: sent.end)
         high = low
-        places: list[Place] = []
+        acked: list[AckedRange] = []
         unknown: list[tuple[int, int]] = []
-        left: list[_Stretch] = []
-        while high < len(stretches) and stretches[high].first < end:
-            stretch = stretches[high]
-            start, stop = max(first, stretch.first), min(end, stretch.end)
+        left: list[_SentRange] = []
+        while high < len(ranges) and ranges[high].first < end:
+            sent = ranges[high]
+            start, stop = max(first, sent.first), min(end, sent.end)
             if first < start:
                 unknown.append((first, start))
-            offset = stretch.offset + start - stretch.first
-            places.append(Place(stretch.topic, offset, offset + stop - start))
-            left += _rest(stretch, start, stop)
+            offset = sent.offset + start - sent.first
+            acked.append(AckedRange(sent.topic, offset, offset + stop - start))
+            left += _rest(sent, start, stop)
             first = max(first, stop)
             high += 1
-        stretches[low:high] = left  # one more, if its middle was acknowledged
+        ranges[low:high] = left  # one more, if its middle was acknowledged
         self._keep_bound()
         if first < end:
             unknown.append((first, end))
-        return places, unknown
+        return acked, unknown
 
 
-def _rest(stretch: _Stretch, start: int, stop: int) -> Iterator[_Stretch]:
-    """What is left of a stretch when ``start … stop - 1`` is cut out."""
-    if stretch.first < start:
-        yield stretch._replace(end=start)
-    if stop < stretch.end:
-        yield stretch._replace(first=stop, offset=stretch.offset + stop - stretch.first)
+def _rest(sent: _SentRange, start: int, stop: int) -> Iterator[_SentRange]:
+    """What is left of a range when ``start … stop - 1`` is cut out."""
+    if sent.first < start:
+        yield sent._replace(end=start)
+    if stop < sent.end:
+        yield sent._replace(first=stop, offset=sent.offset + stop - sent.first)
 
 
 def ranges_of(numbers: list[int]) -> list[tuple[int, int]]:
-    """Numbers as ranges, ascending, each once; cheap where they are in a row, as is usual."""
+    """Numbers as ascending ranges without duplicates; cheap if they are contiguous, as is usual."""
     low, high = numbers[0], numbers[-1] + 1
     if high - low == len(numbers) and numbers == list(range(low, high)):
         return [(low, high)]

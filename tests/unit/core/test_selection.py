@@ -10,20 +10,20 @@ NOW = 1_000
 
 
 def made(priorities: list[int]) -> OffsetsByPriority:
-    lanes = OffsetsByPriority(0)
+    offsets = OffsetsByPriority(0)
     for offset, priority in enumerate(priorities):
-        lanes.extend(offset, 1, priority)
-    return lanes
+        offsets.extend(offset, 1, priority)
+    return offsets
 
 
 def picker(
-    lanes: OffsetsByPriority, heads=(0,) * PRIORITIES, returned=None, first: int = 0
+    offsets: OffsetsByPriority, heads=(0,) * PRIORITIES, returned=None, first: int = 0
 ) -> Picker:
-    """A deal; ``returned``: offsets by priority, as one would write them down."""
+    """A chosen; ``returned``: offsets by priority, as one would write them down."""
     negated = [
         [-offset for offset in reversed((returned or {}).get(p, []))] for p in range(PRIORITIES)
     ]
-    return Picker(lanes, heads, negated, first, NOW)
+    return Picker(offsets, heads, negated, first, NOW)
 
 
 def spread(runs: list[tuple[int, int, int]]) -> list[int]:
@@ -59,86 +59,86 @@ VECTORS = [
 
 @pytest.mark.parametrize(("priorities", "maximum", "polls"), VECTORS)
 def test_polls_of_one_deal_get_what_the_specification_says(priorities, maximum, polls):
-    deal = picker(made(priorities))
+    chosen = picker(made(priorities))
     for poll_count, expected in enumerate(polls):
-        assert spread(deal.pick(maximum, poll_count)) == expected
-    assert deal.pick(maximum, len(polls)) == []
-    assert deal.available() == 0
+        assert spread(chosen.pick(maximum, poll_count)) == expected
+    assert chosen.pick(maximum, len(polls)) == []
+    assert chosen.available() == 0
 
 
 @pytest.mark.parametrize(("priorities", "maximum", "polls"), VECTORS)
 def test_polls_of_deals_that_follow_one_another_get_the_same(priorities, maximum, polls):
-    """Only the heads go from one deal to the next."""
-    lanes, heads = made(priorities), [0] * PRIORITIES
+    """Only the heads go from one chosen to the next."""
+    offsets, heads = made(priorities), [0] * PRIORITIES
     for poll_count, expected in enumerate(polls):
-        deal = picker(lanes, heads)
-        assert spread(deal.pick(maximum, poll_count)) == expected
-        heads = deal.heads
+        chosen = picker(offsets, heads)
+        assert spread(chosen.pick(maximum, poll_count)) == expected
+        heads = chosen.heads
     assert heads == [len(priorities)] * PRIORITIES
 
 
 def test_runs_say_the_priority_and_neighbours_are_one_run():
-    deal = picker(made([0] * 4 + [7] * 4))
-    assert deal.pick(6, 0) == [(7, 4, 8), (0, 0, 2)]
+    chosen = picker(made([0] * 4 + [7] * 4))
+    assert chosen.pick(6, 0) == [(7, 4, 8), (0, 0, 2)]
 
 
 def test_a_run_that_both_orders_reach_into_is_one_run():
     """Of eight, six are the most urgent; the oldest two go on where those end."""
-    lanes = made([3] * 10 + [0] * 10)
-    assert picker(lanes).pick(8, 0) == [(3, 0, 8)]
+    offsets = made([3] * 10 + [0] * 10)
+    assert picker(offsets).pick(8, 0) == [(3, 0, 8)]
 
 
 def test_all_of_one_lane_is_one_run_whatever_is_reserved():
-    deal = picker(made([0] * 300))
-    assert deal.pick(256, 3) == [(0, 0, 256)]
-    assert deal.pick(256, 4) == [(0, 256, 300)]
+    chosen = picker(made([0] * 300))
+    assert chosen.pick(256, 3) == [(0, 0, 256)]
+    assert chosen.pick(256, 4) == [(0, 256, 300)]
 
 
 @pytest.mark.parametrize("priorities", [[], [0, 0], [0, 7]])
 def test_a_poll_for_nothing_gets_nothing(priorities):
-    deal = picker(made(priorities))
-    assert deal.pick(0, 3) == []
-    assert deal.available() == len(priorities)
+    chosen = picker(made(priorities))
+    assert chosen.pick(0, 3) == []
+    assert chosen.available() == len(priorities)
 
 
 # ── what was returned ─────────────────────────────────────────────────────────────────────────
 
 
 def test_returned_messages_go_before_younger_ones_of_their_priority():
-    lanes = made([0, 0, 0, 7, 7])
-    deal = picker(lanes, heads=[3, 0, 0, 0, 0, 0, 0, 5], returned={0: [0, 2], 7: [4]})
-    assert deal.available() == 3
-    assert spread(deal.pick(2, 0)) == [4, 0]
-    assert spread(deal.pick(2, 1)) == [2]
+    offsets = made([0, 0, 0, 7, 7])
+    chosen = picker(offsets, heads=[3, 0, 0, 0, 0, 0, 0, 5], returned={0: [0, 2], 7: [4]})
+    assert chosen.available() == 3
+    assert spread(chosen.pick(2, 0)) == [4, 0]
+    assert spread(chosen.pick(2, 1)) == [2]
 
 
 def test_a_returned_message_next_to_the_head_joins_what_is_fresh():
-    deal = picker(made([0] * 5), heads=[3] * PRIORITIES, returned={0: [1, 2]})
-    assert deal.pick(9, 0) == [(0, 1, 5)]
+    chosen = picker(made([0] * 5), heads=[3] * PRIORITIES, returned={0: [1, 2]})
+    assert chosen.pick(9, 0) == [(0, 1, 5)]
 
 
 def test_returned_messages_count_as_old_when_the_oldest_are_served():
-    deal = picker(made([7, 0, 7, 7, 7]), heads=[2] * PRIORITIES, returned={0: [1]})
-    assert spread(deal.pick(1, 3)) == [1]
+    chosen = picker(made([7, 0, 7, 7, 7]), heads=[2] * PRIORITIES, returned={0: [1]})
+    assert spread(chosen.pick(1, 3)) == [1]
 
 
 def test_returned_messages_that_are_gone_are_passed_over():
-    deal = picker(made([0] * 9), heads=[6] * PRIORITIES, returned={0: [1, 3, 5]}, first=4)
-    assert deal.available() == 4
-    assert spread(deal.pick(2, 0)) == [5, 6]
+    chosen = picker(made([0] * 9), heads=[6] * PRIORITIES, returned={0: [1, 3, 5]}, first=4)
+    assert chosen.available() == 4
+    assert spread(chosen.pick(2, 0)) == [5, 6]
 
 
 def test_after_a_move_back_nothing_is_handed_out_twice():
     """The head was set to 2; what was returned above it is met when the head gets there."""
-    deal = picker(made([0] * 6), heads=[2] * PRIORITIES, returned={0: [1, 3, 4]})
-    assert deal.available() == 5
-    assert spread(deal.pick(9, 0)) == [1, 2, 3, 4, 5]
+    chosen = picker(made([0] * 6), heads=[2] * PRIORITIES, returned={0: [1, 3, 4]})
+    assert chosen.available() == 5
+    assert spread(chosen.pick(9, 0)) == [1, 2, 3, 4, 5]
 
 
 def test_what_was_given_is_not_changed():
     heads, returned = [2] * PRIORITIES, [[-1, 0]] + [[] for _ in range(7)]
-    deal = Picker(made([0] * 4), heads, returned, 0, NOW)
-    deal.pick(9, 0)
+    chosen = Picker(made([0] * 4), heads, returned, 0, NOW)
+    chosen.pick(9, 0)
     assert (heads, returned[0]) == ([2] * PRIORITIES, [-1, 0])
 
 
@@ -146,137 +146,137 @@ def test_what_was_given_is_not_changed():
 
 
 def test_heads_stand_on_the_next_message_of_their_lane_or_at_the_end():
-    deal = picker(made([0, 0, 3, 0, 3, 7]))
-    assert deal.heads == [0, 6, 6, 2, 6, 6, 6, 5]
-    deal.pick(2, 0)
-    assert deal.heads == [0, 6, 6, 4, 6, 6, 6, 6]
+    chosen = picker(made([0, 0, 3, 0, 3, 7]))
+    assert chosen.heads == [0, 6, 6, 2, 6, 6, 6, 5]
+    chosen.pick(2, 0)
+    assert chosen.heads == [0, 6, 6, 4, 6, 6, 6, 6]
 
 
 def test_heads_do_not_go_back():
     """A group may have been told to begin behind the end, and retention behind the head."""
-    lanes = made([0] * 4)
-    assert picker(lanes, heads=[9] * PRIORITIES).heads == [9] * PRIORITIES
-    assert picker(lanes, heads=[0] * PRIORITIES, first=7).heads == [7] * PRIORITIES
-    assert picker(lanes, heads=[0] * PRIORITIES, first=2).heads == [2, *[4] * 7]
+    offsets = made([0] * 4)
+    assert picker(offsets, heads=[9] * PRIORITIES).heads == [9] * PRIORITIES
+    assert picker(offsets, heads=[0] * PRIORITIES, first=7).heads == [7] * PRIORITIES
+    assert picker(offsets, heads=[0] * PRIORITIES, first=2).heads == [2, *[4] * 7]
 
 
 def test_a_message_looked_at_but_not_taken_is_still_to_come():
-    """Searching the oldest looks ahead in every lane."""
-    lanes = made([0, 1, 0, 1, 0, 1])
-    deal = picker(lanes)
-    assert spread(deal.pick(1, 3)) == [0]
-    assert deal.heads[:2] == [2, 1]
-    assert spread(picker(lanes, deal.heads).pick(9, 0)) == [1, 3, 5, 2, 4]
+    """Searching the oldest looks ahead in every priority."""
+    offsets = made([0, 1, 0, 1, 0, 1])
+    chosen = picker(offsets)
+    assert spread(chosen.pick(1, 3)) == [0]
+    assert chosen.heads[:2] == [2, 1]
+    assert spread(picker(offsets, chosen.heads).pick(9, 0)) == [1, 3, 5, 2, 4]
 
 
 def test_a_returned_message_looked_at_but_not_taken_is_no_head():
-    deal = picker(made([0, 0, 7, 0]), heads=[2] * PRIORITIES, returned={0: [0, 1]})
-    assert spread(deal.pick(1, 3)) == [0]
-    assert (deal.heads[0], deal.heads[7], deal.available()) == (3, 2, 3)
+    chosen = picker(made([0, 0, 7, 0]), heads=[2] * PRIORITIES, returned={0: [0, 1]})
+    assert spread(chosen.pick(1, 3)) == [0]
+    assert (chosen.heads[0], chosen.heads[7], chosen.available()) == (3, 2, 3)
 
 
 def test_ahead_counts_what_was_handed_out_above_the_lowest_head():
-    deal = picker(made([0, 7, 0, 7, 7, 0]))
-    assert deal.ahead == 0
-    deal.pick(3, 0)
-    assert (min(deal.heads), deal.ahead) == (0, 3)
-    deal.pick(1, 1)
-    assert (min(deal.heads), deal.ahead) == (2, 2)
-    deal.pick(9, 2)
-    assert (min(deal.heads), deal.ahead) == (6, 0)
+    chosen = picker(made([0, 7, 0, 7, 7, 0]))
+    assert chosen.ahead == 0
+    chosen.pick(3, 0)
+    assert (min(chosen.heads), chosen.ahead) == (0, 3)
+    chosen.pick(1, 1)
+    assert (min(chosen.heads), chosen.ahead) == (2, 2)
+    chosen.pick(9, 2)
+    assert (min(chosen.heads), chosen.ahead) == (6, 0)
 
 
 def test_ahead_does_not_count_what_was_deleted():
-    lanes = OffsetsByPriority(0)
+    offsets = OffsetsByPriority(0)
     for first, count, priority in [(0, 1, 0), (1, 2, 7), (5, 2, 7), (9, 1, 0)]:
-        lanes.extend(first, count, priority)
-    deal = picker(lanes)
-    assert spread(deal.pick(3, 0)) == [1, 2, 5]
-    assert (deal.heads[0], deal.heads[7], deal.ahead) == (0, 6, 3)
+        offsets.extend(first, count, priority)
+    chosen = picker(offsets)
+    assert spread(chosen.pick(3, 0)) == [1, 2, 5]
+    assert (chosen.heads[0], chosen.heads[7], chosen.ahead) == (0, 6, 3)
 
 
 # ── times ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_what_is_not_due_is_put_aside_and_not_counted():
-    lanes = made([2] * 5)
-    lanes.schedule(1, NOW + 1, 0)
-    lanes.schedule(2, NOW, 0)
-    deal = picker(lanes)
-    assert spread(deal.pick(3, 0)) == [0, 2, 3]
-    assert deal.delayed == [(1, NOW + 1, 2)]
-    assert deal.expired == []
+    offsets = made([2] * 5)
+    offsets.schedule(1, NOW + 1, 0)
+    offsets.schedule(2, NOW, 0)
+    chosen = picker(offsets)
+    assert spread(chosen.pick(3, 0)) == [0, 2, 3]
+    assert chosen.delayed == [(1, NOW + 1, 2)]
+    assert chosen.expired == []
 
 
 def test_what_is_over_is_passed_for_good():
-    lanes = made([0] * 4)
-    lanes.schedule(0, 0, NOW)
-    lanes.schedule(1, 0, NOW + 1)
-    lanes.schedule(2, NOW + 5, NOW)
-    deal = picker(lanes)
-    assert spread(deal.pick(3, 0)) == [1, 3]
-    assert (deal.delayed, deal.expired) == ([], [0, 2])
+    offsets = made([0] * 4)
+    offsets.schedule(0, 0, NOW)
+    offsets.schedule(1, 0, NOW + 1)
+    offsets.schedule(2, NOW + 5, NOW)
+    chosen = picker(offsets)
+    assert spread(chosen.pick(3, 0)) == [1, 3]
+    assert (chosen.delayed, chosen.expired) == ([], [0, 2])
 
 
 def test_the_head_stops_before_an_untimely_message_until_more_is_wanted():
     """Else it would be waiting in the group and before the head as well."""
-    lanes = made([0] * 5)
-    lanes.schedule(2, NOW + 1, 0)
-    deal = picker(lanes)
-    assert spread(deal.pick(2, 0)) == [0, 1]
-    assert (deal.delayed, deal.heads[0]) == ([], 2)
-    assert spread(deal.pick(1, 1)) == [3]
-    assert (deal.delayed, deal.heads[0]) == ([(2, NOW + 1, 0)], 4)
+    offsets = made([0] * 5)
+    offsets.schedule(2, NOW + 1, 0)
+    chosen = picker(offsets)
+    assert spread(chosen.pick(2, 0)) == [0, 1]
+    assert (chosen.delayed, chosen.heads[0]) == ([], 2)
+    assert spread(chosen.pick(1, 1)) == [3]
+    assert (chosen.delayed, chosen.heads[0]) == ([(2, NOW + 1, 0)], 4)
 
 
 def test_a_lane_with_nothing_timely_is_passed_to_its_end():
-    lanes = made([0] * 3)
+    offsets = made([0] * 3)
     for offset in range(3):
-        lanes.schedule(offset, NOW + 1, 0)
-    deal = picker(lanes)
-    assert deal.pick(5, 0) == []
-    assert [offset for offset, _, _ in deal.delayed] == [0, 1, 2]
-    assert (deal.heads[0], deal.ahead) == (3, 0)
+        offsets.schedule(offset, NOW + 1, 0)
+    chosen = picker(offsets)
+    assert chosen.pick(5, 0) == []
+    assert [offset for offset, _, _ in chosen.delayed] == [0, 1, 2]
+    assert (chosen.heads[0], chosen.ahead) == (3, 0)
 
 
 def test_a_returned_message_has_waited_but_may_be_over():
-    lanes = made([0] * 4)
-    lanes.schedule(0, NOW + 50, 0)
-    lanes.schedule(1, 0, NOW)
-    deal = picker(lanes, heads=[3] * PRIORITIES, returned={0: [0, 1, 2]})
-    assert spread(deal.pick(2, 0)) == [0, 2]
-    assert (deal.delayed, deal.expired) == ([], [1])
+    offsets = made([0] * 4)
+    offsets.schedule(0, NOW + 50, 0)
+    offsets.schedule(1, 0, NOW)
+    chosen = picker(offsets, heads=[3] * PRIORITIES, returned={0: [0, 1, 2]})
+    assert spread(chosen.pick(2, 0)) == [0, 2]
+    assert (chosen.delayed, chosen.expired) == ([], [1])
 
 
 def test_one_deal_passes_so_many_and_the_next_goes_on(monkeypatch):
     monkeypatch.setattr(selection, "PASSED_MAX", 2)
-    lanes = made([0] * 5)
+    offsets = made([0] * 5)
     for offset in range(4):
-        lanes.schedule(offset, NOW + 1, 0)
-    first = picker(lanes)
+        offsets.schedule(offset, NOW + 1, 0)
+    first = picker(offsets)
     assert first.pick(1, 0) == []
     assert first.is_full
     assert (len(first.delayed), first.heads[0]) == (2, 2)
-    second = picker(lanes, first.heads)
+    second = picker(offsets, first.heads)
     assert second.pick(1, 0) == [(0, 4, 5)]
 
 
 def test_when_enough_was_passed_what_is_timely_is_still_handed_out(monkeypatch):
     monkeypatch.setattr(selection, "PASSED_MAX", 1)
-    lanes = made([7, 7, 0, 0])
-    lanes.schedule(0, NOW + 1, 0)
-    lanes.schedule(1, NOW + 1, 0)
-    deal = picker(lanes)
-    assert spread(deal.pick(9, 0)) == [2, 3]
-    assert (deal.delayed, deal.heads[7]) == ([(0, NOW + 1, 7)], 1)
+    offsets = made([7, 7, 0, 0])
+    offsets.schedule(0, NOW + 1, 0)
+    offsets.schedule(1, NOW + 1, 0)
+    chosen = picker(offsets)
+    assert spread(chosen.pick(9, 0)) == [2, 3]
+    assert (chosen.delayed, chosen.heads[7]) == ([(0, NOW + 1, 7)], 1)
 
 
 def test_returned_messages_wait_too_when_enough_was_passed(monkeypatch):
     """They may be over, and that could not be told any more."""
     monkeypatch.setattr(selection, "PASSED_MAX", 1)
-    lanes = made([0] * 3)
-    lanes.schedule(0, 0, NOW)
-    lanes.schedule(1, 0, NOW)
-    deal = picker(lanes, heads=[2] * PRIORITIES, returned={0: [0, 1]})
-    assert deal.pick(1, 0) == []
-    assert (deal.expired, deal.heads[0]) == ([0], 2)
+    offsets = made([0] * 3)
+    offsets.schedule(0, 0, NOW)
+    offsets.schedule(1, 0, NOW)
+    chosen = picker(offsets, heads=[2] * PRIORITIES, returned={0: [0, 1]})
+    assert chosen.pick(1, 0) == []
+    assert (chosen.expired, chosen.heads[0]) == ([0], 2)

@@ -9,7 +9,7 @@ from tests.benches.commit_bench import turns, until
 from tests.benches.dispatch_bench import GROUP, LEASE_MS, TOPIC, Bench, Told, Worker, numbered
 
 from penstock.commit.produce import ProducedMessages
-from penstock.dispatch import priorities as catalogue_module
+from penstock.dispatch import priorities as priorities_module
 from penstock.dispatch.groups import Start, StartAt
 from penstock.errors import StorageFull
 
@@ -180,7 +180,7 @@ async def test_a_topic_that_the_disk_does_not_let_go_is_served_on(bench):
 
 async def test_a_group_may_be_moved_on_while_its_topic_is_still_looked_through(bench, monkeypatch):
     """What came before is no longer cached, and is read all the same."""
-    monkeypatch.setattr(catalogue_module, "MARKS_AT_ONCE", 1)
+    monkeypatch.setattr(priorities_module, "MARKS_AT_ONCE", 1)
     for number in range(40):
         bench.push(b"%d" % number)
         await bench.parts.pipeline.drain()

@@ -1,30 +1,30 @@
-"""What was sent and may be acknowledged: from sequences to places in topics."""
+"""What was sent and may be acknowledged: from sequences to acked in topics."""
 
 import pytest
 
 from penstock.dispatch import unacked
-from penstock.dispatch.unacked import Place, Unacked, ranges_of
+from penstock.dispatch.unacked import AckedRange, Unacked, ranges_of
 
 
-def sent(*stretches):
+def sent(*ranges):
     result = Unacked()
-    for topic, sequence, offset, count in stretches:
+    for topic, sequence, offset, count in ranges:
         result.add(topic, sequence, offset, count)
     return result
 
 
 def test_an_acknowledgement_is_found_and_then_no_more():
     result = sent((b"t", 10, 0, 5))
-    assert result.settle(12, 13) == ([Place(b"t", 2, 3)], [])
+    assert result.settle(12, 13) == ([AckedRange(b"t", 2, 3)], [])
     assert result.settle(12, 13) == ([], [(12, 13)])
-    assert result.settle(10, 15) == ([Place(b"t", 0, 2), Place(b"t", 3, 5)], [(12, 13)])
+    assert result.settle(10, 15) == ([AckedRange(b"t", 0, 2), AckedRange(b"t", 3, 5)], [(12, 13)])
     assert len(result) == 0
 
 
 def test_what_lies_around_is_not_known():
     result = sent((b"t", 10, 0, 2), (b"u", 14, 7, 2))
-    places, unknown = result.settle(8, 18)
-    assert places == [Place(b"t", 0, 2), Place(b"u", 7, 9)]
+    acked, unknown = result.settle(8, 18)
+    assert acked == [AckedRange(b"t", 0, 2), AckedRange(b"u", 7, 9)]
     assert unknown == [(8, 10), (12, 14), (16, 18)]
 
 
@@ -37,9 +37,9 @@ def test_what_was_not_sent_is_not_known(sequence):
 
 def test_history_sent_behind_newer_messages_is_found_too():
     result = sent((b"new", 100, 0, 3), (b"old", 10, 0, 3), (b"between", 50, 5, 1))
-    assert result.settle(11, 12) == ([Place(b"old", 1, 2)], [])
-    assert result.settle(50, 51) == ([Place(b"between", 5, 6)], [])
-    assert result.settle(102, 103) == ([Place(b"new", 2, 3)], [])
+    assert result.settle(11, 12) == ([AckedRange(b"old", 1, 2)], [])
+    assert result.settle(50, 51) == ([AckedRange(b"between", 5, 6)], [])
+    assert result.settle(102, 103) == ([AckedRange(b"new", 2, 3)], [])
 
 
 def test_what_is_sent_again_is_owed_once():
@@ -50,30 +50,33 @@ def test_what_is_sent_again_is_owed_once():
         result.add(b"t", 10, 0, 2)
         result.add(b"t", 13, 3, 2)
         result.add(b"t", 20, 5, 5)
-    places, unknown = result.settle(10, 25)
-    assert places == [Place(b"t", 0, 2), Place(b"t", 3, 5), Place(b"t", 5, 10)]
+    acked, unknown = result.settle(10, 25)
+    assert acked == [AckedRange(b"t", 0, 2), AckedRange(b"t", 3, 5), AckedRange(b"t", 5, 10)]
     assert unknown == [(12, 13), (15, 20)]
     assert len(result) == 0
 
 
 def test_beyond_the_bound_the_oldest_are_not_known_any_more(monkeypatch):
-    monkeypatch.setattr(unacked, "STRETCHES_MAX", 64)
+    monkeypatch.setattr(unacked, "RANGES_MAX", 64)
     result = Unacked()
     for number in range(1_000):
         result.add(b"t", number * 2, number, 1)
         assert len(result) <= 64
     assert result.settle(0, 1) == ([], [(0, 1)])
-    assert result.settle(1_998, 1_999) == ([Place(b"t", 999, 1_000)], [])
+    assert result.settle(1_998, 1_999) == ([AckedRange(b"t", 999, 1_000)], [])
 
 
 def test_acknowledging_every_other_message_does_not_break_the_bound(monkeypatch):
-    monkeypatch.setattr(unacked, "STRETCHES_MAX", 64)
+    monkeypatch.setattr(unacked, "RANGES_MAX", 64)
     result = sent((b"t", 1, 0, 1_000))
     for sequence in range(1, 1_000, 2):
-        assert result.settle(sequence, sequence + 1) == ([Place(b"t", sequence - 1, sequence)], [])
+        assert result.settle(sequence, sequence + 1) == (
+            [AckedRange(b"t", sequence - 1, sequence)],
+            [],
+        )
         assert len(result) <= 64
     assert result.settle(2, 3) == ([], [(2, 3)])
-    assert result.settle(1_000, 1_001) == ([Place(b"t", 999, 1_000)], [])
+    assert result.settle(1_000, 1_001) == ([AckedRange(b"t", 999, 1_000)], [])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Container
 from typing import Protocol
 
 from penstock.core.commands import Progressed
-from penstock.dispatch.unacked import Place, Unacked, ranges_of
+from penstock.dispatch.unacked import AckedRange, Unacked, ranges_of
 from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.replies import OrderedReplies
 from penstock.errors import StorageError
@@ -81,7 +81,7 @@ class Acknowledgements:
 
     def take(self, sequences: list[int], now_ms: int) -> None:
         """The client has processed these messages; it must have a client id."""
-        places: list[Place] = []
+        places: list[AckedRange] = []
         for first, end in ranges_of(sequences):
             found, unknown = self.unacked.settle(first, end)
             places += found
@@ -92,7 +92,7 @@ class Acknowledgements:
 
     # ── onto the disk ─────────────────────────────────────────────────────────────────────────
 
-    def _settle(self, places: list[Place], now_ms: int) -> None:
+    def _settle(self, places: list[AckedRange], now_ms: int) -> None:
         ranges: dict[bytes, list[tuple[int, int]]] = {}
         for topic, start, end in places:
             ranges.setdefault(topic, []).append((start, end))
@@ -174,7 +174,7 @@ class Acknowledgements:
         if self._client.reason is not None:
             return
         messages = [message for message in found.values() if message is not None]
-        places = [Place(m.topic, m.offset, m.offset + 1) for m in messages]
+        places = [AckedRange(m.topic, m.offset, m.offset + 1) for m in messages]
         self._settle(places, self._door.connections.wall_ms())
         if self._unknown:
             self._read_unknown()
