@@ -6,7 +6,6 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 
 
 def check_payload(payload: object) -> None:
-    """Raise TypeError unless it is bytes."""
     if not isinstance(payload, _BYTES):
         kind = type(payload).__name__
         raise TypeError(f'payload must be bytes, not {kind}: b"...", or text.encode()')

@@ -663,7 +663,6 @@ class Broker:
         self._recovering = True
 
     def load_session(self, row: bytes) -> None:
-        """Load a session from the checkpoint, before any replay."""
         session = Session.from_row(row)
         self.sessions[session.client_id] = session
         self.queued_count += session.queue_count
@@ -680,7 +679,6 @@ class Broker:
         self.away = {session.client_id: session for session in away}
 
     def orphans(self) -> Iterator[Session]:
-        """Sessions whose connection is at another node, or ended with the last process."""
         return (s for s in list(self.sessions.values()) if s.connected and s.client is None)
 
     def oldest_needed(self) -> int | None:

@@ -530,6 +530,5 @@ def to_event(command: Event) -> tuple[object, ...]:
 
 
 def from_event(event: tuple[object, ...]) -> Event:
-    """The command of a journaled event."""
     command: Event = msgspec.convert(event, Event)
     return command

@@ -24,7 +24,6 @@ class DelayedMessages(dict[int, int]):
         self._tidy()
 
     def next_ms(self) -> int | None:
-        """When the next message becomes due; None if there is none."""
         self._tidy()
         while self._heap and self.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)

@@ -104,12 +104,10 @@ class Group:
 
     @property
     def next(self) -> int:
-        """The lowest offset that was not delivered."""
         return min(self.heads)
 
     @property
     def in_flight(self) -> int:
-        """How many messages consumers have."""
         idle = len(self.returned) + len(self.exhausted) + len(self.delayed)
         return len(self.pending) - idle
 
@@ -124,7 +122,6 @@ class Group:
         return max(end - max(self.next, first) - self.ahead, 0)
 
     def available(self, end: int) -> int:
-        """How many messages could be delivered, if the topic ends at ``end``."""
         return len(self.returned) + self.undelivered(end)
 
     def lag(self, end: int, first: int = 0) -> int:
@@ -510,7 +507,6 @@ class Group:
     # ── moving ────────────────────────────────────────────────────────────────────────────────
 
     def move(self, start: int) -> None:
-        """Continue with the message of ``start``."""
         self.start, self.since = start, min(self.since, start)
         self.heads = [start] * PRIORITIES
         self.ahead = 0
@@ -518,7 +514,6 @@ class Group:
         self._low = min(self._low, start)
 
     def commit(self, command: GroupCommitted) -> None:
-        """Mark everything below an offset as done."""
         self.heads = [max(head, command.offset) for head in self.heads]
         self.ahead = command.ahead
         self.version += 1
@@ -568,7 +563,6 @@ class Group:
         self._place_anew(free)
 
     def _place_anew(self, free: list[int]) -> None:
-        """Place all messages that nobody has."""
         self.returned, self.delayed, self.exhausted = ReturnedMessages(), DelayedMessages(), {}
         self._place(free, keeps_lease=True)
 

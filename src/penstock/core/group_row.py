@@ -69,7 +69,6 @@ def decode_group(row: bytes) -> Group:
 
 
 def encode_chunk(group: Group, chunk: int) -> bytes | None:
-    """The pending messages of one chunk; None if it has none."""
     start = chunk << CHUNK_BITS
     offsets = range(start, start + (1 << CHUNK_BITS))
     found = [(offset, group.pending[offset]) for offset in offsets if offset in group.pending]

@@ -85,7 +85,6 @@ class Groups:
         return self.by_topic.get(topic, {}).get(name)
 
     def _known(self, key: bytes) -> Group | None:
-        """The group or retired group of a row."""
         topic, name = _names(key)
         if name == RETIRED_NAME:
             return self.retired.by_topic.get(topic)
@@ -134,7 +133,6 @@ class Groups:
         return value
 
     def resume(self, now_ms: int, index: int, *, recovering: bool) -> None:
-        """Extend leases after the broker was unavailable."""
         for group in list(self.timed):
             if not (recovering and group.applied >= index) and group.resume(now_ms):
                 self.dirty[row_key(group.topic, group.name)] = None
@@ -151,7 +149,6 @@ class Groups:
         self.dirty[_LEASE_KEY] = None
 
     def forget_topic(self, topic: bytes, index: int, *, recovering: bool) -> None:
-        """Delete the groups of a deleted topic, unless they are newer."""
         for group in list(self.by_topic.get(topic, {}).values()):
             if not (recovering and group.applied >= index):
                 self._remove(group)
@@ -169,7 +166,6 @@ class Groups:
             del self.by_topic[group.topic]
 
     def _forget_rows(self, key: bytes) -> None:
-        """Have the rows of a deleted group deleted."""
         self.dirty[key] = None
         self._deleted.setdefault(key, set()).update(self._stored.get(key, ()))
 
@@ -246,7 +242,6 @@ class Groups:
                 return self._steer(group, command)
 
     def _steer(self, group: Group, command: GroupCommand) -> bool:
-        """Commands about a group itself."""
         match command:
             case GroupMoved():
                 group.move(command.start)

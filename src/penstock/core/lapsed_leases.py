@@ -25,7 +25,6 @@ class LapsedLeases:
             self.renew()
 
     def find(self, lease: int) -> int | None:
-        """The offset of a message that was not delivered again since this lease."""
         offset = self._offsets.get(lease)
         pending = self._pending.get(offset) if offset is not None else None
         if pending is None or pending.consumer is not None or pending.lease != lease:
@@ -45,7 +44,6 @@ class LapsedLeases:
         return found
 
     def renew(self) -> None:
-        """Rebuild from ``pending``."""
         self._offsets = {
             pending.lease: offset
             for offset, pending in self._pending.items()

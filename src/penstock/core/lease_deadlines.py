@@ -39,7 +39,6 @@ class LeaseDeadlines:
             self.renew()
 
     def renew(self) -> None:
-        """Rebuild all entries."""
         ends = ((self._pending[offset].until_ms, n) for n, offset in self._leases.items())
         self._heap = sorted((until_ms, n, n + 1) for until_ms, n in ends if until_ms)
 
@@ -60,7 +59,6 @@ class LeaseDeadlines:
         return resumed
 
     def next_ms(self) -> int | None:
-        """When the next lease ends; None if none does."""
         self._tidy()  # many may have been settled at once
         while self._heap:
             until_ms, first, end = self._heap[0]
@@ -92,6 +90,5 @@ class LeaseDeadlines:
         return list(ended)
 
     def _ends(self, lease: int, until_ms: int) -> bool:
-        """Whether the lease exists and ends then."""
         offset = self._leases.get(lease)
         return offset is not None and self._pending[offset].until_ms == until_ms

@@ -45,7 +45,6 @@ class LevelTree:
         self.visits = 0  # nodes that ``topics_matching`` has visited, in total
 
     def add(self, name: bytes) -> None:
-        """Add a name that is not there yet."""
         path = _path(name)
         node = self._root(name)
         depth = 0
@@ -55,7 +54,6 @@ class LevelTree:
         node[path[depth]] = name if child is None else _fork(child, name, depth + 1)
 
     def remove(self, name: bytes) -> None:
-        """Remove a name that is there, and every node that only it needed."""
         path = _path(name)
         node = self._root(name)
         trail: list[tuple[Node, Key]] = []

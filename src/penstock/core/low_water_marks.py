@@ -78,7 +78,6 @@ class _Lowest:
         self._heaps: dict[bytes, list[tuple[int, bytes]]] = {}
 
     def of(self, topic: bytes) -> int | None:
-        """The lowest value; None if no group has one."""
         groups = self._by_topic.get(topic)
         if groups is None:
             self._heaps.pop(topic, None)

@@ -79,7 +79,6 @@ def lowest(pending: dict[int, Pending], low: int, end: int) -> int:
 
 
 def contains(ranges: list[tuple[int, int]], offset: int) -> bool:
-    """Whether an offset lies in one of some ascending ranges."""
     place = bisect_right(ranges, offset, key=itemgetter(0)) - 1
     return place >= 0 and offset < ranges[place][1]
 

@@ -52,7 +52,6 @@ class Schedule:
             self._due[place], self._expires[place] = due_ms, expires_ms
 
     def times(self, offset: int) -> tuple[int, int]:
-        """Time due and time of expiry; 0: none."""
         place = bisect_left(self._offsets, offset, self._passed)
         if place == len(self._offsets) or self._offsets[place] != offset:
             return 0, 0
@@ -72,12 +71,10 @@ class Schedule:
         return None
 
     def expired(self, offset: int, now_ms: int) -> int:
-        """How many messages from an offset on have expired."""
         first = bisect_left(self._offsets, offset, self._passed)
         return sum(0 < expires_ms <= now_ms for expires_ms in self._expires[first:])
 
     def forget(self, before: int) -> None:
-        """Forget the messages below an offset."""
         passed = bisect_left(self._offsets, before, self._passed)
         self._passed = cut_front((self._offsets, self._due, self._expires), passed)
 
@@ -102,7 +99,6 @@ class PriorityOffsets:
         return self._ranks[-1] - self._ranks[self._passed]
 
     def extend(self, first_offset: int, count: int) -> None:
-        """Add messages after all others."""
         if first_offset == self._end and self._passed < len(self._starts):
             self._ranks[-1] += count
         else:
@@ -118,7 +114,6 @@ class PriorityOffsets:
         return min(self._ranks[place] + offset - self._starts[place], self._ranks[place + 1])
 
     def count(self, offset: int) -> int:
-        """How many messages are at or after an offset."""
         return self._ranks[-1] - self.rank(offset)
 
     def next(self, offset: int) -> int | None:
@@ -157,7 +152,6 @@ class PriorityOffsets:
         return self.next(offset) == offset
 
     def forget(self, before: int) -> None:
-        """Forget the messages below an offset."""
         self.schedule.forget(before)
         place = bisect_right(self._starts, before, self._passed) - 1
         if place < self._passed:
@@ -184,7 +178,6 @@ class OffsetsByPriority:
         self.by_priority = [PriorityOffsets() for _ in range(PRIORITIES)]
 
     def extend(self, first_offset: int, count: int, priority: int) -> None:
-        """Add messages at the end, or after a gap of deleted ones."""
         assert first_offset >= self.end, "offsets grow at their end only"
         if count:
             self.by_priority[priority].extend(first_offset, count)
@@ -197,12 +190,10 @@ class OffsetsByPriority:
             offsets.schedule.add(offset, due_ms, expires_ms)
 
     def expired(self, heads: list[int], now_ms: int) -> int:
-        """How many messages at or after the heads of their priorities have expired."""
         pairs = zip(self.by_priority, heads, strict=True)
         return sum(offsets.schedule.expired(head, now_ms) for offsets, head in pairs)
 
     def forget(self, before: int) -> None:
-        """Forget the messages below an offset, which may lie after the end."""
         if before <= self.start:
             return
         self.start = before

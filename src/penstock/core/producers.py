@@ -64,12 +64,10 @@ class _Runs:
         return len(self._seqs) - self._passed
 
     def _is_continued(self, place: int, seq: int, offset: int) -> bool:
-        """Whether this message continues a run."""
         count = self._counts[place]
         return self._seqs[place] + count == seq and self._offsets[place] + count == offset
 
     def _shorten(self, place: int, count: int) -> None:
-        """Forget the first messages of a run."""
         self._seqs[place] += count
         self._offsets[place] += count
         self._counts[place] -= count
@@ -91,7 +89,6 @@ class _Chunk(_Runs):
         return len(self._seqs) >= CHUNK_RUNS_MAX
 
     def add(self, producer: bytes, seq: int, offset: int, count: int) -> None:
-        """Add messages; they extend the last run if they continue it."""
         is_same = bool(self._producers) and self._producers[-1] == producer
         if is_same and self._is_continued(-1, seq, offset):
             self._counts[-1] += count
@@ -102,7 +99,6 @@ class _Chunk(_Runs):
         self._counts.append(count)
 
     def drop(self, count_max: int) -> tuple[bytes, int, int]:
-        """Forget the oldest messages, of one run; return producer, first seq, count."""
         place = self._passed
         producer, seq, length = self._producers[place], self._seqs[place], self._counts[place]
         count = min(length, count_max)
@@ -136,7 +132,6 @@ class _Seqs(_Runs):
         self.producer = producer
 
     def find(self, seq: int) -> int | None:
-        """The offset of a message."""
         place = bisect_right(self._seqs, seq, self._passed) - 1
         if place < self._passed:
             return None
@@ -144,12 +139,10 @@ class _Seqs(_Runs):
         return self._offsets[place] + distance if distance < self._counts[place] else None
 
     def has_any(self, seq: int, count: int) -> bool:
-        """Whether one of ``count`` consecutive seqs is known."""
         place = bisect_left(self._seqs, seq + count, self._passed) - 1
         return place >= self._passed and self._seqs[place] + self._counts[place] > seq
 
     def add(self, seq: int, offset: int, count: int) -> None:
-        """Add unknown messages; they extend the run that they continue."""
         place = bisect_right(self._seqs, seq, self._passed)
         if place > self._passed and self._is_continued(place - 1, seq, offset):
             self._counts[place - 1] += count
@@ -159,7 +152,6 @@ class _Seqs(_Runs):
         self._counts.insert(place, count)
 
     def drop(self, seq: int, count: int) -> None:
-        """Forget messages, which are the first of a run."""
         place = bisect_left(self._seqs, seq, self._passed)
         columns = self._seqs, self._offsets, self._counts
         if count < self._counts[place]:
@@ -187,7 +179,6 @@ class _TopicWindow:
         return seqs.find(seq) if seqs is not None else None
 
     def append(self, producer: bytes, seq: int, offset: int, count: int) -> None:
-        """Remember unknown messages, in the last chunk."""
         seqs = self.by_producer.get(producer)
         if seqs is None:
             seqs = self.by_producer[producer] = _Seqs(producer)
@@ -197,7 +188,6 @@ class _TopicWindow:
         self.end = offset + count
 
     def drop(self, count_max: int) -> None:
-        """Forget some of the oldest messages."""
         producer, seq, count = self.chunks[0].drop(count_max)
         seqs = self.by_producer[producer]
         seqs.drop(seq, count)
@@ -218,7 +208,6 @@ class Producers:
         self._dirty: OrderedDict[int, None] = OrderedDict()
 
     def find(self, topic: bytes, producer: bytes, seq: int) -> int | None:
-        """The offset of the message with this number; None: unknown."""
         known = self._topics.get(topic)
         return known.find(producer, seq) if known is not None else None
 
@@ -234,7 +223,6 @@ class Producers:
         self._note(known, producer, seq, offset, count)
 
     def _open_chunk(self, topic: bytes, number: int) -> _TopicWindow:
-        """Begin a new chunk for the next messages of a topic."""
         chunk = self._chunks[number] = _Chunk(number, topic)
         self._next_number = number + 1
         known = self._topics.get(topic)
@@ -274,7 +262,6 @@ class Producers:
         self._dirty[chunk.number] = None
 
     def forget_topic(self, topic: bytes) -> None:
-        """Forget a deleted topic, whose offsets start over."""
         known = self._topics.pop(topic, None)
         if known is not None:
             for chunk in known.chunks:

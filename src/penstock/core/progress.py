@@ -72,5 +72,4 @@ class Progress:
             place += 1
 
     def ranges(self) -> list[tuple[int, int]]:
-        """The ranges above the mark."""
         return list(zip(self.starts, self.ends, strict=True))

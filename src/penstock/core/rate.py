@@ -50,7 +50,6 @@ class TokenBucket:
         self._burst = max(burst, 1)
 
     def take(self, want: int, now: float) -> int:
-        """Take up to ``want`` tokens; return how many."""
         self._tokens = self._tokens_at(now)
         self._filled_at = max(self._filled_at, now)
         taken = max(min(floor(self._tokens + _SLACK), want), 0)
@@ -59,11 +58,9 @@ class TokenBucket:
         return taken
 
     def retry_s(self, now: float) -> float:
-        """Seconds until there is a token."""
         return max((1 - self._tokens_at(now)) / self._rate, 0.0)
 
     def refund(self, count: int) -> None:
-        """Put back unused tokens."""
         self._tokens = min(self._tokens + count, max(float(self._burst), self._tokens))
 
     def _tokens_at(self, now: float) -> float:

@@ -97,7 +97,6 @@ class Retained:
             self._ephemeral.pop(message.topic)
 
     def restore(self, message: RetainedMessage) -> None:
-        """Load a message from a checkpoint, without making it dirty."""
         self._forget(self._durable.get(message.topic))
         self._durable.set(message.topic, message)
         self._by_sequence[message.sequence] = message
@@ -127,7 +126,6 @@ class Retained:
             yield None if topic is None else self._durable.get(topic)
 
     def match_ephemeral(self, topic_filter: bytes) -> list[RetainedMessage]:
-        """The broker's own values that the filter matches."""
         return [message for _, message in self._ephemeral.match(topic_filter)]
 
     def take_dirty(self, limit: int) -> list[tuple[bytes, RetainedMessage | None]]:
@@ -140,7 +138,6 @@ class Retained:
         return [(topic, self._durable.get(topic)) for topic in taken]
 
     def mark_dirty(self, topics: Iterable[bytes]) -> None:
-        """Have the next checkpoint write these topics."""
         self._dirty.update(dict.fromkeys(topics))
 
     def _clear(self, topic: bytes) -> None:
@@ -150,7 +147,6 @@ class Retained:
             self._dirty[topic] = None
 
     def _forget(self, message: RetainedMessage | None) -> None:
-        """Stop counting a message that was removed or replaced."""
         if message is not None:
             self._by_sequence.pop(message.sequence, None)
             self.bytes -= _size(message)

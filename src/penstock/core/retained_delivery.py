@@ -59,7 +59,6 @@ class RetainedDelivery:
             self.note(session)
 
     def note(self, session: Session) -> None:
-        """Note that the offers of a session have changed."""
         if session.offers and session.durable:
             self.sessions.add(session)
         else:

@@ -96,5 +96,4 @@ def _add(merged: Group, group: Group) -> None:
 
 
 def _lacks(group: Group, offset: int, pending: Pending) -> bool:
-    """Whether a group has not done a message."""
     return offset in group.pending or offset >= group.heads[pending.priority]

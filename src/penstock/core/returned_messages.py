@@ -23,7 +23,6 @@ class ReturnedMessages:
         return sum(map(len, self.by_priority))
 
     def offsets(self) -> list[int]:
-        """All of them, ascending."""
         return sorted(-negated for queue in self.by_priority for negated in queue)
 
     def count_below(self, first: int) -> int:

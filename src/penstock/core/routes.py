@@ -113,7 +113,6 @@ class Routes(Generic[Subscriber]):
         return len(self._patterns)
 
     def audience(self, topic_filter: bytes) -> Collection[Subscriber]:
-        """The subscribers of exactly this filter."""
         return self._subscriptions.audience(topic_filter)
 
     def filters(self) -> Collection[bytes]:

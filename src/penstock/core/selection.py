@@ -208,7 +208,6 @@ class _Stream:
         return self._peeked[-1][0] if self._peeked else _NOTHING
 
     def take(self, count: int) -> int:
-        """Take up to ``count`` messages; return how many."""
         left = count
         while left and self._peeked:
             left -= self.take_some(left)
@@ -268,7 +267,6 @@ class _Stream:
         return _joined(offsets)
 
     def _expire(self, offset: int) -> bool:
-        """Note and return whether a message has expired."""
         is_over = 0 < self._offsets.schedule.times(offset)[1] <= self._picker.now_ms
         if is_over:
             self._picker.expired.append(offset)
@@ -303,7 +301,6 @@ def _length(ranges: list[tuple[int, int]]) -> int:
 
 
 def _joined(offsets: Iterable[int]) -> list[tuple[int, int]]:
-    """Ascending offsets as ranges."""
     ranges: list[tuple[int, int]] = []
     start = end = -1
     for offset in offsets:

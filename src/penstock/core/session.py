@@ -371,7 +371,6 @@ class Session:
             self.overtaken = set()
 
     def withdraw_offers(self, filters: Iterable[bytes]) -> None:
-        """Stop sending retained messages of these filters."""
         for offer in list(self.offers or ()):
             gone = offer.filters.keys() & set(filters)
             if gone == offer.filters.keys():
@@ -390,7 +389,6 @@ class Session:
                 self.overtaken.add(topic)
 
     def turn_page(self, offer: RetainedOffer, after: int, *, is_last: bool) -> None:
-        """Note how much of an offer has been sent."""
         offer.after = after
         if self.overtaken is not None:
             self.overtaken.clear()
@@ -424,7 +422,6 @@ class Session:
         self.received.update(packet_ids)
 
     def has_received(self, packet_id: int) -> bool:
-        """Whether a message with this id came before and was not released."""
         return self.received is not None and packet_id in self.received
 
     def release(self, packet_ids: list[int]) -> None:

@@ -127,7 +127,6 @@ class Sinks:
         return _encoder.encode(SinkState(name, index, gone=True))
 
     def load(self, row: bytes) -> None:
-        """Load a sink from the checkpoint, before any replay."""
         sink = _decoder.decode(row)
         if sink.gone:
             self._gone[sink.name] = sink.applied

@@ -53,7 +53,6 @@ class Subscribers:
         return len(subscriber.progress) if subscriber else 0
 
     def progress(self, client_id: bytes, topic: bytes) -> Progress | None:
-        """What a client has acknowledged of a topic; None if nothing."""
         subscriber = self.by_id.get(client_id)
         return subscriber.progress.get(topic) if subscriber else None
 
@@ -101,7 +100,6 @@ class Subscribers:
             self.dirty[command.client_id] = None
 
     def forget_topic(self, topic: bytes, index: int, *, recovering: bool) -> None:
-        """Forget the progress on a deleted topic, whose offsets start over."""
         for client_id in list(self._readers.get(topic, ())):
             subscriber = self.by_id[client_id]
             if not (recovering and subscriber.applied >= index):
@@ -109,7 +107,6 @@ class Subscribers:
                 self.dirty[client_id] = None
 
     def row(self, client_id: bytes, index: int) -> bytes | None:
-        """The row of a subscriber as of entry ``index``; None: it has none."""
         subscriber = self.by_id.get(client_id)
         if subscriber is None:
             return None
@@ -121,7 +118,6 @@ class Subscribers:
         return _encoder.encode(_SubscriberRow(client_id, subscriber.seen_ms, index, progress))
 
     def load(self, row: bytes) -> None:
-        """Load a subscriber from the checkpoint, before any replay."""
         data = _decoder.decode(row)
         subscriber = self.by_id[data.client_id] = DurableSubscriber(data.client_id)
         subscriber.seen_ms = data.seen_ms

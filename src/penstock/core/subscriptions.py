@@ -60,11 +60,9 @@ class SubscriptionTrie(Generic[Subscriber]):
         return True
 
     def qos(self, topic_filter: bytes, subscriber: Subscriber) -> int | None:
-        """The granted QoS; None if there is no such subscription."""
         return _unpacked(self._audiences.get(topic_filter)).get(subscriber)
 
     def audience(self, topic_filter: bytes) -> Collection[Subscriber]:
-        """The subscribers of exactly this filter."""
         return _unpacked(self._audiences.get(topic_filter)).keys()
 
     def filters(self) -> Collection[bytes]:

@@ -27,7 +27,6 @@ class TopicSettings(msgspec.Struct, array_like=True):
 
     @property
     def is_limited(self) -> bool:
-        """Whether the topic has retention limits."""
         return bool(self.max_messages or self.max_age_ms or self.max_bytes)
 
 
@@ -82,7 +81,6 @@ class Topics:
         self.version += 1
 
     def row(self, name: bytes, index: int) -> bytes | None:
-        """The row of a topic as of entry ``index``; None: it has none."""
         topic = self.by_name.get(name)
         if topic is None:
             return None
@@ -90,7 +88,6 @@ class Topics:
         return _encoder.encode(topic)
 
     def load(self, row: bytes) -> None:
-        """Load a topic from the checkpoint, before any replay."""
         topic = _decoder.decode(row)
         self.by_name[topic.name] = topic
         self.version += 1

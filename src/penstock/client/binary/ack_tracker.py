@@ -48,17 +48,14 @@ class AckTracker:
 
     @property
     def is_ample(self) -> bool:
-        """Whether enough acknowledgements wait to send them."""
         return len(self._gathered) >= SEND_EVERY
 
     @property
     def is_settled(self) -> bool:
-        """Whether the broker's disk has every acknowledgement."""
         return not self._gathered and not self._unconfirmed
 
     @property
     def is_confirmation_due(self) -> bool:
-        """Whether to ask the broker for confirmation."""
         return len(self._unconfirmed) >= CONFIRM_EVERY
 
     def arrived(self, sequence: int) -> bool:

@@ -164,7 +164,6 @@ class AsyncBinaryLink:
         return not is_full or bool(self._waiting) or self._manager.awaits_sign
 
     async def _reconnect(self) -> None:
-        """Retry, at growing intervals, until there is a connection."""
         loop = asyncio.get_running_loop()
         self._hang_up()
         while self._streams is None:

@@ -100,7 +100,6 @@ class BlockingBinaryLink:
             self._socket = None
 
     def _reconnect(self, deadline: float) -> None:
-        """Wait until the next attempt is due, and make it."""
         now = monotonic()
         sleep(max(0.0, min(self._again_at, deadline) - now))
         if self._again_at <= deadline:

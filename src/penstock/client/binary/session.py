@@ -66,7 +66,6 @@ class Request(msgspec.Struct, eq=False):
     when_done: Callable[[], None] | None = None
 
     def check(self) -> None:
-        """Raise if it was refused."""
         if self.refusal is not None:
             raise self.refusal
 
@@ -145,7 +144,6 @@ class BinarySession:
     # ── Requests; invalid ones are a ``LocalProtocolError`` ───────────────────────────────────
 
     def publish(self, topic: str, payload: bytes) -> Request:
-        """Publish; done when the broker's disk has it."""
         check_payload(payload)
         request = self._ask(Kind.PUBLISH, topic, payload)
         self.unanswered_bytes += len(payload)
@@ -226,7 +224,6 @@ class BinarySession:
             self._waiting.append(request)
 
     def data_to_send(self) -> bytes:
-        """Return the bytes to send, once, on an open connection."""
         acknowledgements = self.acks.take()
         if acknowledgements:
             self._outgoing.append(encode.acks(acknowledgements))
@@ -244,7 +241,6 @@ class BinarySession:
         self._in_flight.append(request)
 
     def receive(self, data: bytes) -> list[SessionEvent]:
-        """Process bytes of the broker; return what happened."""
         events: list[SessionEvent] = []
         for event in self._machine.receive(data):
             match event:

@@ -71,7 +71,6 @@ class PingTimer:
 
     @property
     def is_pinging(self) -> bool:
-        """Whether nothing was received since the last ping."""
         return self._lost_at < inf
 
     @property
@@ -83,7 +82,6 @@ class PingTimer:
         self._sent_at = now
 
     def heard(self, now: float) -> None:
-        """Note that something was received: the broker is alive."""
         self._heard_at = now
         self._lost_at = inf
 
@@ -96,5 +94,4 @@ class PingTimer:
         return True
 
     def is_lost(self, now: float) -> bool:
-        """Whether a ping was not answered in time."""
         return now >= self._lost_at

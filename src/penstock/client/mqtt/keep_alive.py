@@ -26,7 +26,6 @@ class KeepAlive:
         self._sent_at = now
 
     def heard(self) -> None:
-        """Note that something was received: the broker is alive."""
         self._given_up_at = inf
 
     def ping_due(self, now: float) -> bool:
@@ -38,5 +37,4 @@ class KeepAlive:
         return True
 
     def is_lost(self, now: float) -> bool:
-        """Whether a ping was not answered in time."""
         return now >= self._given_up_at

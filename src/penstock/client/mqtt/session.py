@@ -103,7 +103,6 @@ class MqttSession:
 
     @property
     def unconfirmed(self) -> int:
-        """How many packets await their last acknowledgement."""
         return len(self._awaited)
 
     # ── Requests ──────────────────────────────────────────────────────────────────────────────
@@ -167,13 +166,11 @@ class MqttSession:
     # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
 
     def data_to_send(self) -> bytes:
-        """Return the bytes to send, once."""
         data = b"".join(self._outgoing)
         self._outgoing.clear()
         return data
 
     def receive(self, data: bytes) -> list[SessionEvent]:
-        """Process bytes of the broker; return what happened."""
         events: list[SessionEvent] = []
         for event in self._machine.receive(data):
             match event:

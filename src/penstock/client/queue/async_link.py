@@ -55,7 +55,6 @@ class AsyncQueueLink(asyncio.Protocol):
                 await asyncio.sleep(self._pause_s)
 
     async def close(self) -> None:
-        """Close the connection; calls in flight fail."""
         self._is_open = False
         self._session.close(_closed())
         if self._clock is not None:
@@ -150,7 +149,6 @@ class AsyncQueueLink(asyncio.Protocol):
             self._task = self._loop.create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
-        """Retry, at growing intervals, while there is a request."""
         try:
             while self._transport is None and self._session.is_wanting:
                 await asyncio.sleep(self._pause_s)

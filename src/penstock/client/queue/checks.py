@@ -28,7 +28,6 @@ def text(argument: str, value: object) -> str:
 
 
 def name(argument: str, value: object) -> str:
-    """Check text that must not be empty."""
     if not value and isinstance(value, str):
         raise ArgumentError(f"{argument} must not be empty")
     return text(argument, value)
@@ -70,7 +69,6 @@ def choice(argument: str, value: T, choices: Iterable[T]) -> T:
 
 
 def header_pairs(headers: object) -> Iterator[tuple[str, bytes]]:
-    """Iterate over headers in either form."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise wrong_type("headers", HEADERS_FORM, headers)

@@ -42,12 +42,10 @@ class Heartbeat:
         self._asked_at = None
 
     def expects(self, now: float) -> None:
-        """Note that an answer is due from now on."""
         if self._asked_at is None:
             self._silent_since = now
 
     def asked(self, now: float) -> None:
-        """Note that a ping was sent without being due."""
         self._asked_at = now
 
     def is_due(self, now: float) -> bool:

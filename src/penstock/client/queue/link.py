@@ -68,7 +68,6 @@ class BlockingQueueLink:
         self._thread.start()
 
     def close(self) -> None:
-        """Close the connection; calls in flight fail."""
         with self._lock:
             self._closed.set()
             self._session.close(_closed())
@@ -89,7 +88,6 @@ class BlockingQueueLink:
         self._send()
 
     async def wait(self, call: QueueCall[T]) -> T:
-        """Block until the answer is here."""
         arrived = threading.Lock()
         arrived.acquire()
         with self._lock:
@@ -130,7 +128,6 @@ class BlockingQueueLink:
                     self._shut_down()
 
     def _shut_down(self) -> None:
-        """End the connection for all threads that use it."""
         connection = self._socket
         if connection is not None:
             with suppress(OSError):  # the other end may have been first
@@ -148,7 +145,6 @@ class BlockingQueueLink:
         self._hang_up(_closed())
 
     def _reconnect(self) -> None:
-        """Wait for a request, and connect."""
         with self._wanted:
             self._wanted.wait_for(
                 lambda: self._socket or self._closed.is_set() or self._session.is_wanting
@@ -168,7 +164,6 @@ class BlockingQueueLink:
             self._socket = connection
 
     def _converse(self) -> None:
-        """Read until the connection is lost."""
         connection = self._socket
         while connection is not None and not self._closed.is_set():
             try:

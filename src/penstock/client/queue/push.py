@@ -135,7 +135,6 @@ class PushSession:
         return self._in_hand.pop(job.offset).lease_id
 
     def data_to_send(self) -> bytes:
-        """Return the bytes to send, once, on an open connection."""
         parts = [ping(PING_NUMBER), self._subscribe] if self._begins else []
         self._begins = False
         if self._ping:

@@ -74,7 +74,6 @@ class PushLoop(ABC):
         await self._close(self._session.visibility_s if is_interrupt else None)
 
     async def _close(self, timeout_s: float | None) -> None:
-        """Take no more jobs, and wait for running handlers."""
         self._stop()
         if self._is_handler():
             return
@@ -136,7 +135,6 @@ class PushLoop(ABC):
                 await self._pause(self._pool.failed(error, random()))  # noqa: S311 - no secret
 
     async def _converse(self) -> None:
-        """Read until the connection is lost, or the subscription closes."""
         await self._dial()
         with self._lock:
             self._session.connected(self._now())

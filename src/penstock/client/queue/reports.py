@@ -21,7 +21,6 @@ OnError: TypeAlias = Callable[[Exception, Job | None], object]
 
 
 def report_trouble(on_error: OnError | None, error: ClientError) -> None:
-    """Report that the connection, or the subscription, failed."""
     if isinstance(error, NotLeaderError):
         return
     if on_error is not None:
@@ -66,7 +65,6 @@ def _tell(on_error: OnError, error: Exception, job: Job | None) -> None:
 
 
 def is_final(error: ClientError) -> bool:
-    """Whether a retry would bring the same answer."""
     return isinstance(error, QueueRefusedError) and error.is_final
 
 

@@ -51,7 +51,6 @@ class ServerPool:
 
     @property
     def address(self) -> Address:
-        """The current address."""
         return self._leader or self._addresses[self._current]
 
     def failed(self, error: Exception, chance: float) -> float:

@@ -116,7 +116,6 @@ class QueueSession:
 
     @property
     def is_wanting(self) -> bool:
-        """Whether a connection is needed."""
         return bool(self._waiting)
 
     @property
@@ -169,7 +168,6 @@ class QueueSession:
         )
 
     def close(self, error: ClientError) -> None:
-        """Fail all calls."""
         for call in (*self._in_flight.values(), *self._waiting):
             if not call.is_done:
                 call.fail(copy.copy(error))
@@ -201,7 +199,6 @@ class QueueSession:
         self._waiting = again + self._waiting
 
     def data_to_send(self, now: float) -> bytes:
-        """Return the bytes to send, once, on an open connection."""
         waiting, self._waiting = self._waiting, []
         asked, self._ping = self._ping, b""
         if waiting and not self._in_flight:

@@ -22,7 +22,6 @@ def connect_timeout_s(timeout_s: float) -> float:
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Switch TCP keep-alive on."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_IDLE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_INTERVAL_S)
