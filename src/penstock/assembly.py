@@ -1,7 +1,8 @@
 """The parts of a broker and how they fit together; the only module that knows all of them.
 
-Each part is a property that builds it from the parts it needs, so dependencies determine the order
-of construction. Only ``server.py``, which starts and stops the broker, imports this module.
+Each part is a property that builds it from the parts it is passed, so the order of building follows
+from what depends on what. Nothing below imports this module: a part gets what it needs, by name.
+``server.py`` starts and stops what is built here.
 """
 
 import asyncio
@@ -71,7 +72,7 @@ class Assembly:
         signed_until_ms: int = 0,
         whole_store: Store | None = None,
     ) -> None:
-        """``whole_store`` has the staged topics, which ``store`` hides."""
+        """``whole_store`` has the staged topics, which ``store`` does not show."""
         self.config = config
         self.limits = config.limits
         self.broker = broker
@@ -91,7 +92,7 @@ class Assembly:
         self._connect()
 
     def _connect(self) -> None:
-        """Register the handlers of effects and commits."""
+        """Register who handles which effect, and who hears of commits."""
         on = self.effects.on
         on(FollowUp, self._follow_up)
         on(Erasing, Eraser(self.store, self.pipeline).erase)

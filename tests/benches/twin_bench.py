@@ -131,7 +131,7 @@ class Node:
 
     def start(self) -> None:
         self.parts.housekeeping.start()
-        self.parts.housekeeping.end_own_sessions()
+        self.parts.housekeeping.bury_own()
 
     def end(self) -> None:
         """Everything in memory is of no use any more, and does nothing more."""

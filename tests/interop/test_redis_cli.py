@@ -74,6 +74,6 @@ def test_at_a_terminal_it_asks_for_the_commands_and_gives_help(broker, tmp_path)
         said, _ = session.communicate(timeout=TIMEOUT_S)
     os.close(ours)
     os.close(its)
-    assert "Send a message to all who listen" in said
+    assert "Send a message to all subscribe" in said
     assert "PONG" in said
     assert session.returncode == 0

@@ -1,11 +1,11 @@
-"""Digests of this node's state and log at an entry, to compare with those of other nodes.
+"""Digests of this node's state and log at an entry, to be compared with those of other nodes.
 
-State can only be compared at the same entry, and it keeps changing. So the process is **forked**
-when the entry is applied, as Redis does to save: the child has the state of that moment, computes
-the digests while the broker continues, writes them to a pipe and exits. It touches neither sockets
-nor the store.
+State can only be compared at the same entry, and goes on changing. So at the very moment at which
+the entry is applied the process is **forked**, as Redis does to save: the child has the state of
+that moment, makes the digests while the broker goes on, says them through a pipe and is gone. It
+does nothing else; above all it touches neither sockets nor the store.
 
-The bytes of the log are the same on all nodes; a thread reads them.
+The log is compared by its bytes, which are the same on all nodes; a thread reads them.
 """
 
 import asyncio
@@ -22,27 +22,32 @@ from penstock.errors import PenstockError, Refused
 from penstock.limits import MIB
 from penstock.store.store import LogStore
 
-WAIT_S = 5.0  # for an entry to be applied
+WAIT_S = 5.0
+"""How long to wait for an entry to be applied."""
 
-CHILD_S = 60.0  # for the digests of the state
+CHILD_S = 60.0
+"""How long the digests of a state may take."""
 
 LOG_BYTES_AT_ONCE = 4 * MIB
 
-FILES_MAX = 1 << 20  # files that the broker may have open
+FILES_MAX = 1 << 20
+"""Files that the broker may have open."""
 
 
 class NodeDigests(msgspec.Struct, frozen=True, kw_only=True):
-    """The digests of one node at an entry, hexadecimal."""
+    """What one node has at an entry."""
 
     node_id: int
     index: int
-    state: dict[str, str]  # by part of the state
+    state: dict[str, str]
+    """The digest of each part of the state, hexadecimal."""
     log_first: int
-    log: str  # of the entries from ``log_first`` on
+    log: str
+    """The digest of the entries from ``log_first`` on."""
 
 
 class Digests:
-    """Computes the digests of one node, one request at a time."""
+    """Makes the digests of one node, one request after another."""
 
     def __init__(self, cluster: Consensus, broker: Broker, store: LogStore) -> None:
         self._cluster = cluster
@@ -51,7 +56,7 @@ class Digests:
         self._turn = asyncio.Lock()
 
     async def at(self, index: int, log_first: int) -> NodeDigests:
-        """The digests at an entry, or at the last one for 0. Raises Refused."""
+        """Make those of an entry; of the last one, if it is 0. Refused if that is not possible."""
         async with self._turn:
             child, index = await self._begin(index)
             state = await child.result()
@@ -66,7 +71,7 @@ class Digests:
             return _Child(self._broker), applied
         if index < applied:
             raise Refused(
-                f"entry {applied} is already applied; the state at entry {index} is gone",
+                f"entry {applied} is applied already, and the state at entry {index} is gone",
                 "ask for a later entry",
             )
         return await self._begin_later(index), index
@@ -96,23 +101,24 @@ def _log_digest(store: LogStore, first: int, last: int) -> str:
                 digest.update(msgspec.msgpack.encode((entry.index, entry.kind, entry.data)))
                 first = entry.index + 1
     except LookupError as error:
-        raise Refused(f"part of the log was removed: {error}", "retry") from error
+        raise Refused(f"the log is gone in part: {error}", "ask again") from error
     return digest.hexdigest()
 
 
 class _Child:
-    """A process that computes the digests of the current state."""
+    """A process that makes the digests of the state as it is now."""
 
     def __init__(self, broker: Broker) -> None:
         self._pipe, write = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # the child takes no locks
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads: the child needs no lock
             self._pid = os.fork()
         if not self._pid:
-            _write_digests(broker, write)
+            _tell(broker, write)
         os.close(write)
 
     async def result(self) -> dict[str, str]:
+        """What the child has found out."""
         loop = asyncio.get_running_loop()
         data, over = bytearray(), loop.create_future()
 
@@ -128,7 +134,9 @@ class _Child:
                 await over
             return msgspec.json.decode(data, type=dict[str, str])
         except (TimeoutError, msgspec.DecodeError) as error:
-            raise PenstockError("cannot compute the digests of the state", "retry") from error
+            raise PenstockError(
+                "the digests of the state could not be made", "ask again"
+            ) from error
         finally:
             loop.remove_reader(self._pipe)
             os.close(self._pipe)
@@ -139,11 +147,11 @@ class _Child:
         os.waitpid(self._pid, 0)
 
 
-def _write_digests(broker: Broker, write: int) -> None:
-    """In the child: write the digests and exit without any clean-up."""
+def _tell(broker: Broker, write: int) -> None:
+    """In the child: work, say it, and end without any of the ways in which a process ends."""
     try:
         os.closerange(3, write)
-        os.closerange(write + 1, FILES_MAX)  # or sockets that the broker closes would stay open
+        os.closerange(write + 1, FILES_MAX)  # else what the broker closes would stay open
         os.write(write, msgspec.json.encode(digests_of(broker)))
     finally:
         os._exit(0)

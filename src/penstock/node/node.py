@@ -1,6 +1,7 @@
-"""The broker as a node of a cluster: its replica, and the transport to other nodes.
+"""The broker as a node: its replica, and the way to other nodes.
 
-A broker without a peer address is a cluster of one node, and runs the same code.
+A broker that listens for nobody is a node, too: the only one. Its replica has the same code to run
+and nobody to ask.
 """
 
 import asyncio
@@ -30,24 +31,25 @@ from penstock.store.store import LogStore
 
 LONE_PAUSE_S = 0.001
 
-HAND_OVER_S = 1.0  # how long a stopping node waits for another to lead
+HAND_OVER_S = 1.0
+"""How long a node that stops waits for another to lead."""
 
 
-class _NoPeers:
-    """The transport of a node without peers."""
+class _Nobody:
+    """The way to other nodes where there are none."""
 
     def __init__(self) -> None:
         self.stats = TransportStats()
 
     def send(self, to: NodeId, frame: Frame) -> None:
-        pass
+        """Drop it."""
 
     def set_members(self, members: object) -> None:
-        pass
+        """There is only this one."""
 
 
 class Node:
-    """The replica and its transport, started and stopped by the server."""
+    """What a server starts and stops."""
 
     def __init__(
         self,
@@ -60,10 +62,11 @@ class Node:
         is_late: Callable[[Batch], bool],
         arrived: Callable[[], None] = lambda: None,
     ) -> None:
-        """``pass_on`` delivers live messages of other nodes.
+        """Build the replica and, if nodes are to connect, the transport to them.
 
-        ``is_late`` returns, on any thread, whether a client has repeated messages of a batch at
-        another node. ``arrived`` is called when a snapshot was received and can be installed.
+        ``pass_on`` delivers live messages of other nodes. ``is_late`` tells, on any thread, whether
+        a client has repeated at another node what a batch holds. ``arrived`` is called when a copy
+        of another node's store is here, to be installed.
         """
         settings = config.cluster
         self._settings = settings
@@ -74,7 +77,7 @@ class Node:
         environment = ReplicaEnvironment(
             settings=settings,
             member=self._member,
-            peers=self.transport or _NoPeers(),
+            peers=self.transport or _Nobody(),
             monotonic=clock.monotonic,
             roll=secrets.randbelow,
             hooks=BrokerHooks(
@@ -114,7 +117,7 @@ class Node:
         return Snapshots(sender, receiver)
 
     def _wants(self, _sender: NodeId, message: RaftMessage) -> bool:
-        """Whether a snapshot is from the current leader and newer than what is applied here."""
+        """Whether a snapshot is of use: it is from the leader of now, and has what we lack."""
         meta, replica = message.snapshot, self.replica
         is_newer = meta is not None and meta.index > replica.applied_index
         return is_newer and message.term >= replica.term
@@ -124,17 +127,17 @@ class Node:
         address, settings = self._member.peer_addr, self._digest
         return Identity(record.node_id, record.incarnation, record.cluster_id, address, settings)
 
-    # ── start and stop ────────────────────────────────────────────────────────────────────────
+    # ── beginning and end ─────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
-        """Listen for peers; a lone node waits until it leads, which takes one write."""
+        """Listen for other nodes; where there are none, wait until we lead, which takes no time."""
         if self.transport is not None:
             await self.transport.start(parse_listen(self._settings.peer_listen))
-        while self.replica.is_lone and not self.replica.is_leader:  # noqa: ASYNC110
+        while self.replica.is_lone and not self.replica.is_leader:  # noqa: ASYNC110 - one write
             await asyncio.sleep(LONE_PAUSE_S)
 
     async def hand_over(self) -> None:
-        """Transfer leadership before this node stops; wait at most ``HAND_OVER_S``."""
+        """Let another node lead before this one stops, and wait for it a little."""
         self.replica.hand_over()
         deadline = self._clock.monotonic() + HAND_OVER_S
         while self.replica.is_leader and not self.replica.is_lone:
@@ -143,20 +146,23 @@ class Node:
             await asyncio.sleep(LONE_PAUSE_S)
 
     async def stop(self) -> None:
+        """Say nothing more, and listen to nobody."""
         if self.transport is not None:
             await self.transport.stop()
 
-    # ── FrameReceiver ─────────────────────────────────────────────────────────────────────────
+    # ── what the transport tells, and what the replica asks ───────────────────────────────────
 
     def received(self, sender: NodeId, frame: Frame) -> None:
+        """See ``FrameReceiver``."""
         self.replica.frames.received(sender, frame)
 
     def unreachable(self, node: NodeId) -> None:
+        """See ``FrameReceiver``."""
         self.replica.frames.unreachable(node)
 
 
 def security_of(settings: Cluster) -> PeerSecurity:
-    """How peers authenticate each other, as configured. Raises ConfigError."""
+    """What nodes prove to each other, as configured; raises ConfigError."""
     files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
     tls = TlsFiles(*map(Path, files)) if any(files) else None
     return PeerSecurity(cluster_secret(settings), tls)

@@ -1,4 +1,4 @@
-"""Linearizable reads of the HTTP pages: wait until the quorum confirms this node."""
+"""Reads of pages that must be current: waiting in a coroutine for the quorum's word."""
 
 import asyncio
 
@@ -9,14 +9,14 @@ _ADVICE = "ask another node, or with ?stale=true (penstock: --stale) for what th
 
 
 async def confirmed(cluster: Consensus) -> None:
-    """Wait until everything acknowledged before is applied here. Raises NoQuorum."""
+    """Wait until everything acknowledged before is applied here; NoQuorum if nobody can say so."""
     waiting = asyncio.get_running_loop().create_future()
 
-    def done(error: PenstockError | None) -> None:
+    def then(error: PenstockError | None) -> None:
         if not waiting.done():
             waiting.set_result(error)
 
-    cluster.read_barrier(done)
+    cluster.read_barrier(then)
     error = await waiting
     if error is not None:
         raise NoQuorum(error.message, _ADVICE)

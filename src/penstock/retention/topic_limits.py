@@ -1,12 +1,13 @@
-"""Limits of single topics: count, age and delivery rate.
+"""Limits of single topics: what is left of them before the disk is rid of the rest, and how fast.
 
-Limits by count and age are exact: a group that is behind skips what exceeds them. Retention frees
-the space later, in whole commits.
+A limit that was set for a topic holds from one message to the next: a group that is behind passes
+over what is beyond it. Freeing the space is left to retention, which works on whole commits and
+takes its time (``lows``).
 
-Age is relative to the newest message: a message is removed because newer ones came, not because
-time passed, so a consumer that was away for long still finds the latest.
+Age is that of the newest message: an old message is removed because newer ones came, not because
+time passed, so that what was produced last is there for a consumer that was away for long.
 
-A rate is shared by all groups of a topic: they take tokens from one bucket.
+A rate is that of a topic, whoever its messages go to: all groups take tokens from one bucket.
 """
 
 from collections.abc import Callable
@@ -20,26 +21,29 @@ from penstock.store.store import Store, TopicInfo
 
 
 class TopicLimits:
-    """The oldest message of each topic by the topic's own limits, and its rate."""
+    """Which is the oldest message of each topic, by the topic's own limits."""
 
     def __init__(
         self,
         broker: Broker,
         store: Store,
         readers: JournalReaders,
-        searched: Callable[[bytes], None] = lambda _topic: None,
+        looked: Callable[[bytes], None] = lambda _topic: None,
     ) -> None:
         self._broker = broker
         self._store = store
         self._readers = readers
-        self._searched = searched  # called when the age limit of a topic has been evaluated
-        # by topic: its end when the age was last evaluated, and the first message to keep
+        self._looked = looked
+        """Called when more is known about the age of a topic's messages."""
         self._by_age: dict[bytes, tuple[int, int]] = {}
-        self._searching: dict[bytes, object] = {}  # topics whose age is being evaluated
+        """Per topic: where it ended when its messages' age was looked at, and the first to stay."""
+        self._looking: dict[bytes, object] = {}
+        """Topics whose messages are being looked at, and what stands for the look that counts."""
         self._buckets: dict[bytes, TokenBucket] = {}
+        """Tokens of topics that have a rate: they outlast those who take them."""
 
     def first_offset(self, info: TopicInfo) -> int:
-        """The oldest message within the topic's limits."""
+        """The oldest message that a topic's own limits leave."""
         settings = self._broker.topics.get(info.name)
         if settings is None:
             return info.first_offset
@@ -48,15 +52,15 @@ class TopicLimits:
         return max(info.first_offset, by_count, by_age)
 
     def is_used_up(self, topic: bytes) -> bool:
-        """Whether finished messages are removed; a topic without settings is a log."""
+        """Whether messages go when they are done with; a topic of other doors is a log."""
         settings = self._broker.topics.get(topic)
         return settings is not None and not settings.keep
 
     def finished(self, info: TopicInfo) -> int:
-        """Messages below this offset are finished and may be removed.
+        """What lies below is done and need not stay; 0: all must.
 
-        A message is finished when at least one group has finished it and no group or durable
-        subscriber still needs it. A message that no group has begun with is kept for a group that
+        A message is done when a group that was entitled to it has finished it, and no group or
+        durable subscriber still has to. So what nobody has begun with waits, for a group that
         starts at the beginning.
         """
         topic, broker = info.name, self._broker
@@ -67,11 +71,11 @@ class TopicLimits:
         return finished if acknowledged is None else min(finished, acknowledged)
 
     def low(self, info: TopicInfo) -> int:
-        """The oldest message to keep."""
+        """The oldest message that must stay."""
         return max(self.first_offset(info), self.finished(info))
 
     def bucket(self, topic: bytes, now: float) -> TokenBucket | None:
-        """The tokens that deliveries take; None without a rate limit."""
+        """The tokens that deliveries take; None: there is no limit."""
         settings = self._broker.topics.get(topic)
         if settings is None or not settings.rate_milli:
             self._buckets.pop(topic, None)
@@ -84,32 +88,32 @@ class TopicLimits:
         return bucket
 
     def grown(self, info: TopicInfo) -> None:
-        """A topic may have grown: evaluate its age limit again."""
+        """A topic may have grown: find out which of its messages are too old by now."""
         topic = info.name
         settings = self._broker.topics.get(topic)
-        if settings is None or not settings.max_age_ms or topic in self._searching:
+        if settings is None or not settings.max_age_ms or topic in self._looking:
             return
         if self._by_age.get(topic, (-1, 0))[0] == info.next_offset:
             return
-        search = self._searching[topic] = object()
+        look = self._looking[topic] = object()
         store, age_ms, end = self._store, settings.max_age_ms, info.next_offset
 
         def found(offset: int) -> None:
-            if self._searching.get(topic) is search:
-                del self._searching[topic]
+            if self._looking.get(topic) is look:
+                del self._looking[topic]
                 self._by_age[topic] = (end, offset)
-                self._searched(topic)
+                self._looked(topic)
 
         def failed(_error: StorageError) -> None:
-            # the last known result must do
+            """Nobody can wait for a disk that fails: what was known before has to do."""
             found(self._by_age.get(topic, (0, 0))[1])
 
         self._readers.run(lambda: _offset_at_age(store, topic, age_ms), found, failed)
 
     def is_aged(self, info: TopicInfo, end: int) -> bool:
-        """Whether the age limit was evaluated for the topic up to ``end``.
+        """Whether it is known which messages are too old, as of when the topic ended at ``end``.
 
-        If not, an evaluation begins, and ``searched`` is called at its end. Do not deliver before.
+        If not it will be: ``looked`` is called then. Whoever hands out messages waits for it.
         """
         settings = self._broker.topics.get(info.name)
         if settings is None or not settings.max_age_ms:
@@ -120,14 +124,14 @@ class TopicLimits:
         return False
 
     def forget(self, topic: bytes) -> None:
-        """The topic was deleted: its offsets restart."""
-        self._searching.pop(topic, None)
+        """The topic was deleted: its offsets begin anew."""
+        self._looking.pop(topic, None)
         self._by_age.pop(topic, None)
         self._buckets.pop(topic, None)
 
 
 def _offset_at_age(store: Store, topic: bytes, age_ms: int) -> int:
-    """The first message at most ``age_ms`` older than the newest."""
+    """The first message that is not older than this, compared with the newest."""
     info = store.topic(topic)
     if info is None:
         return 0
