@@ -16,6 +16,5 @@ def dead_letter_topic(topic: bytes, group: bytes) -> bytes:
 
 
 def origin(letters: bytes) -> tuple[bytes, bytes]:
-    """The topic and the group whose dead letters a topic holds."""
     topic, _, group = letters.removeprefix(PREFIX).rpartition(b"/")
     return topic, unquote_to_bytes(group)

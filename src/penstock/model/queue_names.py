@@ -13,5 +13,4 @@ WORKERS = b"workers"
 
 
 def is_queue(topic: bytes) -> bool:
-    """Whether a topic is a queue's, and not a filter."""
     return topic.startswith(PREFIX)

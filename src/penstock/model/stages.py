@@ -22,7 +22,6 @@ class Stage(NamedTuple):
 
 
 def stage_topic(stage: Stage) -> bytes:
-    """The topic with the blocks of a part."""
     return b"%b%b/%d/%b" % (PREFIX, *stage)
 
 

@@ -59,7 +59,6 @@ class Applier:
         position.next_sequence = entry.end_sequence
 
     def add_committed(self, entry: Entry, position: StorePosition) -> None:
-        """Apply an entry that is on disk, and record which topics it has dropped."""
         gone = self._dropped_by(entry)
         if gone:
             self._write_gone(gone, position)

@@ -61,12 +61,10 @@ class Ranges:
         return self.skip(offset) != offset
 
     def within(self, first: int, end: int) -> Iterator[OffsetRange]:
-        """The deleted parts of ``first … end - 1``."""
         for place in range(bisect_right(self.ends, first), bisect_left(self.firsts, end)):
             yield max(first, self.firsts[place]), min(end, self.ends[place])
 
     def living(self, first: int, end: int = OFFSET_MAX) -> Iterator[OffsetRange]:
-        """The parts of ``first … end - 1`` that are not deleted."""
         for deleted_first, deleted_end in self.within(first, end):
             if first < deleted_first:
                 yield first, deleted_first
@@ -128,7 +126,6 @@ def erase(
 
 
 def ranges_of(offsets: Iterable[int], first: int, end: int) -> list[OffsetRange]:
-    """Offsets between ``first`` and ``end - 1``, as ranges."""
     ordered = sorted({offset for offset in offsets if first <= offset < end})
     numbered = groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0])
     runs = ([offset for _, offset in run] for _, run in numbered)
@@ -142,7 +139,6 @@ def put_deleted(
     ranges: Ranges,
     changes: Changes,
 ) -> None:
-    """Write the changed rows of a topic (id and name); ``ranges`` are the new ranges."""
     database = environment["deleted"]
     topic_id, name = topic
     for first, row in changes.items():

@@ -141,12 +141,10 @@ def read_marker(path: Path) -> Marker | None:
 
 
 def snapshot_path(path: Path) -> Path:
-    """Where a store from another node is received."""
     return path / SNAPSHOT_NAME
 
 
 def fresh_snapshot(path: Path) -> Path:
-    """Create that directory, empty."""
     draft = snapshot_path(path)
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)

@@ -79,7 +79,6 @@ class DiskBudget:
         self._unseen = 0
 
     def keep_to(self, request: RetentionRequest) -> None:
-        """Use the total of these rules from now on."""
         self._request = request
         total = request.rules.total_bytes_max or 0
         if total != self._total:
@@ -128,7 +127,6 @@ class DiskBudget:
         return self._total - self._spare
 
     def _watch_file(self) -> None:
-        """Lower the limit if the file grows although it should not."""
         end = self._ends_at()
         grown = end - max(self._end, self._total + self._total // 16)
         if grown > 0:

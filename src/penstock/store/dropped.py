@@ -39,7 +39,6 @@ def delete_dropped(environment: Environment, transaction: Transaction, topic_id:
 
 
 def load_dropped(environment: Environment, transaction: Transaction) -> dict[int, Dropped]:
-    """All records, by topic id."""
     found = {}
     cursor = transaction.cursor(environment["meta"])
     more = cursor.set_range(_PREFIX)

@@ -145,7 +145,6 @@ def encode(
     placements: Sequence[Placement],
     dropped: Sequence[tuple[int, bytes]] = (),
 ) -> bytes:
-    """Encode a batch as an entry; see ``encode_entry``."""
     return encode_entry(batch, index, base_sequence, placements, dropped).data
 
 
@@ -230,7 +229,6 @@ def _flag_sections(flags: list[int]) -> list[tuple[int, bytes]]:
 
 
 def _extras_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
-    """Each kind of extras by message number, in group order."""
     found: list[tuple[int, Extras]] = []
     for topic, start in _group_starts(batch):
         of_group = batch.extras.get(topic, {})
@@ -267,7 +265,6 @@ def _dropped_sections(dropped: Sequence[tuple[int, bytes]]) -> Iterator[tuple[in
 
 
 def _group_starts(batch: Batch) -> Iterator[tuple[bytes, int]]:
-    """Topics, and the number of each one's first message."""
     counts = (len(group.payloads) for group in batch.groups.values())
     return zip(batch.groups, accumulate(counts, initial=0), strict=False)
 
@@ -323,14 +320,12 @@ class Entry:
 
     @cached_property
     def has_extras(self) -> bool:
-        """Whether any message has headers, a signature, a schedule or a producer."""
         return not self._sections.keys().isdisjoint((*_EXTRAS_SECTIONS, PRODUCER_NUMBERS))
 
     def has(self, section: int) -> bool:
         return section in self._sections
 
     def u32(self, section: int, first: int, end: int) -> memoryview:
-        """Numbers ``first … end - 1`` of a u32 section that exists, as bytes."""
         start = self._sections[section][0]
         return self.buffer[start + 4 * first : start + 4 * end]
 
@@ -373,7 +368,6 @@ class Entry:
 
     @cached_property
     def arrival(self) -> Sequence[int]:
-        """Run numbers in order of arrival."""
         positions = self.run_positions
         numbers = range(len(positions))
         if self.group_count == 1:
@@ -452,7 +446,6 @@ class Entry:
         return message_start - first_offset, *_U32_PAIR.unpack_from(buffer, runs - 4)
 
     def u32_at(self, section: int, number: int) -> int:
-        """One number of a u32 section that exists."""
         found: int = _U32.unpack_from(self.buffer, self._sections[section][0] + 4 * number)[0]
         return found
 
@@ -485,11 +478,9 @@ class Entry:
 
     @property
     def end_sequence(self) -> int:
-        """The sequence after the last message."""
         return int(self.base_sequence + self.count)
 
     def messages(self, is_wanted: Callable[[int], bool] = lambda _flags: True) -> Iterator[Message]:
-        """Messages whose flags are wanted, in order of arrival."""
         for run in self.arrival:
             if not is_wanted(self.flags(run)):
                 continue
@@ -500,7 +491,6 @@ class Entry:
                 yield self._message(group, run, number, extras.get(number - start))
 
     def message(self, sequence: int) -> Message:
-        """The message of one sequence, which must lie in this entry."""
         return self.located(sequence)[1]
 
     def located(self, sequence: int) -> tuple[int, Message]:
@@ -532,7 +522,6 @@ class Entry:
         }
 
     def schedule(self, start: int, end: int) -> dict[int, Schedule]:
-        """Schedules of those of the messages ``start … end - 1`` that have one, by number."""
         if SCHEDULE_NUMBERS not in self._sections:
             return {}
         numbers, due, expiry = map(self.column, _SCHEDULE_SECTIONS)

@@ -244,7 +244,6 @@ class Environment:
         return pages * self._page_bytes
 
     def close(self) -> None:
-        """Close, after readers that are inside have finished."""
         with self._gate.shut():
             self._lmdb.close()
 
@@ -260,7 +259,6 @@ class Environment:
 
 
 def storage_error(error: lmdb.Error) -> StorageError:
-    """An LMDB error as one of ours, with advice."""
     text = str(error)
     if any(reason in text for reason in _FULL):
         return _full(text)

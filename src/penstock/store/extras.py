@@ -37,7 +37,6 @@ ScheduleColumns: TypeAlias = tuple[memoryview, memoryview, memoryview]
 
 
 def extras_bytes(extras: Extras) -> int:
-    """About how many bytes these add to an entry; asserts that they fit their columns."""
     size = sum(len(name) + len(value) for name, value in extras.headers)
     if extras.due_ms or extras.expires_ms:
         assert 0 <= extras.due_ms <= TIME_MS_MAX
@@ -74,7 +73,6 @@ def pack_signatures(found: Iterable[tuple[int, Signature]]) -> tuple[bytes, byte
 def signatures_between(
     numbers: memoryview, records: memoryview, start: int, end: int
 ) -> Iterator[tuple[int, Signature]]:
-    """Numbers and signatures of those of the messages ``start … end - 1`` that have one."""
     first, last = bisect_left(numbers, start), bisect_left(numbers, end)
     stretch = records[first * _SIGNATURE.size : last * _SIGNATURE.size]
     for number, fields in zip(numbers[first:last], _SIGNATURE.iter_unpack(stretch), strict=True):
@@ -94,7 +92,6 @@ def pack_headers(found: list[tuple[int, Headers]]) -> tuple[bytes, bytes, bytes,
 
 
 def headers_between(columns: HeaderColumns, start: int, end: int) -> Iterator[tuple[int, Headers]]:
-    """Numbers and headers of those of the messages ``start … end - 1`` that have some."""
     numbers, header_bounds, text_bounds, content = columns
     for place in range(bisect_left(numbers, start), bisect_left(numbers, end)):
         yield (
@@ -121,7 +118,6 @@ def pack_schedule(found: list[tuple[int, Schedule]]) -> tuple[bytes, bytes, byte
 def schedule_between(
     columns: ScheduleColumns, start: int, end: int
 ) -> Iterator[tuple[int, Schedule]]:
-    """Numbers and schedules of those of the messages ``start … end - 1`` that have one."""
     numbers, due, expiry = columns
     for place in range(bisect_left(numbers, start), bisect_left(numbers, end)):
         yield numbers[place], (due[place], expiry[place])

@@ -95,11 +95,7 @@ class IndexedEntry(NamedTuple):
 
 
 def indexed_batch(
-    batch: Batch,
-    encoded: EncodedEntry,
-    index: int,
-    base: int,
-    placements: Sequence[Placement],
+    batch: Batch, encoded: EncodedEntry, index: int, base: int, placements: Sequence[Placement]
 ) -> IndexedEntry:
     """What the index takes from a batch that was just encoded, without reading the entry.
 
@@ -122,7 +118,6 @@ def indexed_batch(
 
 
 def indexed_entry(entry: Entry) -> IndexedEntry:
-    """What the index takes from an entry that was read."""
     base, index, time_ms = entry.base_sequence, entry.index, entry.time_ms
     positions, run_bounds = entry.run_positions, entry.run_bounds
     times, bounds = entry.run_times, entry.bounds
@@ -163,7 +158,6 @@ def references_from(row: bytes | memoryview, offset: int) -> Iterator[Reference]
 
 
 def row_span(row: bytes | bytearray | memoryview) -> tuple[int, int]:
-    """First offset of a row, and the offset after its last."""
     last = Reference._make(_REFERENCE.unpack_from(row, len(row) - _REFERENCE.size))
     return _FIRST_OFFSET.unpack_from(row)[0], last.next_offset
 
@@ -233,7 +227,6 @@ class MemoryIndex:
         return self._entries > 0
 
     def begin_round(self, index: int, sequence: int) -> None:
-        """Freeze what was collected up to entry ``index``, to be written in slices."""
         assert not self.is_writing
         with self._lock:
             self._round, self._gathering = self._gathering, {}
@@ -243,18 +236,15 @@ class MemoryIndex:
         self.round_index, self.round_sequence = index, sequence
 
     def slice(self, topics_min: int = 0) -> list[tuple[int, bytearray]]:
-        """Topic id and row of what the next commit should write."""
         total = len(self._order)
         due = int(total * min(self.fullness, 1.0)) - self._written
         end = self._written + max(SLICE_TOPICS, topics_min, due)
         return [(topic, self._round[topic]) for topic in self._order[self._written : end]]
 
     def is_last(self, written: int) -> bool:
-        """Whether the round is complete once ``written`` more rows are on disk."""
         return self.is_writing and self._written + written == len(self._order)
 
     def advance(self, written: int) -> None:
-        """Note that a slice is on disk."""
         self._done.update(self._order[self._written : self._written + written])
         self._written += written
         if self.is_last(0):

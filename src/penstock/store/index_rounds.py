@@ -66,7 +66,6 @@ class IndexRounds:
         return [topic_id for topic_id, _ in rows], marks
 
     def advance(self, slice_topics: list[int]) -> None:
-        """Update memory after the transaction of ``write_slice`` has committed."""
         if not self._memory.is_writing:
             return
         states = [state for state in map(self._topics.by_id, slice_topics) if state is not None]

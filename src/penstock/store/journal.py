@@ -36,7 +36,6 @@ class JournalCursor:
         return self._entry() if self._cursor.set_key(journal_key(base_sequence, index)) else None
 
     def after(self, index: int) -> Iterator[Entry]:
-        """Entries with a greater index, ascending."""
         found = self._cursor.set_range(self._key_after(index))
         while found:
             yield self._entry()
@@ -63,7 +62,6 @@ class JournalCursor:
         return self._entry() if self._cursor.last() else None
 
     def sample(self, count: int, next_sequence: int) -> None:
-        """Verify a few entries, evenly spread."""
         oldest = self.first()
         if oldest is not None:
             span = next_sequence - oldest.base_sequence
@@ -106,7 +104,6 @@ class JournalCursor:
         return int(unpack_journal_key(self._cursor.key())[0]) if self._cursor.last() else 0
 
     def _index_from(self, base_sequence: int) -> float:
-        """Index of the first entry whose base sequence is not smaller."""
         if not self._cursor.set_range(journal_key(base_sequence, 0)):
             return float("inf")
         return float(unpack_journal_key(self._cursor.key())[1])

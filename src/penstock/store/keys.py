@@ -36,6 +36,5 @@ def name_key(name: bytes) -> bytes:
 
 
 def row_prefix(table: str) -> bytes:
-    """Prefix of the names of all rows of one table."""
     assert "\0" not in table
     return table.encode() + b"\0"

@@ -43,14 +43,7 @@ from penstock.store.index import MemoryIndex
 from penstock.store.index_rounds import IndexRounds
 from penstock.store.journal import broken_order
 from penstock.store.keys import KEY_BYTES_MAX, journal_key, name_key, row_prefix
-from penstock.store.log_tail import (
-    LogTail,
-    get_record,
-    log_entry,
-    put_record,
-    put_tail,
-    read_tail,
-)
+from penstock.store.log_tail import LogTail, get_record, log_entry, put_record, put_tail, read_tail
 from penstock.store.marks import Marks, StorePosition, get_marks, put_marks
 from penstock.store.offset_assigner import AssignedBatch, OffsetAssigner
 from penstock.store.reader import Reader
@@ -202,7 +195,6 @@ class LmdbStore:
         rows: Sequence[tuple[str, bytes, bytes | None]],
         checkpoint: int | None,
     ) -> tuple[list[int], Marks]:
-        """Write checkpoint rows, and a slice of the index."""
         for table, name, value in rows:
             self._write_row(transaction, row_prefix(table) + name, value)
         marks = self._position.marks
@@ -222,7 +214,6 @@ class LmdbStore:
             transaction.put(key, full, db=self._environment["rows"])
 
     def _take_over(self, written: _Written) -> None:
-        """Update memory to what is now on disk."""
         self._position.marks = written.marks
         self._rounds.advance(written.slice_topics)
         assigned = written.assigned
@@ -340,7 +331,6 @@ class LmdbStore:
         return self._committed is None or index <= max(self._committed, checkpoint)
 
     def _load_tail(self) -> None:
-        """Read the entries of the log that were not committed when the store was last open."""
         self._tail = LogTail(self.next_index - 1, self.next_sequence)
         with self._environment.reading() as transaction:
             journal = self._reader.journal(transaction)
@@ -428,7 +418,6 @@ class LmdbStore:
         total.more = removed.more or self._rounds.is_flush_left
 
     def _remove(self, request: RetentionRequest, total: int) -> RetentionResult:
-        """Make room for a commit."""
         self._retention.keep_from(self.log_floor, self.start_floor)
         marks = self._position.marks
         removed, self._position.marks = self._retention.make_room(request, marks, total)
@@ -437,7 +426,6 @@ class LmdbStore:
         return removed
 
     def _flush_further(self) -> bool:
-        """Write a slice of the index, if that lets retention remove more."""
         marks = self._position.marks
         if marks.flushed_index >= self._retention.disposable(marks):
             return False

@@ -44,7 +44,6 @@ def wrapped(entry: LogEntry, base_sequence: int) -> Entry:
 
 
 def log_entry(entry: Entry) -> LogEntry:
-    """A journal entry as a log entry: the inverse of ``wrapped``."""
     if len(entry.buffer) == EMPTY_ENTRY_BYTES:
         return LogEntry(entry.index, 0, b"")
     change = entry.configuration
@@ -87,24 +86,20 @@ class LogTail:
         return kept, kept[-1].end_sequence if kept else self._applied_sequence
 
     def cut(self, index: int) -> list[Entry]:
-        """Entries of the tail from ``index`` on, which are to be deleted."""
         return [entry for entry in self.entries if entry.index >= index]
 
     def applied(self, index: int, sequence: int) -> None:
-        """Note that everything up to an entry is applied."""
         kept = [entry for entry in self.entries if entry.index > index]
         self._applied_index, self._applied_sequence, self.entries = index, sequence, kept
 
 
 def read_tail(journal: JournalCursor, index: int) -> list[Entry]:
-    """The entries after ``index``, copied out of their snapshot."""
     return [decode(bytes(entry.buffer), verify=False) for entry in journal.after(index)]
 
 
 def put_tail(
     environment: Environment, transaction: Transaction, cut: Sequence[Entry], fresh: Sequence[Entry]
 ) -> None:
-    """Replace entries at the end of the journal."""
     journal = environment["journal"]
     for entry in cut:
         transaction.delete(journal_key(entry.base_sequence, entry.index), db=journal)

@@ -61,7 +61,6 @@ class _MemoryTopic(StoredTopic):
         return self.info(self.deleted)
 
     def living(self, group: Reference) -> list[OffsetRange]:
-        """The parts of a group that were not deleted."""
         return list(self.deleted.living(group.first_offset, group.next_offset))
 
 
@@ -430,7 +429,6 @@ class MemoryStore:
         return next(believable, request.now_ms + 1) <= request.now_ms - age
 
     def _left(self, topic: _MemoryTopic, group: Reference) -> tuple[int, int]:
-        """Messages and bytes of a group that were not deleted."""
         living = topic.living(group)
         return sum(end - first for first, end in living), self._payload_bytes(topic, *living)
 
@@ -476,7 +474,6 @@ class MemoryStore:
             topic.deleted, _ = topic.deleted.beyond(oldest.next_offset, oldest.bytes - size)
 
     def _sweep(self, removed: RetentionResult, last: int) -> None:
-        """Delete entries without content that no start will replay."""
         for entry in list(self._entries.values()):
             if entry.index > last:
                 return

@@ -53,7 +53,6 @@ class OffsetAssigner:
         return AssignedBatch(encoded.data, indexed, first_offsets, states, gone)
 
     def _gone(self, transaction: Transaction, batch: Batch) -> list[StoredTopic]:
-        """States of those topics that a batch drops and that exist."""
         found = [self.topic(transaction, name) for name in batch.drops]
         return [state for state in found if state is not None]
 

@@ -25,7 +25,6 @@ ProducerRunColumns: TypeAlias = tuple[memoryview, memoryview, memoryview, memory
 
 
 def producer_run_bytes(producer_run: ProducerRun) -> int:
-    """About how many bytes a run adds to an entry; asserts that it fits its columns."""
     number, count, producer, seq = producer_run
     assert number >= 0
     assert count > 0
@@ -34,7 +33,6 @@ def producer_run_bytes(producer_run: ProducerRun) -> int:
 
 
 def join(earlier: ProducerRun, later: ProducerRun) -> ProducerRun | None:
-    """One run for two, if the second continues the first."""
     number, count, producer, seq = earlier
     if later[0] == number + count and later[2] == producer and later[3] == seq + count:
         return (number, count + later[1], producer, seq)
@@ -44,7 +42,6 @@ def join(earlier: ProducerRun, later: ProducerRun) -> ProducerRun | None:
 def pack_producer_runs(
     producer_runs: list[ProducerRun],
 ) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    """The columns of ascending runs."""
     numbers, counts, producers, seqs = zip(*producer_runs, strict=True)
     return (
         array("I", numbers).tobytes(),

@@ -74,7 +74,6 @@ class _Gathering:
                 add(*found)
 
     def end(self) -> None:
-        """Complete the joined slice."""
         if self._joined is not None:
             self.slices.append(self._joined.slice())
             self._joined = None
@@ -104,7 +103,6 @@ def gather_raw(
 
 
 def _run_range(entry: Entry, runs: tuple[int, int], first: int, end: int) -> tuple[int, int]:
-    """The runs of a group that hold messages ``first … end - 1``."""
     start, stop = runs
     if stop - start == 1:
         return runs
@@ -113,7 +111,6 @@ def _run_range(entry: Entry, runs: tuple[int, int], first: int, end: int) -> tup
 
 
 def raw_span(query: RawQuery, info: TopicInfo, deleted: Ranges) -> tuple[int, int]:
-    """The wanted offsets that the topic has: the first, and one past the last."""
     start = deleted.skip(max(query.start, info.first_offset))
     return start, min(query.end or info.next_offset, info.next_offset)
 
@@ -121,7 +118,6 @@ def raw_span(query: RawQuery, info: TopicInfo, deleted: Ranges) -> tuple[int, in
 def raw_next(
     query: RawQuery, span: tuple[int, int], deleted: Ranges, slices: list[RawSlice]
 ) -> int:
-    """Where to continue: after deleted messages, but not beyond what was asked for."""
     start, end = span
     if slices:
         start = deleted.skip(slices[-1].first_offset + slices[-1].messages)
@@ -142,7 +138,6 @@ def fitting(part: GroupRange, count_max: int, bytes_max: int, columns: int) -> t
 def _fitting(
     part: GroupRange, first: int, end: int, bounds: tuple[int, int, int]
 ) -> tuple[int, int]:
-    """The same, in message numbers."""
     entry = part.entry
     count_max, bytes_max, columns = bounds
     end = min(end, first + max(count_max, 1))
@@ -201,7 +196,6 @@ def _payloads(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
 
 
 def _runs(part: JoinedPart) -> tuple[Column, ...]:
-    """Runs, the first one trimmed to the beginning of the slice."""
     _, entry, first, _, start, stop = part
     positions: Column = entry.u32(sections.RUN_POSITIONS, start, stop)
     trimmed = first - entry.run_bounds[start]
@@ -250,7 +244,6 @@ def _schedules(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
 
 
 def _producers(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
-    """Producer runs, the first and last trimmed to the slice."""
     numbers = entry.column(sections.PRODUCER_NUMBERS)
     counts = entry.column(sections.PRODUCER_COUNTS)
     low, high = bisect_left(numbers, first), bisect_left(numbers, end)
@@ -290,7 +283,6 @@ def _note_counts(entry: Entry, low: int, high: int, skipped: int, end: int) -> C
 
 
 def _names(entry: Entry, low: int, high: int) -> tuple[Column, Column]:
-    """Name ends, counted from the first of these names, and the names."""
     ends = entry.column(sections.PRODUCER_NAME_ENDS)
     start = ends[low - 1] if low else 0
     name_ends = lessened(entry.u32(sections.PRODUCER_NAME_ENDS, low, high), start)

@@ -23,14 +23,7 @@ from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name
 from penstock.store.measure import GroupOverlap, reach
 from penstock.store.raw import gather_raw, raw_next, raw_span
 from penstock.store.slices import GroupRange, gather, gather_flags, part_bytes
-from penstock.store.store import (
-    RawQuery,
-    RawSlice,
-    TopicFlags,
-    TopicInfo,
-    TopicRange,
-    TopicSlice,
-)
+from penstock.store.store import RawQuery, RawSlice, TopicFlags, TopicInfo, TopicRange, TopicSlice
 from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 
 Result = TypeVar("Result")
@@ -57,13 +50,11 @@ class Reader:
         return JournalCursor(self._environment, transaction, self._verified)
 
     def last_index(self) -> int:
-        """The index of the newest entry; 0 if there is none."""
         with self._environment.reading() as transaction:
             last = self.journal(transaction).last()
             return last.index if last else 0
 
     def entries_after(self, index: int) -> Iterator[Entry]:
-        """Entries with a greater index, copied out of their snapshot."""
         entry: Entry | None = None
         while True:
             with self._environment.reading() as transaction:
@@ -101,7 +92,6 @@ class Reader:
         return message.offset >= first_offset and not deleted.contains(message.offset)
 
     def _kept_from(self, topic_id: int, name: bytes) -> tuple[int, Ranges]:
-        """The first offset of a topic that exists, and its deleted ranges."""
         view = self.view(name)
         if view is not None and view[0].id == topic_id:
             return view[0].first_offset, view[1]
@@ -176,7 +166,6 @@ class Reader:
     def _open_parts(
         self, topic_id: int, living: Iterator[OffsetRange]
     ) -> Iterator[Iterator[GroupRange]]:
-        """The existing parts of some offset ranges, within one snapshot."""
         rows = self._memory.rows(topic_id)
         with self._environment.reading() as transaction:
             yield self._parts(transaction, topic_id, rows, living)
@@ -208,7 +197,6 @@ class Reader:
         return TopicRange(info.name, first_offset, deleted.skip(end), slices)
 
     def payload_bytes(self, topic_id: int, offset_ranges: list[OffsetRange]) -> list[int]:
-        """Bytes of payload in each offset range; whole groups are not opened."""
         rows = self._memory.rows(topic_id)
         with self._environment.reading() as transaction:
             return [
@@ -276,7 +264,6 @@ class Reader:
         return self._topics.view(name)  # it may have been dropped and created again meanwhile
 
     def row_state(self, transaction: Transaction, name: bytes) -> StoredTopic | None:
-        """The state in a topic's row."""
         if not name:
             return None  # LMDB has no empty keys, and refuses to look for one
         row = transaction.get(name_key(name), db=self._environment["topics"])

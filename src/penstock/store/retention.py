@@ -121,16 +121,13 @@ class RetentionEngine:
         self._oldest: Cursor = (0, 0)  # everything before this was removed for the total
 
     def keep_from(self, log_floor: int, start_floor: int) -> None:
-        """Set the entries that other nodes, and a start of this node, need."""
         self._log_floor, self._start_floor = log_floor, start_floor
 
     def examine(self, topic: bytes) -> None:
-        """Note that a topic has grown or that messages were deleted from it."""
         if self._request is not None:  # before the first call the walk will see it anyway
             self._queue[topic] = None
 
     def forget(self, topic: bytes) -> None:
-        """Note that a topic was dropped, as its name may be used again."""
         for known in (self._queue, self._blocked, self._held, self._freed):
             known.pop(topic, None)
         self._wakes.pop(topic, None)
@@ -159,7 +156,6 @@ class RetentionEngine:
     def make_room(
         self, request: RetentionRequest, marks: Marks, total: int
     ) -> tuple[RetentionResult, Marks]:
-        """Do one slice of the stages that free space, towards a total."""
         stages = (self._free_dropped, self._sweep, self._shrink)
         return self._work(request, marks, total, stages)
 
@@ -230,7 +226,6 @@ class RetentionEngine:
         self._queue |= dict.fromkeys(n for n, wake_ms in self._wakes.items() if wake_ms <= now_ms)
 
     def _finish(self, work: RetentionSlice) -> None:
-        """Write the rows of changed topics and entries, and the marks."""
         for key, left in work.live.items():
             record = left.to_bytes(4, "little")
             work.transaction.put(key, record, db=self._environment["live"])
@@ -358,7 +353,6 @@ class RetentionEngine:
         return is_low or not self._is_held(work, name, found)
 
     def _is_passed(self, request: RetentionRequest, name: bytes, found: Reference) -> bool:
-        """Whether an age cursor has passed a group that it would remove now."""
         age = request.rules.shared_age(name)
         if age is None or (request.floor(name) is None and name not in self._freed):
             return False
@@ -384,7 +378,6 @@ class RetentionEngine:
         return False
 
     def _is_held(self, work: RetentionSlice, name: bytes, found: Reference) -> bool:
-        """Whether a group is protected; then the topic is noted."""
         floor = work.request.floor(name)
         if floor is None or found.next_offset <= floor:
             return False
@@ -426,7 +419,6 @@ class RetentionEngine:
     # ── Total ─────────────────────────────────────────────────────────────────────────────────
 
     def _shrink(self, work: RetentionSlice) -> None:
-        """Remove the oldest entries while the store exceeds its total."""
         work.begin_stage(SLICE_STEPS)
         work.oldest = self._oldest
         if work.total is None or (work.is_freeing and work.removed.entries):
@@ -543,7 +535,6 @@ class RetentionEngine:
         return self._reader.references(work.snapshot, state.id, [], state.first_offset)
 
     def _left(self, work: RetentionSlice, topic: TopicLeft, found: Reference) -> tuple[int, int]:
-        """Messages and bytes of a group that were not deleted."""
         deleted = list(topic.deleted.within(found.first_offset, found.next_offset))
         count = sum(end - first for first, end in deleted)
         if not count:
@@ -557,7 +548,6 @@ class RetentionEngine:
         return found.message_count - count, found.bytes - size
 
     def _drop_through(self, work: RetentionSlice, name: bytes, last: Reference) -> None:
-        """Remove a group and everything of its topic before it."""
         topic = self._topic(work, name)
         assert topic is not None, "a topic in the journal has a state"
         for found in self._references(work, topic):
@@ -641,7 +631,6 @@ class RetentionEngine:
         return True
 
     def _delete_rows(self, work: RetentionSlice, state: StoredTopic) -> None:
-        """Delete index rows that only hold removed groups."""
         if state.first_offset < self._row_ends.get(state.id, 0):
             return
         cursor = work.transaction.cursor(self._environment["index"])
@@ -660,7 +649,6 @@ class RetentionEngine:
 
 
 def _shared(rules: RetentionRules) -> tuple[object, ...]:
-    """The rules that concern more than one topic."""
     return (rules.default, rules.rules, rules.total_bytes_max)
 
 

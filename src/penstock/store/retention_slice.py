@@ -27,7 +27,6 @@ class TopicLeft:
         self.bytes = state.bytes - deleted.bytes
 
     def remove_oldest(self, messages: int, size: int) -> None:
-        """Remove messages at the beginning, none of which was deleted."""
         self.state.first_offset += messages
         self.state.bytes -= size
         self.messages -= messages

@@ -100,7 +100,6 @@ def _first(store: Store, topic: bytes, is_reached: Callable[[Message], bool]) ->
 
 
 def _passed(store: Store, info: TopicInfo, is_reached: Callable[[Message], bool]) -> int:
-    """The offset after the last message that is too early."""
     low, high = info.first_offset, info.next_offset
     while low < high:  # all before `low` are too early, the one at `high` is not, or is the end
         middle = (low + high) // 2
@@ -113,5 +112,4 @@ def _passed(store: Store, info: TopicInfo, is_reached: Callable[[Message], bool]
 
 
 def _message_from(store: Store, topic: bytes, offset: int) -> Message | None:
-    """The first message from an offset on."""
     return next(store.read_topic(topic, offset, 1, 0).messages(), None)

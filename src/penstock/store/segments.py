@@ -26,7 +26,6 @@ class SegmentRange(NamedTuple):
 
 
 def pack_batch(batch: Batch) -> bytes:
-    """Encode the journal content of a batch."""
     return encode(batch, 0, 0, [_NOWHERE] * len(batch.groups), [(0, name) for name in batch.drops])
 
 
@@ -37,7 +36,6 @@ def unpack_batch(data: bytes) -> Batch:
 
 
 def whole(entry: Entry, segment: NodeSegment | None = None) -> SegmentRange:
-    """All of an entry."""
     return SegmentRange(segment, 0, entry.count, 0, len(entry.events))
 
 
@@ -57,7 +55,6 @@ def spans(entry: Entry) -> list[SegmentRange]:
 
 
 def batch_of(entry: Entry, span: SegmentRange) -> Batch:
-    """One part of an entry as a batch, copied out of the entry."""
     batch = Batch()
     for group in entry.groups:
         _add_group(batch, entry, group, span)
@@ -107,7 +104,6 @@ def _add_extras(batch: Batch, entry: Entry, topic: bytes, first: int, end: int) 
 
 
 def first_offsets(entry: Entry, span: SegmentRange) -> tuple[int, ...]:
-    """Offset of the first message of each group in a part, in order."""
     found = []
     for view in entry.groups:
         run = next(_runs(entry, view, span), None)

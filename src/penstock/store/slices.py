@@ -38,7 +38,6 @@ def gather(parts: Iterable[GroupRange], count_max: int, bytes_max: int) -> list[
 
 
 def gather_flags(parts: Iterable[GroupRange], start: int, count_max: int) -> TopicFlags:
-    """Flags and schedules of successive ranges, about ``count_max`` messages."""
     found = TopicFlags(start, [], {})
     for part in parts:
         _mark(part, found)
@@ -76,7 +75,6 @@ def _numbers(part: GroupRange) -> tuple[int, int]:
 
 
 def cut(part: GroupRange, count_max: int, bytes_max: int) -> TopicSlice:
-    """The first messages of a range: at least one, within the two bounds."""
     entry, group = part.entry, part.entry.group(part.group)
     first, last = _numbers(part)
     last = min(last, first + max(count_max, 1))
@@ -104,13 +102,11 @@ def cut(part: GroupRange, count_max: int, bytes_max: int) -> TopicSlice:
 
 
 def _run_range(entry: Entry, group: GroupView, first: int, end: int) -> tuple[int, int]:
-    """The run of a group that holds message ``first``, and the one after that of ``end - 1``."""
     run_start = bisect_right(entry.run_bounds, first, group.run_start, group.run_end) - 1
     return run_start, bisect_left(entry.run_bounds, end, run_start, group.run_end)
 
 
 def _runs(entry: Entry, run_start: int, run_end: int, first: int) -> tuple[bytes, bytes]:
-    """Starts (counted from message ``first``) and positions of runs, the first one trimmed."""
     bounds = entry.run_bounds[run_start:run_end].tolist()
     positions = array("I", entry.run_positions[run_start:run_end])
     positions[0] += first - bounds[0]

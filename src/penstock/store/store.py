@@ -125,7 +125,6 @@ class TopicSlice(MessageColumns, frozen=True):
     index: int
 
     def messages(self, topic: bytes) -> Iterator[Message]:
-        """The messages, one by one."""
         bounds = memoryview(self.bounds).cast("I").tolist()
         starts = [*memoryview(self.run_starts).cast("I"), self.count]
         positions = memoryview(self.run_positions).cast("I")
@@ -216,7 +215,6 @@ class TopicFlags(msgspec.Struct):
     schedule: dict[int, Schedule]
 
     def add_run(self, first: int, end: int, flags: int) -> None:
-        """Add offsets ``first … end - 1``; they join the last run if they continue it."""
         if self.runs:
             last_first, count, last_flags = self.runs[-1]
             if last_flags == flags and last_first + count == first:
@@ -252,7 +250,6 @@ class ProtectedTopics(msgspec.Struct, frozen=True):
     kept: bytes | None = None  # prefix of topics from which nothing is removed
 
     def keeps(self, topic: bytes) -> bool:
-        """Whether a topic is exempt from all limits, the total included."""
         return self.kept is not None and topic.startswith(self.kept)
 
     def floor(self, topic: bytes) -> int | None:
@@ -289,20 +286,16 @@ class RetentionRules(msgspec.Struct, frozen=True):
         return self.default
 
     def is_chosen(self, topic: bytes) -> bool:
-        """Whether the limits of a topic are its own or those of a rule."""
         return topic in self.by_topic or any(rule.matches(topic) for rule in self.rules)
 
     def shared_age(self, topic: bytes) -> int | None:
-        """A topic's age limit, unless it is its own."""
         return None if topic in self.by_topic else self.limits(topic).age_ms_max
 
     def own_age(self, topic: bytes) -> int | None:
-        """A topic's own age limit."""
         own = self.by_topic.get(topic)
         return own.age_ms_max if own else None
 
     def shared_ages(self) -> set[int]:
-        """All age limits of the rules and the default."""
         limits = (self.default, *(rule.limits for rule in self.rules))
         return {limit.age_ms_max for limit in limits if limit.age_ms_max is not None}
 
@@ -329,12 +322,10 @@ class RetentionRequest(NamedTuple):
         return floor
 
     def protects(self, topic: bytes, next_offset: int) -> bool:
-        """Whether the topic's limits may not remove everything before an offset."""
         floor = self.floor(topic)
         return floor is not None and next_offset > floor
 
     def is_low(self, topic: bytes, next_offset: int) -> bool:
-        """Whether everything before an offset is below the low-water mark."""
         return next_offset <= self.low_water_marks.get(topic, 0)
 
 
@@ -362,7 +353,6 @@ class RetentionResult(msgspec.Struct):
                 known.append((first, end))
 
     def add(self, other: "RetentionResult") -> None:
-        """Add what another slice removed."""
         for topic, offset_ranges in other.offsets.items():
             self.note(topic, offset_ranges)
         self.bytes += other.bytes

@@ -65,7 +65,6 @@ class StoredTopic:
             self.bytes += size
 
     def info(self, deleted: Ranges = NOTHING) -> TopicInfo:
-        """What readers see, given what was deleted."""
         first_offset = deleted.skip(self.first_offset)
         return TopicInfo(
             self.id,

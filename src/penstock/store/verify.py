@@ -147,7 +147,6 @@ class _Examination:
 
     @property
     def _removable(self) -> int:
-        """The last entry up to which retention may have left gaps."""
         return min(self._marks.flushed_index, self._marks.checkpoint)
 
     def _groups(self, entry: Entry) -> None:
@@ -159,7 +158,6 @@ class _Examination:
             self._fault(f"entry {entry.index} should have {expected} topics left, has {left}")
 
     def _group(self, entry: Entry, group: GroupView) -> bool:
-        """Whether a group exists: neither removed nor freed after its topic was dropped."""
         self._find_deleted(entry, group)
         count = group.message_end - group.message_start
         state = self._state(group)

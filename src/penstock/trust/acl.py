@@ -33,7 +33,6 @@ _NOTHING = rb"(?!)"
 
 
 def compile_acl(topics: str) -> Matcher:
-    """The matcher of a key's patterns."""
     return compile_patterns(_split(topics) or _EVERYTHING)
 
 

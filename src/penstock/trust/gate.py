@@ -34,7 +34,6 @@ class Gate:
         return self._policy.of(topic).required
 
     def admit_unsigned(self, topic: bytes, count: int = 1) -> SignatureRefusal | None:
-        """Refuse unsigned publishes where a signature is required."""
         if not self.demands_signature(topic):
             return None
         return self._refuse(SignatureFault.UNSIGNED, topic, count)

@@ -130,12 +130,10 @@ class KeyRing:
         self._entries[key.id] = _Entry(key, compile_acl(key.topics))
 
     def remove(self, key_id: int) -> None:
-        """Remove a key; its id may be used again."""
         if self._entries.pop(key_id, None) is not None:
             self._dirty[key_id] = None
 
     def get(self, key_id: int) -> Key | None:
-        """The key of an id, valid or not."""
         entry = self._entries.get(key_id)
         return entry and entry.key
 
@@ -178,5 +176,4 @@ class KeyRing:
         return [(_ROW_KEY.pack(key_id), self.get(key_id)) for key_id in taken]
 
     def mark_dirty(self, row_keys: Iterable[bytes]) -> None:
-        """Have the next checkpoint write these rows."""
         self._dirty.update((_ROW_KEY.unpack(row_key)[0], None) for row_key in row_keys)

@@ -102,7 +102,6 @@ class ReplayWindow:
             self.count -= 1
 
     def is_stored(self, key_id: int, nonce: bytes, signed_ms: int) -> bool:
-        """Whether the message of a previously accepted signature is on disk."""
         return _entry(key_id, nonce, signed_ms) not in self._unstored
 
     def _time_fault(self, signed_ms: int, now_ms: int) -> SignatureFault | None:

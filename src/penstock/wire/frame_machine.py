@@ -29,7 +29,6 @@ class FrameMachine(ABC, Generic[EventT]):
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held of an incomplete frame."""
         return 0 if self._tail is None else len(self._tail)
 
     def receive(self, data: bytes) -> list[EventT]:

@@ -47,7 +47,6 @@ def publish(topic: bytes, payload: bytes, sequence: int) -> bytes:
 
 
 def publishes(topic: bytes, payloads: Sequence[bytes], first_sequence: int) -> bytes:
-    """One PUBLISH per payload, joined, with ascending sequences."""
     _check_sizes(topic, HEADER.size + len(topic) + max(map(len, payloads), default=0))
     sequences = range(first_sequence, first_sequence + len(payloads))
     return encode.frames(BinaryCommand.PUBLISH, topic, payloads, sequences)

@@ -28,12 +28,10 @@ def ack(sequence: int) -> bytes:
 
 
 def acks(sequences: Sequence[int]) -> bytes:
-    """One ACK per sequence, joined."""
     return frames(BinaryCommand.ACK, b"", [b""] * len(sequences), sequences)
 
 
 def pongs(count: int) -> bytes:
-    """``count`` PONGs; their sequence is 0 whatever the PING had."""
     return _PONG * count
 
 
@@ -49,7 +47,6 @@ def message(topic: bytes, payload: bytes, sequence: int) -> bytes:
 
 
 def messages(topic: bytes, payloads: Sequence[bytes], sequences: Sequence[int]) -> bytes:
-    """One MESSAGE per payload and sequence, all of one topic, joined."""
     return frames(BinaryCommand.MESSAGE, topic, payloads, sequences)
 
 
@@ -61,7 +58,6 @@ def signed_message(topic: bytes, payload: bytes, sequence: int, signature: Signa
 
 
 def frame(command: BinaryCommand, sequence: int, topic: bytes = b"", payload: bytes = b"") -> bytes:
-    """One frame without a trailer."""
     return _pack(HEADER, VERSION, command, sequence, len(topic), len(payload)) + topic + payload
 
 

@@ -24,14 +24,7 @@ from typing import ClassVar
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.binary.events import Event
 from penstock.wire.binary.fast_paths import FastPath
-from penstock.wire.binary.frame import (
-    HEADER,
-    TRAILER_BYTES,
-    VERSION,
-    Frame,
-    FrameLimits,
-    frame_at,
-)
+from penstock.wire.binary.frame import HEADER, TRAILER_BYTES, VERSION, Frame, FrameLimits, frame_at
 from penstock.wire.frame_machine import FrameMachine
 from penstock.wire.violation import Violation
 

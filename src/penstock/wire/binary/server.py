@@ -30,7 +30,6 @@ from penstock.wire.binary.machine import BinaryMachine, Decoder
 
 
 def _split(field: bytes) -> tuple[bytes | None, bytes]:
-    """Client id and topic, divided by the first NUL; a topic may contain others."""
     client_id, separator, topic = field.partition(b"\0")
     return (client_id or None, topic) if separator else (None, field)
 
@@ -81,8 +80,6 @@ class BinaryServerMachine(BinaryMachine):
     )
 
     def __init__(
-        self,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
-        topic_bytes_max: int = TOPIC_BYTES_MAX,
+        self, frame_bytes_max: int = FRAME_BYTES_MAX, topic_bytes_max: int = TOPIC_BYTES_MAX
     ) -> None:
         super().__init__(frame_bytes_max, topic_bytes_max)

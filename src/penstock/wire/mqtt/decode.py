@@ -30,13 +30,7 @@ from penstock.wire.mqtt.events import (
     UnsubAck,
     Will,
 )
-from penstock.wire.mqtt.packet import (
-    DUP_FLAG,
-    FIXED_FLAGS,
-    QOS_MASK,
-    RETAIN_FLAG,
-    PacketType,
-)
+from penstock.wire.mqtt.packet import DUP_FLAG, FIXED_FLAGS, QOS_MASK, RETAIN_FLAG, PacketType
 
 PROTOCOL_NAME: Final = b"MQTT"
 PROTOCOL_NAME_3_1: Final = b"MQIsdp"
@@ -139,7 +133,6 @@ Decoder = Callable[[int, PacketReader], Event]
 
 
 def check_flags(packet_type: int, flags: int) -> None:
-    """Refuse flag bits that ``packet_type`` may not have, known from the first byte."""
     if packet_type != PacketType.PUBLISH:
         if flags != FIXED_FLAGS[packet_type]:
             # Also [MQTT-3.6.1-1], [MQTT-3.8.1-1], [MQTT-3.10.1-1] and [MQTT-3.14.1-1].

@@ -15,12 +15,7 @@ from typing import Final
 
 from penstock.errors import LocalProtocolError
 from penstock.wire.mqtt.events import Will
-from penstock.wire.mqtt.packet import (
-    FIXED_FLAGS,
-    PUBLISH_SHAPES,
-    REMAINING_LENGTH_MAX,
-    PacketType,
-)
+from penstock.wire.mqtt.packet import FIXED_FLAGS, PUBLISH_SHAPES, REMAINING_LENGTH_MAX, PacketType
 
 PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = b"\xd0\x00"
@@ -35,12 +30,7 @@ _PUBLISH_FIRST_BYTES: Final = {
 }
 _ACK_HEADS: Final[dict[int, bytes]] = {
     packet_type: bytes((packet_type << 4 | FIXED_FLAGS[packet_type], 2))
-    for packet_type in (
-        PacketType.PUBACK,
-        PacketType.PUBREC,
-        PacketType.PUBREL,
-        PacketType.PUBCOMP,
-    )
+    for packet_type in (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 }
 _CONNECT_HEAD: Final = b"\x00\x04MQTT\x04"  # the protocol's name and level
 
@@ -112,7 +102,6 @@ def publish_head(
 
 
 def acks(kind: int, packet_ids: Sequence[int]) -> bytes:
-    """One PUBACK, PUBREC, PUBREL or PUBCOMP (``kind``, 4 to 7) per packet id, joined."""
     head = _ACK_HEADS.get(kind)
     if head is None:
         raise LocalProtocolError(f"packet type {kind} is not an acknowledgement")

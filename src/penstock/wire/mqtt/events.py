@@ -67,7 +67,6 @@ class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self.chunk[self.start : self.end]
 
     def __eq__(self, other: object) -> bool:
-        """Compare messages and packets, regardless of the chunk."""
         if not isinstance(other, MqttPublishRun):
             return NotImplemented
         mine = self.topic, self.payloads, self.frames

@@ -31,7 +31,6 @@ PUBLISH_BYTES_MIN: Final = 5
 
 
 def publish_runs(data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
-    """Read QoS 0 PUBLISH packets; consecutive ones to one topic become one event."""
     size = len(data)
     last = size - PUBLISH_BYTES_MIN
     topic, payloads, start, previous = None, [b""], position, position
@@ -78,7 +77,6 @@ def _uniform_end(data: bytes, head: bytes, position: int, stride: int) -> int:
 
 
 def publishes(data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
-    """Read PUBLISH packets, one event each."""
     size = len(data)
     last = size - PUBLISH_BYTES_MIN
     first = data[position]
@@ -109,7 +107,6 @@ def publishes(data: bytes, position: int, bytes_max: int, events: list[Event]) -
 
 
 def acks(data: bytes, position: int, _bytes_max: int, events: list[Event]) -> int:
-    """Read acknowledgements of one kind; consecutive ones become one event."""
     first = data[position]
     packet_ids: list[int] = []
     append = packet_ids.append

@@ -68,7 +68,6 @@ class MqttMachine:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held of an incomplete packet."""
         return 0 if self._tail is None else len(self._tail)
 
     def receive(self, data: bytes) -> list[Event]:
@@ -157,7 +156,6 @@ class MqttMachine:
 
 
 def _is_refusal(event: Event) -> bool:
-    """Whether the handshake was refused, which ends the connection [MQTT-3.2.2-5]."""
     if isinstance(event, ConnAck):
         return event.return_code != 0
     return isinstance(event, ConnectRefused)

@@ -64,10 +64,7 @@ class MqttServerMachine(MqttMachine):
     __slots__ = ()
 
     transitions = SERVER_TRANSITIONS
-    _decoders: ClassVar[Mapping[int, Decoder]] = {
-        **DECODERS,
-        PacketType.PUBLISH: _publish_or_run,
-    }
+    _decoders: ClassVar[Mapping[int, Decoder]] = {**DECODERS, PacketType.PUBLISH: _publish_or_run}
     _fast_paths: ClassVar[Mapping[int, fast_paths.FastPath]] = {
         **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes),
         fast_paths.PUBLISH_QOS_0: fast_paths.publish_runs,
@@ -75,8 +72,6 @@ class MqttServerMachine(MqttMachine):
     }
 
     def __init__(
-        self,
-        packet_bytes_max: int = PACKET_BYTES_MAX,
-        connect_bytes_max: int = CONNECT_BYTES_MAX,
+        self, packet_bytes_max: int = PACKET_BYTES_MAX, connect_bytes_max: int = CONNECT_BYTES_MAX
     ) -> None:
         super().__init__(packet_bytes_max, connect_bytes_max)

@@ -55,7 +55,6 @@ def fetched(bulk: Bulk, slices: Iterable[_BulkSlice], request_id: int) -> bytes:
 
 
 def _add_slice(pieces: list[_Column], part: _BulkSlice) -> int:
-    """Append a slice; its head is filled in when its size is known. Returns the size."""
     place = len(pieces)
     size = len(numbers := _numbers(part[:4]))
     pieces += (b"", numbers)
@@ -71,5 +70,4 @@ def _add_slice(pieces: list[_Column], part: _BulkSlice) -> int:
 
 
 def _numbers(values: Iterable[int]) -> bytes:
-    """Numbers in the fields from 1 on."""
     return b"".join([number(tag(field), value) for field, value in enumerate(values, 1)])

@@ -52,7 +52,6 @@ def produced_run(first_offset: int, count: int, request_ids: Sequence[int] | Non
 
 
 def _produced_alike(first: int, end: int) -> bytes:
-    """Produced for offsets that differ in their lowest seven bits."""
     if first < 128:  # a single byte, or none for offset 0
         return b"".join(map(produced, range(first, end)))
     upper = varint(first >> 7)
@@ -62,7 +61,6 @@ def _produced_alike(first: int, end: int) -> bytes:
 
 
 def _produced_with(first: int, ids: list[bytes]) -> list[bytes]:
-    """The same, each with its request id."""
     if first < 128:
         bodies = [produced(offset)[LENGTH.size :] for offset in range(first, first + len(ids))]
         return list(map(_framed, map(bytes.__add__, bodies, ids)))
@@ -82,29 +80,21 @@ def ok_run(count: int, request_ids: Sequence[int] | None = None) -> bytes:
 
 
 def ok(lapsed: Sequence[int], request_id: int = 0) -> bytes:
-    """Ok, with the leases that had ended."""
     return response(Response(ok=Ok(lapsed=lapsed), request_id=request_id))
 
 
 def error(
-    code: str,
-    message: str,
-    *,
-    leader_addr: str = "",
-    retry_after_ms: int = 0,
-    request_id: int = 0,
+    code: str, message: str, *, leader_addr: str = "", retry_after_ms: int = 0, request_id: int = 0
 ) -> bytes:
     what = Error(code=code, message=message, leader_addr=leader_addr, retry_after_ms=retry_after_ms)
     return response(Response(error=what, request_id=request_id))
 
 
 def polled(items: Iterable[Item], request_id: int = 0) -> bytes:
-    """One Polled with all items."""
     return _frame(_POLLED, _all_delivered(items, _item_head), request_id)
 
 
 def pushed(items: Iterable[Item]) -> bytes:
-    """One Polled per item."""
     return _all_delivered(items, _frame_head)
 
 
@@ -144,13 +134,11 @@ def _all_delivered(items: Iterable[Item], head_of: Callable[[int], bytes]) -> by
 
 @lru_cache(maxsize=1024)
 def _item_head(size: int) -> bytes:
-    """What precedes an item of ``size`` bytes."""
     return bytes((_BYTES[1],)) + varint(size)
 
 
 @lru_cache(maxsize=1024)
 def _frame_head(size: int) -> bytes:
-    """The same for an item that is alone in its frame."""
     item_head = _item_head(size)
     polled_bytes = len(item_head) + size
     polled_head = bytes((_POLLED,)) + varint(polled_bytes)
@@ -158,7 +146,6 @@ def _frame_head(size: int) -> bytes:
 
 
 def _delivered(item: Item) -> bytes:
-    """One item of Polled, with any fields."""
     lease, offset, priority, content_type, payload, ts_ms, redeliveries, headers = item
     return b"".join(
         (

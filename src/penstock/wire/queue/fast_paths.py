@@ -63,7 +63,6 @@ class ProduceFastPath:
         self._suffix = blob(tag(5, BYTES), producer)
 
     def add(self, columns: Columns, events: list[Event]) -> None:
-        """Append requests to the last event if it is their run, or begin a new one."""
         payloads, seqs, request_ids = columns
         last = events[-1] if events else None
         if isinstance(last, ProduceRun) and _produce_key(last) == self.key:
@@ -97,7 +96,6 @@ class ProduceFastPath:
     def _read_marked(
         self, data: bytes, position: int, ends: tuple[int, int, int, int], columns: Columns
     ) -> int:
-        """Read frames with the same head, with their seqs and ids."""
         payloads, seqs, request_ids = columns
         head, payload, message, frame = ends
         start = data[position : position + head]
@@ -143,7 +141,6 @@ class SettleFastPath:
         self._prefix = names + bytes((tag(3),))
 
     def add(self, leases: list[int], request_ids: list[int], events: list[Event]) -> None:
-        """Append requests to the last event if it is their run, or begin a new one."""
         last = events[-1] if events else None
         if isinstance(last, self._run) and _settle_key(last) == self.key:
             last.leases.extend(leases)
@@ -199,7 +196,6 @@ class SettleFastPath:
 def produce_fast_path(
     topic: bytes, priority: int, content_type: int, producer: bytes, has_ids: bool
 ) -> ProduceFastPath:
-    """A cached fast path; only for short names."""
     return ProduceFastPath(topic, priority, content_type, producer, has_ids)
 
 
@@ -207,7 +203,6 @@ def produce_fast_path(
 def settle_fast_path(
     run: type[AckRun | NackRun], topic: bytes, group: bytes, has_ids: bool
 ) -> SettleFastPath:
-    """A cached fast path; only for short names."""
     return SettleFastPath(run, topic, group, has_ids)
 
 
@@ -235,7 +230,6 @@ def _parts(
 def _read_bare(
     data: bytes, position: int, ends: tuple[int, int, int, int], columns: Columns
 ) -> int:
-    """Read frames with the same head, and nothing after the payload."""
     head, payload, _, frame = ends
     if payload != frame:
         return position

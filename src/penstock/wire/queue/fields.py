@@ -45,7 +45,6 @@ def _varint(value: int) -> bytes:
 
 
 def number(tag: int, value: int) -> bytes:
-    """A field with a number."""
     return _LAST[tag] + varint(value) if value else b""
 
 

@@ -62,7 +62,6 @@ class QueueServerMachine(QueueMachine[Event]):
         events.append(Oversized(is_produce=first_byte == PRODUCE))
 
     def _parse(self, body: bytes, events: list[Event]) -> None:
-        """Parse one request with the library, and report it."""
         if is_too_heavy(body):
             events.append(Bad("request has too many fields", 0))
             return

@@ -44,7 +44,6 @@ FIELDS_MAX: Final = 128 * KIB
 
 
 def is_too_heavy(body: bytes) -> bool:
-    """Whether a body is large and not a plausible request."""
     if len(body) <= SMALL_BYTES_MAX:
         return False
     start = _after_marks(body, 0)
@@ -74,7 +73,6 @@ def is_block_too_heavy(block: bytes) -> bool:
 
 
 def _after_marks(body: bytes, at: int) -> int:
-    """End of the request id and flag that may be here."""
     for _ in (STALE, REQUEST_ID):
         if at < len(body) and body[at] in {STALE, REQUEST_ID}:
             at = _after_number(body, at + 1)
@@ -88,7 +86,6 @@ def _after_number(body: bytes, at: int) -> int:
 
 
 def _is_crowded(body: bytes, at: int, end: int, within: int, most: int) -> bool:
-    """Whether a message has more nested messages than allowed, and enough to matter."""
     return _is_suspect(body, within) and _has_more(body, at, end, within, most)
 
 

@@ -39,7 +39,6 @@ def integers(number: int, count: int) -> bytes:
 
 
 def bulk(data: bytes | None, protocol: Protocol) -> bytes:
-    """A string of any bytes, or null."""
     return null(protocol) if data is None else b"$%d\r\n%b\r\n" % (len(data), data)
 
 
@@ -69,7 +68,6 @@ def array(items: Sequence[bytes]) -> bytes:
 
 
 def push(items: Sequence[bytes], protocol: Protocol) -> bytes:
-    """An out-of-band message."""
     return b">%d\r\n%b" % (len(items), b"".join(items)) if protocol == 3 else array(items)
 
 
@@ -81,7 +79,6 @@ def mapping(pairs: Iterable[tuple[bytes, bytes]], protocol: Protocol) -> bytes:
 
 
 def value(item: Value, protocol: Protocol) -> bytes:
-    """A Python value, and what is in it. Text becomes a bulk string."""
     match item:
         case None:
             return null(protocol)
@@ -103,14 +100,12 @@ def value(item: Value, protocol: Protocol) -> bytes:
 
 
 def shard_messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
-    """Deliveries to a subscriber of ``topic`` as a shard channel."""
     name = name_of(topic)
     head = b"%b3\r\n$8\r\nsmessage\r\n$%d\r\n%b\r\n$"
     return _deliveries(head % (_push_sign(protocol), len(name), name), payloads)
 
 
 def messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
-    """Deliveries to a subscriber of ``topic``."""
     if b"%" in topic:
         topic = name_of(topic)
     head = b"%b3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$"
@@ -120,7 +115,6 @@ def messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> byt
 def pattern_messages(
     pattern: bytes, topic: bytes, payloads: Sequence[bytes], protocol: Protocol
 ) -> bytes:
-    """Deliveries to a subscriber of ``pattern``, which ``topic`` matches."""
     topic = name_of(topic)
     head = b"%b4\r\n$8\r\npmessage\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$"
     parts = _push_sign(protocol), len(pattern), pattern, len(topic), topic

@@ -99,7 +99,6 @@ def _find(piece: _GlobPiece) -> Find:
 
 
 def _pieces(pattern: bytes) -> list[_GlobPiece]:
-    """Split a pattern at its stars."""
     pieces: list[list[bytes]] = [[]]
     position = 0
     while position < len(pattern):
@@ -121,7 +120,6 @@ def _pieces(pattern: bytes) -> list[_GlobPiece]:
 
 
 def _piece(atoms: list[bytes]) -> _GlobPiece:
-    """Join expressions that match one byte each."""
     expression = b"".join(atoms)
     if not all(atom.startswith(b"\\x") for atom in atoms):
         return _GlobPiece(len(atoms), None, expression)

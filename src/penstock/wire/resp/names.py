@@ -40,7 +40,6 @@ codecs.register_error("penstock-name", _escape_bytes)
 
 
 def topic_of(name: bytes) -> bytes:
-    """The topic of a channel or stream."""
     if _ODD.search(name) is None:
         return name
     topic = _ESCAPE.sub(rb"%25\1", name)
@@ -50,7 +49,6 @@ def topic_of(name: bytes) -> bytes:
 
 
 def name_of(topic: bytes) -> bytes:
-    """The channel or stream name of a topic, for Redis clients."""
     if b"%" not in topic:
         return topic
     name = _ESCAPE.sub(_unescaped, topic)

@@ -62,7 +62,6 @@ class Allowed(msgspec.Struct, frozen=True, gc=False):
     adjective: str
 
     def for_strangers(self) -> "Allowed":
-        """Limits for unauthenticated clients."""
         return Allowed(
             min(self.arguments, STRANGER_ARGUMENTS_MAX),
             min(self.bulk_bytes, STRANGER_BYTES_MAX),
@@ -138,7 +137,6 @@ class RespServerMachine:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held of an incomplete command."""
         return len(self._tail or b"") + sum(map(len, self._arguments))
 
     def receive(self, data: bytes) -> list[Event]:
@@ -223,7 +221,6 @@ class RespServerMachine:
         return position
 
     def _read_count(self, data: bytes, position: int) -> int:
-        """Read the number of arguments; zero or less is not a command."""
         end = data.find(CRLF, position, position + NUMBER_LINE_BYTES_MAX)
         if end < 0:
             self._await_line(data, position, "too big mbulk count string")
@@ -264,7 +261,6 @@ class RespServerMachine:
         return position
 
     def _read_run(self, data: bytes, start: int, position: int, command: RespCommand) -> int:
-        """Read commands that equal the one from ``start`` in all but the last argument."""
         last_bytes = len(command.args[-1])
         prefix = data[start : data.rindex(b"$", start, position - 2 - last_bytes) + 1]
         find, startswith, more = data.find, data.startswith, command.more
