@@ -15,21 +15,18 @@ come here to be retained.
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import get_args
 
 from penstock.core.commands import (
     Acknowledged,
     Claimed,
     Closed,
     Command,
-    ConsumerGone,
-    ConsumerMade,
-    DeadLettered,
     DeliveriesLost,
     Drained,
     Erased,
     Expired,
     Forgotten,
-    GroupCommitted,
     GroupConfigured,
     GroupGone,
     GroupMade,
@@ -37,9 +34,7 @@ from penstock.core.commands import (
     Identified,
     KeyStored,
     Leased,
-    LeasesExtended,
     LeasesReturned,
-    LeasesSettled,
     Offered,
     Progressed,
     Published,
@@ -49,14 +44,8 @@ from penstock.core.commands import (
     Resumed,
     Returned,
     SessionOpened,
-    Settled,
-    SinkAdvanced,
-    SinkBegan,
-    SinkEnded,
-    SinkForgotten,
     Subscribed,
     Swept,
-    Taken,
     TopicConfigured,
     TopicGone,
     Trimmed,
@@ -111,26 +100,6 @@ __all__ = ["SUBSCRIBE_FAILED", "Broker"]
 
 PORTION = 64  # queued messages sent to a client at a time, unless it acknowledges more
 
-_GROUP_COMMANDS = (
-    GroupMade,
-    GroupMoved,
-    GroupGone,
-    ConsumerMade,
-    ConsumerGone,
-    Taken,
-    Settled,
-    Returned,
-    Claimed,
-    Leased,
-    LeasesSettled,
-    LeasesReturned,
-    LeasesExtended,
-    Swept,
-    GroupCommitted,
-    GroupConfigured,
-    DeadLettered,
-)
-_SINK_COMMANDS = (SinkBegan, SinkAdvanced, SinkEnded, SinkForgotten)
 _OfSession = Subscribed | Unsubscribed | Received
 
 # commands that may concern those who wait for a group at another node
@@ -207,8 +176,8 @@ class Broker:
             Resumed: self._resumed,
             Trimmed: self._erasing,
             Erased: self._erasing,
-            **dict.fromkeys(_GROUP_COMMANDS, self._group_changed),
-            **dict.fromkeys(_SINK_COMMANDS, self._sink_changed),
+            **dict.fromkeys(get_args(GroupCommand), self._group_changed),
+            **dict.fromkeys(get_args(SinkCommand), self._sink_changed),
         }
 
     # ── applying ──────────────────────────────────────────────────────────────────────────────

@@ -12,6 +12,23 @@ written beside it and records the packet id of an exactly-once publish.
 import msgspec
 
 
+class _Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A command that is journaled as an array; its tag and the order of fields are durable."""
+
+
+class _SessionEvent(_Event, frozen=True):
+    client_id: bytes
+
+
+class _GroupEvent(_Event, frozen=True):
+    topic: bytes
+    group: bytes
+
+
+class _SinkEvent(_Event, frozen=True):
+    sink: bytes
+
+
 class WillMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What to publish when a client disconnects unexpectedly."""
 
@@ -21,10 +38,9 @@ class WillMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     retain: bool
 
 
-class SessionOpened(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+class SessionOpened(_SessionEvent, frozen=True, tag=1):
     """A client connected. ``connection`` is unique among all connections ever accepted."""
 
-    client_id: bytes
     connection: int
     clean: bool
     will: WillMessage | None
@@ -35,22 +51,20 @@ class SessionOpened(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=Fals
     is_paced: bool = False
 
 
-class Closed(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+class Closed(_SessionEvent, frozen=True, tag=2):
     """A connection of the client ended; void if a newer one has the session."""
 
-    client_id: bytes
     connection: int
     now_ms: int
 
 
-class Expired(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+class Expired(_SessionEvent, frozen=True, tag=3):
     """The session expired; void if ``connection`` is not its last one."""
 
-    client_id: bytes
     connection: int
 
 
-class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+class Subscribed(_SessionEvent, frozen=True, tag=4):
     """SUBSCRIBE: ``(filter, granted QoS)``, 0x80 for a refused filter.
 
     ``origin``, here and below, is the connection that began the session. In a cluster a command may
@@ -58,22 +72,20 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     wrote) means any.
     """
 
-    client_id: bytes
     packet_id: int
     requests: list[tuple[bytes, int]]
     origin: int = 0
 
 
-class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+class Unsubscribed(_SessionEvent, frozen=True, tag=5):
     """UNSUBSCRIBE."""
 
-    client_id: bytes
     packet_id: int
     filters: list[bytes]
     origin: int = 0
 
 
-class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+class Offered(_SessionEvent, frozen=True, tag=6):
     """A page of retained messages for a subscription: ``(topic, sequence, qos)`` each.
 
     For a durable session it is a separate command, a commit after ``Subscribed``, because it
@@ -82,7 +94,6 @@ class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     session, or if the offer has another number.
     """
 
-    client_id: bytes
     connection: int
     packet_id: int
     return_codes: list[int]
@@ -96,14 +107,13 @@ class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     is_last: bool = True
 
 
-class Drained(msgspec.Struct, frozen=True, array_like=True, tag=45, gc=False):
+class Drained(_SessionEvent, frozen=True, tag=45):
     """The client has read enough: send the next portion of its queue."""
 
-    client_id: bytes
     connection: int
 
 
-class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+class Acknowledged(_SessionEvent, frozen=True, tag=7):
     """PUBACK, PUBREC or PUBCOMP (``kind``) from a subscriber.
 
     ``connection`` is where it came from; 0: any. In a cluster the client may be at another node by
@@ -111,96 +121,86 @@ class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False
     what is about to be repeated would make the client take the repetition for a new message.
     """
 
-    client_id: bytes
     kind: int
     packet_ids: list[int]
     connection: int = 0
 
 
-class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+class Received(_SessionEvent, frozen=True, tag=8):
     """Packet ids of QoS 2 messages from this client, journaled with them.
 
     ``connection`` as with ``Acknowledged``. If the client is at another node by now it has repeated
     them there, and a leader refuses them (``core.stale_publishes``).
     """
 
-    client_id: bytes
     packet_ids: list[int]
     origin: int = 0
     connection: int = 0
 
 
-class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
+class Released(_SessionEvent, frozen=True, tag=9):
     """PUBREL from a publisher: these packet ids may be used for new messages.
 
     ``connection`` as with ``Acknowledged``: a client at another node has repeated it there, and may
     use the ids again already.
     """
 
-    client_id: bytes
     packet_ids: list[int]
     connection: int = 0
 
 
-class DeliveriesLost(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
+class DeliveriesLost(_SessionEvent, frozen=True, tag=10):
     """Messages in flight that retention has removed: their packet ids are free again.
 
     Void if ``connection`` no longer has the session, as its packet ids are others.
     """
 
-    client_id: bytes
     connection: int
     packet_ids: list[int]
 
 
-class Repeated(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
+class Repeated(_SessionEvent, frozen=True, tag=11):
     """QoS 2 messages that came again while their first copy was being committed.
 
     They are acknowledged if that copy was stored; if not, the client must send them again. Nothing
     durable changes, so this is never written.
     """
 
-    client_id: bytes
     packet_ids: list[int]
 
 
 # ── durable subscribers ───────────────────────────────────────────────────────────────────────
 
 
-class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
+class Progressed(_SessionEvent, frozen=True, tag=12):
     """A durable subscriber acknowledged offsets of a topic: ``(first, end)`` ranges."""
 
-    client_id: bytes
     topic: bytes
     ranges: list[tuple[int, int]]
     now_ms: int
 
 
-class Identified(msgspec.Struct, frozen=True, array_like=True, tag=38, gc=False):
+class Identified(_SessionEvent, frozen=True, tag=38):
     """A connection of the binary protocol has a client id from now on, in a cluster.
 
     Any other connection with that id, at whatever node, is closed. Nothing durable changes.
     """
 
-    client_id: bytes
     connection: int
 
 
-class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
+class Forgotten(_SessionEvent, frozen=True, tag=13):
     """A durable subscriber expired; void if it was seen after ``seen_ms``."""
 
-    client_id: bytes
     seen_ms: int
 
 
 # ── groups ────────────────────────────────────────────────────────────────────────────────────
 
 
-class GroupMade(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
+class GroupMade(_GroupEvent, frozen=True, tag=14):
     """Create a group of a topic that starts with the message of ``start``."""
 
-    topic: bytes
-    group: bytes
     start: int
     reader: bool = False  # whether it only records how far a client has read
     since: int = 0  # messages before are left to other groups; 0: none
@@ -210,44 +210,36 @@ class GroupMade(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
     backoff_max_ms: int = 0
 
 
-class GroupMoved(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
+class GroupMoved(_GroupEvent, frozen=True, tag=15):
     """The group continues with the message of ``start``."""
 
-    topic: bytes
-    group: bytes
     start: int
     done: int = -1  # as with ``GroupGone``
 
 
-class GroupGone(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
+class GroupGone(_GroupEvent, frozen=True, tag=16):
     """Delete a group."""
 
-    topic: bytes
-    group: bytes
     done: int = -1
     """Messages before were done by some group, or are gone. What this group has done is remembered
     if it starts there; -1: nothing is, because the topic is a log.
     """
 
 
-class ConsumerMade(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):
+class ConsumerMade(_GroupEvent, frozen=True, tag=17):
     """Create a consumer of a group."""
 
-    topic: bytes
-    group: bytes
     consumer: bytes
     now_ms: int
 
 
-class ConsumerGone(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=False):
+class ConsumerGone(_GroupEvent, frozen=True, tag=18):
     """Delete a consumer with its pending messages."""
 
-    topic: bytes
-    group: bytes
     consumer: bytes
 
 
-class Taken(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
+class Taken(_GroupEvent, frozen=True, tag=19):
     """Consumers take messages: ``(consumer, count)`` each, one after the other.
 
     ``first`` and ``end`` are the offsets of the topic when this was requested, ``gone`` the ranges
@@ -255,8 +247,6 @@ class Taken(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
     commands may come before it. With ``settle`` the messages count as done at once.
     """
 
-    topic: bytes
-    group: bytes
     shares: list[tuple[bytes, int]]
     first: int
     end: int
@@ -265,27 +255,21 @@ class Taken(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
     gone: list[tuple[int, int]] = []
 
 
-class Settled(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
+class Settled(_GroupEvent, frozen=True, tag=20):
     """Pending messages are done: ranges of offsets."""
 
-    topic: bytes
-    group: bytes
     ranges: list[tuple[int, int]]
 
 
-class Returned(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
+class Returned(_GroupEvent, frozen=True, tag=21):
     """A worker left: its pending messages go to others."""
 
-    topic: bytes
-    group: bytes
     consumer: bytes
 
 
-class Claimed(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
+class Claimed(_GroupEvent, frozen=True, tag=22):
     """A consumer takes over messages of others, if they are idle for long enough."""
 
-    topic: bytes
-    group: bytes
     consumer: bytes
     offsets: list[int]
     min_idle_ms: int
@@ -305,15 +289,13 @@ Run = tuple[int, int, int]  # consecutive messages of one priority: priority, fi
 Scheduled = tuple[int, int, int]  # a message that is not due yet: offset, time due, priority
 
 
-class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
+class Leased(_GroupEvent, frozen=True, tag=24):
     """A group delivers messages, which the proposer has chosen (``core.selection``).
 
     ``version`` and ``generation`` are those of the group at that time. If the group was moved or
     has delivered anything since, nothing happens, because others may have chosen the same messages.
     """
 
-    topic: bytes
-    group: bytes
     version: int
     first: int  # offsets below no longer exist
     heads: list[int]  # heads of the group afterwards, per priority; one number: the same for all
@@ -327,22 +309,18 @@ class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
     generation: int = -1  # -1 (written by former versions): any
 
 
-class LeasesSettled(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
+class LeasesSettled(_GroupEvent, frozen=True, tag=25):
     """Messages of these leases are done: ranges of lease numbers."""
 
-    topic: bytes
-    group: bytes
     leases: list[tuple[int, int]]
 
 
-class LeasesReturned(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=False):
+class LeasesReturned(_GroupEvent, frozen=True, tag=26):
     """Deliver the messages of these leases again, ``delay_ms`` from now at the earliest.
 
     Without ``counts`` they never reached a client, and do not count as delivered.
     """
 
-    topic: bytes
-    group: bytes
     leases: list[tuple[int, int]]
     now_ms: int
     delay_ms: int = 0
@@ -352,60 +330,50 @@ class LeasesReturned(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=Fa
     is_failure: bool = True
 
 
-class LeasesExtended(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=False):
+class LeasesExtended(_GroupEvent, frozen=True, tag=27):
     """These leases end at ``deadline_ms``."""
 
-    topic: bytes
-    group: bytes
     leases: list[tuple[int, int]]
     deadline_ms: int
 
 
-class Swept(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
+class Swept(_GroupEvent, frozen=True, tag=28):
     """Time has passed: end leases that ran out, return messages that are due."""
 
-    topic: bytes
-    group: bytes
     now_ms: int
 
 
-class Resumed(msgspec.Struct, frozen=True, array_like=True, tag=43, gc=False):
+class Resumed(_Event, frozen=True, tag=43):
     """The broker was unavailable, or had no leader: extend the leases of all groups."""
 
     now_ms: int
 
 
-class GroupCommitted(msgspec.Struct, frozen=True, array_like=True, tag=29, gc=False):
+class GroupCommitted(_GroupEvent, frozen=True, tag=29):
     """Everything below ``offset`` is done. Never moves a group back."""
 
-    topic: bytes
-    group: bytes
     offset: int
     ahead: int
 
 
-class GroupConfigured(msgspec.Struct, frozen=True, array_like=True, tag=30, gc=False):
+class GroupConfigured(_GroupEvent, frozen=True, tag=30):
     """How a group redelivers failed messages; None: unchanged."""
 
-    topic: bytes
-    group: bytes
     max_deliveries: int | None
     backoff_ms: int | None
     backoff_max_ms: int | None
 
 
-class DeadLettered(msgspec.Struct, frozen=True, array_like=True, tag=31, gc=False):
+class DeadLettered(_GroupEvent, frozen=True, tag=31):
     """Exhausted messages were published as dead letters by the same commit."""
 
-    topic: bytes
-    group: bytes
     offsets: list[int]
 
 
 # ── topics ────────────────────────────────────────────────────────────────────────────────────
 
 
-class TopicConfigured(msgspec.Struct, frozen=True, array_like=True, tag=32, gc=False):
+class TopicConfigured(_Event, frozen=True, tag=32):
     """Create a topic or change its settings; None: unchanged."""
 
     topic: bytes
@@ -417,13 +385,13 @@ class TopicConfigured(msgspec.Struct, frozen=True, array_like=True, tag=32, gc=F
     keep: bool | None = None
 
 
-class TopicGone(msgspec.Struct, frozen=True, array_like=True, tag=33, gc=False):
+class TopicGone(_Event, frozen=True, tag=33):
     """Delete a topic and everything that belongs to it."""
 
     topic: bytes
 
 
-class Trimmed(msgspec.Struct, frozen=True, array_like=True, tag=39, gc=False):
+class Trimmed(_Event, frozen=True, tag=39):
     """Delete messages of a topic below an offset.
 
     ``topic_id`` identifies the topic: a later one of the same name has the same offsets. The store
@@ -435,7 +403,7 @@ class Trimmed(msgspec.Struct, frozen=True, array_like=True, tag=39, gc=False):
     below: int
 
 
-class Erased(msgspec.Struct, frozen=True, array_like=True, tag=40, gc=False):
+class Erased(_Event, frozen=True, tag=40):
     """Delete single messages of a topic: ranges of offsets. See ``Trimmed``."""
 
     topic: bytes
@@ -446,46 +414,41 @@ class Erased(msgspec.Struct, frozen=True, array_like=True, tag=40, gc=False):
 # ── sinks ─────────────────────────────────────────────────────────────────────────────────────
 
 
-class SinkBegan(msgspec.Struct, frozen=True, array_like=True, tag=34, gc=False):
+class SinkBegan(_SinkEvent, frozen=True, tag=34):
     """An epoch is decided: what was staged in these parts will be published, in their order.
 
     ``parts`` are names and numbers of blocks. Nothing can cancel it.
     """
 
-    sink: bytes
     epoch: int
     parts: list[tuple[bytes, int]]
     note: bytes
 
 
-class SinkAdvanced(msgspec.Struct, frozen=True, array_like=True, tag=35, gc=False):
+class SinkAdvanced(_SinkEvent, frozen=True, tag=35):
     """Its entry contains ``count`` messages of the epoch, which continue at ``place``."""
 
-    sink: bytes
     epoch: int
     count: int
     place: tuple[int, int, int]  # numbers of the part, of the block in it, of the message in that
 
 
-class SinkEnded(msgspec.Struct, frozen=True, array_like=True, tag=36, gc=False):
+class SinkEnded(_SinkEvent, frozen=True, tag=36):
     """Its entry contains the last ``count`` messages of the epoch."""
 
-    sink: bytes
     epoch: int
     count: int
     now_ms: int
 
 
-class SinkForgotten(msgspec.Struct, frozen=True, array_like=True, tag=37, gc=False):
+class SinkForgotten(_SinkEvent, frozen=True, tag=37):
     """Forget a sink, unless it is publishing."""
-
-    sink: bytes
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────
 
 
-class KeyStored(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
+class KeyStored(_Event, frozen=True, tag=23):
     """Register or change a signing key."""
 
     key_id: int
