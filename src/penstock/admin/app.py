@@ -63,7 +63,6 @@ def create_app(
 
 
 def _probe_routes(view: BrokerView) -> list[Route]:
-    """The pages for monitoring; nobody is authenticated."""
     surveying = asyncio.Lock()
 
     async def index(request: Request) -> Response:
@@ -109,7 +108,6 @@ def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
 
 
 async def _error_response(_request: Request, refused: Exception) -> Response:
-    """Answer every error as JSON, 404 and 405 included."""
     assert isinstance(refused, HTTPException)
     advice = {"advice": refused.advice} if isinstance(refused, RequestRefused) else {}
     leader = {"leader_addr": refused.leader_addr} if isinstance(refused, Misdirected) else {}

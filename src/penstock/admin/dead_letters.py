@@ -124,7 +124,6 @@ class _DeadLetterPages:
 
 
 def _check_moved(letters: bytes, moved: int, before: int, left: int) -> None:
-    """Refuse if no letter could be moved: another request is moving them."""
     if not moved and before and left >= before:
         error = f"the letters of {text_of(letters)!r} are already being redriven"
         raise RequestRefused(409, error, "try again when that is done")

@@ -78,7 +78,6 @@ def gauge(name: str, text: str, read: Callable[[Scrape], Reading], label: str = 
 
 
 def counted(slot: str, text: str, name: str = "") -> Metric:
-    """Make the row of a field of ``Counters``, after which it is named by default."""
     assert slot in Counters.__slots__, slot
     is_histogram = isinstance(getattr(Counters(), slot), Histogram)
     kind: Kind = "histogram" if is_histogram else "counter" if slot.endswith("_total") else "gauge"
@@ -106,7 +105,6 @@ def coarser(histogram: Histogram, bounds: tuple[float, ...]) -> Histogram:
 
 
 def families(table: Iterable[Metric], scrape: Scrape) -> list[Family]:
-    """Read every row, on the event loop. The result no longer changes."""
     return [_family(metric, metric.read(scrape)) for metric in table]
 
 

@@ -108,7 +108,6 @@ class _GroupPages:
         return self._describe(known_group(self._admin, wanted.topic, wanted.group))
 
     def _check(self, wanted: _GroupSettings, *, must_exist: bool) -> tuple[bytes, bytes]:
-        """Check the whole request before any part of it is applied."""
         topic, name = wanted.topic.encode(), wanted.group.encode()
         if must_exist:
             known_group(self._admin, wanted.topic, wanted.group)
@@ -182,7 +181,6 @@ def _check_new(name: str, count: int) -> None:
 
 
 def _check_backoff(wanted: _GroupSettings, group: Group | None) -> None:
-    """Refuse a maximum below the first back-off, whichever of them the group has already."""
     first_s, longest_s = wanted.backoff_s, wanted.backoff_max_s
     if first_s is None:
         first_s = (group.backoff_ms if group else BACKOFF_MS_DEFAULT) / 1000

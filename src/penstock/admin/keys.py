@@ -163,7 +163,6 @@ class _KeyPages:
 
 
 def _check_rotatable(old: Key, now_ms: int) -> None:
-    """Only an active key can be rotated: otherwise the two would not overlap."""
     if old.successor:
         error = f"key {old.id} already has a successor, key {old.successor}"
         raise RequestRefused(409, error, f"penstock keys rotate {old.successor}")

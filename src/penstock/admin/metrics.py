@@ -228,7 +228,6 @@ _ALWAYS = (*METRICS, *QUEUES, *CLUSTER, *METRICMQ, *HERMESMQ)
 
 
 def render(view: BrokerView) -> bytes:
-    """Return all metrics as Prometheus text, blocking; for tests and small programs."""
     stored = read_stored(view, with_topics=False)
     survey = Survey(view.queues)
     for _ in survey.slices():

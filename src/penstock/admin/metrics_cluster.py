@@ -29,8 +29,6 @@ def _others(scrape: Scrape) -> list[MemberStatus]:
 
 
 def _by_node(slot: str) -> Callable[[Scrape], Mapping[str, float]]:
-    """Read a field of all other nodes for which it is known."""
-
     def read(scrape: Scrape) -> Mapping[str, float]:
         values = {str(member.id): getattr(member, slot) for member in _others(scrape)}
         return {node: value for node, value in values.items() if value is not None}

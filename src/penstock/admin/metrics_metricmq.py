@@ -136,7 +136,6 @@ def _messages(scrape: Scrape) -> Mapping[str, float]:
 
 
 def _subscribers(scrape: Scrape) -> Mapping[str, float]:
-    """By topic, 0 included, and by subscribed filter."""
     topics = dict.fromkeys([*scrape.stored.topics, *scrape.view.filters(TOPICS_SHOWN_MAX)])
     return {text_of(topic): scrape.view.subscribers(topic) for topic in topics}
 

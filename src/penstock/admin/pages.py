@@ -86,8 +86,6 @@ def admin_page(
     answer: Callable[[Request], Awaitable[object]],
     parameters: Sequence[str] = (),
 ) -> Route:
-    """Make a JSON page for administrators; ``parameters`` are those its query may have."""
-
     async def endpoint(request: Request) -> Response:
         check_administrator(request, token)
         check_parameters(request, parameters)
@@ -113,7 +111,6 @@ def admin_read_page(
 
 
 async def check_current(request: Request, source: Confirmed) -> None:
-    """Wait until the state shown is current, unless the client accepts stale reads."""
     if not bool_parameter(request, "stale"):
         await applied(source.confirmed())
 
@@ -140,7 +137,6 @@ def check_host(request: Request) -> None:
 
 
 def check_no_web_page(request: Request) -> None:
-    """Refuse what a browser sends on behalf of a web page of any origin."""
     if "origin" in request.headers:
         raise RequestRefused(
             403,
@@ -150,7 +146,6 @@ def check_no_web_page(request: Request) -> None:
 
 
 def check_administrator(request: Request, token: str) -> None:
-    """Allow only administrators; ``token`` is the configured one, or empty."""
     try:
         _check_administrator(request, token)
     except HTTPException as refused:
@@ -235,7 +230,6 @@ def bool_parameter(request: Request, name: str) -> bool:
 
 
 async def read_payload(request: Request, bytes_max: int, what: str) -> bytes:
-    """Return the body; stop reading as soon as it exceeds the limit."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -276,7 +270,6 @@ async def applied(change: Awaitable[_Value], status: int = 503) -> _Value:
 async def map_in_slices(
     items: Iterable[_Item], describe: Callable[[_Item], _Value]
 ) -> list[_Value]:
-    """Describe items one by one, yielding to the event loop now and then."""
     described = []
     for count, item in enumerate(items, 1):
         described.append(describe(item))
@@ -290,14 +283,12 @@ def text_of(data: bytes) -> str:
 
 
 def time_of(time_ms: int) -> str | None:
-    """A time in UTC as ISO 8601, or None for 0."""
     if not time_ms:
         return None
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def payload_fields(payload: bytes) -> dict[str, str]:
-    """A payload as text if it is UTF-8, else in base64."""
     try:
         return {"payload": payload.decode()}
     except UnicodeDecodeError:

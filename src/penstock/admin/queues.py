@@ -103,7 +103,6 @@ class _QueuePages:
 
 
 def is_topic(admin: QueueAdmin, topic: bytes) -> bool:
-    """Whether a topic was configured, has groups, or has messages."""
     return (
         admin.topics.get(topic) is not None
         or topic in admin.groups.by_topic

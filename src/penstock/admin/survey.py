@@ -44,7 +44,6 @@ class Survey:
         self._lags = nlargest(self._series_max, self._lags)
 
     def _names(self) -> list[bytes]:
-        """Topics that were configured or have groups, dead-letter topics excluded."""
         names = dict.fromkeys(chain(self._queues.topics.by_name, self._queues.groups.by_topic))
         return list(islice((name for name in names if not name.startswith(b"$")), TOPICS_MAX))
 
@@ -70,7 +69,6 @@ class Survey:
 
     @property
     def reader_lags(self) -> dict[tuple[str, ...], float]:
-        """The lags of readers over all their topics, the largest ones, by name."""
         largest = self._reader_lags.most_common(self._series_max)
         return {(text_of(name),): lag for name, lag in largest}
 

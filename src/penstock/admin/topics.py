@@ -99,7 +99,6 @@ def _refused(topic: bytes, reason: DisconnectReason, text: str) -> RequestRefuse
 
 
 def _redis_name_advice(name: bytes) -> str:
-    """Translate a name with wildcards, which may come from Redis; empty for other names."""
     if not has_wildcard(name):
         return ""
     topic = topic_of(name).decode()

@@ -54,20 +54,11 @@ class QueueView(Protocol):
     @property
     def groups(self) -> Groups: ...
     def lag(self, group: Group) -> int: ...
-
-    def first_offset(self, topic: bytes) -> int:
-        """The oldest message that a new group would receive."""
-
-    def messages(self, topic: bytes) -> int:
-        """The number of messages from ``first_offset`` on."""
-
+    def first_offset(self, topic: bytes) -> int: ...  # the oldest that a new group would receive
+    def messages(self, topic: bytes) -> int: ...  # from ``first_offset`` on
     def consumers(self, topic: bytes, group: bytes) -> int: ...
-
-    def first_letter(self, letters: bytes) -> int:
-        """The oldest letter of a dead-letter topic that was neither redriven nor dropped."""
-
-    def letter_count(self, letters: bytes) -> int:
-        """The number of letters from ``first_letter`` on."""
+    def first_letter(self, letters: bytes) -> int: ...  # neither redriven nor dropped
+    def letter_count(self, letters: bytes) -> int: ...  # from ``first_letter`` on
 
 
 class BrokerView(Confirmed, Protocol):
@@ -84,56 +75,31 @@ class BrokerView(Confirmed, Protocol):
     @property
     def queues(self) -> QueueView: ...
 
-    def connections(self) -> int:
-        """Open client connections, HTTP excluded."""
+    def connections(self) -> int: ...  # of clients, HTTP excluded
 
     def clients(self, prefix: bytes, count_max: int, *, are_away: bool) -> list[ClientView]:
         """Connected clients by id prefix, or the sessions of clients that are away."""
 
-    def sessions(self) -> tuple[int, int]:
-        """The number of connected sessions, and of sessions whose client is away."""
-
+    def sessions(self) -> tuple[int, int]: ...  # connected, and with the client away
     def queued(self) -> int: ...
 
     def outgoing(self) -> tuple[int, int, int]:
         """Bytes waiting to be sent, their limit, and the connections waiting for room."""
 
     def retained(self) -> int: ...
-
-    def subscriptions(self) -> int:
-        """Subscriptions over all protocols, queue workers included."""
-
-    def followers(self) -> int:
-        """Subscriptions that read from the journal: those of binary clients."""
-
-    def durable_subscribers(self) -> int:
-        """Client ids of the binary protocol whose acknowledgements are stored."""
-
-    def topics_subscribed(self) -> int:
-        """Distinct subscribed filters, queues excluded."""
-
-    def filters(self, count_max: int) -> list[bytes]:
-        """Some of those filters, RESP patterns excluded."""
-
-    def subscribers(self, topic_filter: bytes) -> int:
-        """The number of subscriptions to exactly this filter."""
-
-    def queue_pending(self) -> int:
-        """Jobs that are waiting in queues or in progress."""
-
+    def subscriptions(self) -> int: ...  # over all protocols, queue workers included
+    def followers(self) -> int: ...  # subscriptions of binary clients: they read the journal
+    def durable_subscribers(self) -> int: ...  # binary client ids with stored acknowledgements
+    def topics_subscribed(self) -> int: ...  # distinct filters, queues excluded
+    def filters(self, count_max: int) -> list[bytes]: ...  # some of them, no RESP patterns
+    def subscribers(self, topic_filter: bytes) -> int: ...  # to exactly this filter
+    def queue_pending(self) -> int: ...  # jobs that are waiting or in progress
     def journal(self) -> JournalView: ...
     def pending_capture_bytes(self) -> int: ...
-
-    def cluster(self) -> ClusterStatus:
-        """The cluster as this node sees it; a standalone broker is a cluster of one."""
-
-    def clock_skew_s(self) -> float:
-        """How far this node's clock is ahead of the leader's."""
-
+    def cluster(self) -> ClusterStatus: ...  # as this node sees it; a cluster of one if standalone
+    def clock_skew_s(self) -> float: ...  # this node's clock minus the leader's
     def uptime_s(self) -> float: ...
-
-    def ready(self) -> tuple[bool, str]:
-        """Whether the broker accepts work, and if not, the reason."""
+    def ready(self) -> tuple[bool, str]: ...  # the reason if it does not accept work
 
 
 class ClusterAdmin(Protocol):
@@ -169,13 +135,9 @@ class TopicPublisher(Protocol):
 class KeyAdmin(Confirmed, Protocol):
     """Reads and changes the public keys of devices."""
 
-    def keys(self) -> list[Key]:
-        """All registered keys, active or not, ordered by id."""
-
+    def keys(self) -> list[Key]: ...  # active or not, ordered by id
     def next_key_id(self) -> int: ...
-
-    def wall_ms(self) -> int:
-        """The clock by which keys expire, in milliseconds since 1970."""
+    def wall_ms(self) -> int: ...  # the clock by which keys expire, since 1970
 
     async def store_key(self, key: Key) -> None:
         """Add a key, or replace the one with its id; durable and in force on return."""
@@ -190,18 +152,12 @@ class QueueAdmin(QueueView, Confirmed, Protocol):
     async def make_group(self, topic: bytes, group: bytes, at: str, value: int) -> bool:
         """Create a group and return True; False if it exists.
 
-        It starts ``at`` "earliest", "latest", "offset" or "time"; ``value`` is the offset, or the
-        time in milliseconds.
+        ``at`` is "earliest", "latest", "offset" or "time"; ``value`` is the offset, or the time in
+        milliseconds. The same for ``move_group``.
         """
 
-    async def move_group(self, topic: bytes, group: bytes, at: str, value: int) -> None:
-        """Move a group to another position, given as for ``make_group``."""
-
+    async def move_group(self, topic: bytes, group: bytes, at: str, value: int) -> None: ...
     async def configure_group(self, command: GroupConfigured) -> None: ...
     async def delete_group(self, topic: bytes, group: bytes) -> None: ...
-
-    async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int:
-        """Send dead letters back to their topic; return how many."""
-
-    async def drop(self, topic: bytes, group: bytes) -> int:
-        """Discard all dead letters of a group; return how many."""
+    async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int: ...  # letters sent
+    async def drop(self, topic: bytes, group: bytes) -> int: ...  # letters dropped

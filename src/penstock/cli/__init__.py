@@ -66,7 +66,6 @@ def penstock() -> None:
 
 
 def _asks_for_help(error: click.ClickException) -> bool:
-    """Whether ``-h`` was probably meant as help."""
     return isinstance(error, click.BadOptionUsage | click.NoSuchOption) and (
         error.option_name == "-h"
     )

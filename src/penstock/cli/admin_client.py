@@ -96,7 +96,6 @@ class AdminClient:
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
 
     def at(self, server: Address, timeout_s: float = TIMEOUT_S) -> "AdminClient":
-        """Return a client of another node, with the same token."""
         return AdminClient(server, self._token, timeout_s)
 
     def get(self, path: str, **query: object) -> Document:
@@ -178,7 +177,6 @@ class AdminClient:
 
 
 def _leader(content: bytes) -> Address | None:
-    """Where a node that does not lead redirects to, if it knows."""
     try:
         return parse_listen(msgspec.json.decode(content)["leader_addr"])
     except (msgspec.DecodeError, TypeError, KeyError, ValueError):

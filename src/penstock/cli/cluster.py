@@ -95,7 +95,6 @@ def _document(found: ClusterStatus) -> Document:
 
 
 def _leader_view(broker: AdminClient, own: ClusterStatus | None = None) -> ClusterStatus:
-    """The status from the leader; without one, as the contacted node sees it."""
     own = own or _status_of(broker)
     if own.state is not NodeState.MEMBER or own.is_leader:
         return own
@@ -151,7 +150,6 @@ def _table(found: ClusterStatus) -> str:
 
 
 def _troubles(found: ClusterStatus) -> str:
-    """Why nodes are unreachable, as far as the contacted node knows."""
     known = f" ({PeerReason.NOT_REACHED.value})"  # the table shows it
     lines = [f"node {m.id}: {m.trouble.removesuffix(known)}" for m in found.members if m.trouble]
     return "\n".join(lines)
@@ -376,7 +374,6 @@ def _behind(member: MemberStatus | None) -> str:
 
 
 def _progress(text: str, *, is_last: bool = False) -> None:
-    """Update one line on a terminal; elsewhere print only the last one."""
     if sys.stderr.isatty():
         click.echo(f"\r{text:<60}", err=True, nl=is_last)
     elif is_last:
@@ -481,7 +478,6 @@ def _facts(found: "StoppedNode") -> str:
 
 
 def _retried(request: Callable[[], object]) -> None:
-    """Send a request; retry it during an election."""
     deadline = time.monotonic() + ELECTION_S
     while True:
         try:

@@ -73,7 +73,6 @@ class _NodeDigests:
         self._threads = threads
 
     def at_entry(self, ahead: int) -> list[Document] | None:
-        """Return the digests at an entry; None if some node overtook it or did not reach it."""
         states = [found for found in self._threads.map(self._status, self._addresses) if found]
         if not states:
             raise PenstockError("no node answers", "check --server and --token")
@@ -113,7 +112,6 @@ def _comparison(found: list[Document], members: set[int]) -> Comparison:
 
 
 def _digest(node: Document, part: str) -> str:
-    """One digest of a node; that of the log includes where it starts."""
     if part == "log":
         return f"{node['log']} from {node['log_first']}"
     return str(node["state"].get(part, "none"))

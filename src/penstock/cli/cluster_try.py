@@ -115,7 +115,6 @@ def _temporary_directory() -> Iterator[Path]:
 
 
 def _user(directory: Path) -> str:
-    """Describe the process that uses the data of a node; empty if there is none."""
     from penstock.store.directory import lock_directory  # noqa: PLC0415 - needs the store
 
     for path in sorted(directory.glob("node?")):
@@ -282,7 +281,6 @@ class _Running:
         )
 
     def watch(self) -> None:
-        """Report nodes that exit, until all have."""
         ended: set[int] = set()
         while len(ended) < len(self._nodes):
             for node in self._nodes:
@@ -314,5 +312,4 @@ def _how(status: int) -> str:
 
 
 def _stop_with_parent() -> None:
-    """In the child: let the system send SIGTERM when the parent exits."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -52,7 +52,6 @@ def checked_topic(topic: str) -> str:
 def checked_filters(
     _context: click.Context, _parameter: click.Parameter, filters: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return valid topic filters (a click callback)."""
     return tuple(_checked(each, is_filter=True) for each in filters)
 
 

@@ -26,7 +26,6 @@ def groups() -> None:
 def _position(
     _context: click.Context, _parameter: click.Parameter, text: str | None
 ) -> int | str | None:
-    """Return a position as the broker takes it: numbers are offsets (a click callback)."""
     return int(text) if text and text.isascii() and text.isdecimal() else text
 
 
@@ -80,7 +79,6 @@ _SUMS: Final = ("lag", "in_flight", "returned", "delayed", "dead_letters")
 
 
 def _summed(found: list[Document]) -> list[Document]:
-    """Combine all groups of a reader into one row."""
     topics = Counter(group["group"] for group in found if group["reader"])
     rows: dict[tuple[str, str], Document] = {}
     for group in found:

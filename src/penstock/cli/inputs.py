@@ -55,7 +55,6 @@ def option_set(*options: CommandDecorator) -> CommandDecorator:
 
 
 def confirm(question: str) -> None:
-    """Return if the user confirms, here or by ``--yes``; raise otherwise."""
     try:
         if is_given("--yes") or click.confirm(question, err=True):
             return

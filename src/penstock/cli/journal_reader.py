@@ -82,7 +82,6 @@ class JournalReader:
         self._incarnations: dict[str, int] = {}
 
     def stored(self) -> "Iterator[Record]":
-        """Yield all messages up to the current end of each topic."""
         page = self._client.changes(self._filters)
         self._sequence = page.sequence
         while True:
@@ -115,7 +114,6 @@ class JournalReader:
                 yield record
 
     def _stream(self, topic: "Topic") -> "Iterator[Record]":
-        """Yield the messages of one topic, from the last position to its end."""
         position = self._position(topic)
         if position >= topic.end_offset:
             return

@@ -31,7 +31,6 @@ class DeviceKeyPair(msgspec.Struct, frozen=True):
         return f"DeviceKeyPair(device={self.device!r}, key_id={self.key_id})"
 
     def c_arrays(self) -> str:
-        """Return the constants that the device library is built with."""
         return dedent("""\
             static const uint32_t DEVICE_KEY_ID = {key_id};
 
@@ -107,7 +106,6 @@ def _paths(directory: Path, name: str) -> tuple[Path, Path]:
 
 
 def _key_id(path: Path) -> int | None:
-    """Return the id of the key in a JSON file, or None if it is not a key file."""
     try:
         document = msgspec.json.decode(path.read_bytes())
         return int(document["key_id"])

@@ -148,7 +148,6 @@ def _check(device: str, topics: str, pair: KeyPair) -> None:
 
 
 def _unregistered(device: str, topics: str, pair: KeyPair, expires_s: int | None) -> Document:
-    """Describe a key that is not registered yet, like the broker does."""
     key = DeviceKeyPair(device, secrets.randbelow(KEY_ID_MAX) + 1, topics, *pair)
     return {
         "id": key.key_id,
@@ -397,7 +396,6 @@ def _active_ids(broker: AdminClient, device: str) -> list[int]:
 
 
 def _latest_id(broker: AdminClient, key: str) -> int:
-    """Return the given id, or that of a device's only active key without a successor."""
     if _is_id(key):
         return int(key)
     found = _keys_of(broker, key)

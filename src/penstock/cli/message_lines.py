@@ -17,7 +17,6 @@ def delivery_text(delivery: Delivery) -> bytes:
 
 
 def delivery_json(delivery: Delivery) -> bytes:
-    """Format all fields of MQTT, and the time of arrival."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     flags = {"qos": delivery.qos, "retain": delivery.retain, "dup": delivery.dup}
     return _json(delivery.topic, delivery.payload, flags | {"time": now})
@@ -43,7 +42,6 @@ def header_field(record: "Record") -> dict[str, object]:
 
 
 def payload_field(payload: bytes) -> dict[str, str]:
-    """A payload as text if it is UTF-8, else in base64."""
     try:
         return {"payload": payload.decode()}
     except UnicodeDecodeError:
@@ -59,7 +57,6 @@ def _text(topic: str, payload: bytes) -> bytes:
 
 
 def _one_line(text: str) -> str:
-    """Escape line ends and control sequences, but not tabs."""
     if text.isprintable():
         return text
     return "".join(

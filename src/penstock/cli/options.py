@@ -69,7 +69,6 @@ class _InvalidFlagsError(click.UsageError):
 
 
 def load_or_advise(file: str | None, flags: Mapping[str, object]) -> Loaded:
-    """Load the configuration; add advice for unknown names that resemble no known one."""
     try:
         return load(file, os.environ, flags)
     except ConfigProblemsError as error:

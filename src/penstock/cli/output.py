@@ -15,7 +15,6 @@ def wants_json() -> bool:
 
 
 def print_result(document: object, text: str) -> None:
-    """Print a document as JSON if the user wants that, otherwise the text that describes it."""
     json = msgspec.json.format(msgspec.json.encode(document), indent=2) if wants_json() else ""
     click.echo(json or text)
 

@@ -117,7 +117,6 @@ def pub(
 def _named(
     words: tuple[str, ...], topic: str | None, message: str | None
 ) -> tuple[str, str | None]:
-    """Take topic and message from the options, or else from the arguments, in order."""
     rest = list(words)
     if topic is None:
         if not rest:
@@ -191,7 +190,6 @@ def _failure(error: ClientError, outcome: _Outcome, server: Address) -> str:
 
 
 def _with_cause(error: ConnectionLostError, topic: str, server: Address) -> ConnectionLostError:
-    """Name the most likely cause: the broker is not ready, or the topic requires signatures."""
     from penstock.cli.status import unreadiness  # noqa: PLC0415 - only after a failure
 
     if reason := unreadiness(server):

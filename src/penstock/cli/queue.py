@@ -316,7 +316,6 @@ def _record(record: "Record") -> Document:
 
 
 def _record_table(shown: list[Document]) -> str:
-    """Format messages; optional fields have a column only if one of the messages has them."""
     if not shown:
         return "no messages"
     optional = [field for field in _OPTIONAL_FIELDS if any(field in record for record in shown)]

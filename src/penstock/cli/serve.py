@@ -93,7 +93,6 @@ async def _start(server: Server, stop: asyncio.Event) -> None:
 
 
 async def _is_replaced(server: Server, stop: asyncio.Event) -> bool:
-    """Wait for a stop, or for a snapshot that replaces the store; return True for the latter."""
     waits = [asyncio.ensure_future(event.wait()) for event in (stop, server.replaced)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:

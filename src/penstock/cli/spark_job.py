@@ -66,7 +66,6 @@ def execute(
 
 
 def _check(found: PipelineJob, options: dict[str, object]) -> None:
-    """Check the options before Spark is started: the common ones, then those of the job."""
     if options.get("trigger"):
         trigger_of(str(options["trigger"]))
     given = {_NAMES[name]: str(options[name]) for name in _NAMES if options.get(name) is not None}
@@ -111,7 +110,6 @@ def _followed(
     begun: QueryFollowUp | Sequence[StreamingQuery] | StreamingQuery,
     display: monitor.Display,
 ) -> JobOutcome | None:
-    """Wait for the queries of a job; then run its follow-up, unless a signal stopped it."""
     started = begun.query if isinstance(begun, QueryFollowUp) else begun
     stop = _stopped_by_signals()
     queries = started if isinstance(started, Sequence) else [started]
@@ -122,7 +120,6 @@ def _followed(
 
 
 def _explained(name: str, run: Callable[[], _Result]) -> _Result:
-    """Call a function; report Spark's errors without a traceback."""
     try:
         return run()
     except (PySparkException, Py4JJavaError) as error:

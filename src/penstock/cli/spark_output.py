@@ -51,7 +51,6 @@ class JavaOutput:
 
     @contextmanager
     def inherited(self) -> Iterator[None]:
-        """Let processes that are started in the block write to the pipe."""
         reader, writer = os.pipe()
         threading.Thread(target=self._pass_on, args=(reader,), name="java", daemon=True).start()
         sys.stderr.flush()

@@ -108,7 +108,6 @@ _OF_THE_EXTRA: Final = {"pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "
 
 @contextmanager
 def advice() -> Iterator[None]:
-    """Turn a missing module into advice on how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -167,7 +167,6 @@ class _Output:
         return self.left == 0
 
     def is_short(self) -> bool:
-        """Whether the deadline passed before the count was reached."""
         return bool(self.left) and monotonic() >= self.deadline
 
     def write(self, lines: list[bytes]) -> None:
@@ -264,7 +263,6 @@ def _subscribe(client: Client, filters: tuple[str, ...], qos: int) -> None:
 
 
 def _with_cause(error: ConnectionLostError, client_id: str) -> ConnectionLostError:
-    """Name the most likely cause: a second run of the same command."""
     what = f"{error.message}: another client probably uses the id {client_id}"
     return ConnectionLostError(what, error.advice)
 
@@ -288,7 +286,6 @@ def _check_start(
 def _follow(
     server: Address, filters: tuple[str, ...], start: StartPosition, output: _Output
 ) -> None:
-    """Print stored messages, then new ones, until the count or the deadline."""
     show = record_json if is_given("--json") else record_text
     with queue_client(server) as client, _signals_as_interrupts():
         client.when_lost(output.report_outage)
@@ -310,7 +307,6 @@ def _follow(
 
 @contextmanager
 def _signals_as_interrupts() -> Iterator[None]:
-    """End the block on SIGINT or SIGTERM."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

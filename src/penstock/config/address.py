@@ -39,7 +39,6 @@ def parse_listen(text: str) -> Address:
 
 
 def _host(text: str, host: str, port: str) -> str:
-    """Check the host, and remove the brackets of an IPv6 address."""
     if host in {"", "*"}:
         raise ValueError(f'"{text}" has no host: write "0.0.0.0:{port}" for all interfaces')
     if any(c.isspace() or c == "/" for c in host):

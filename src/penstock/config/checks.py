@@ -28,7 +28,6 @@ def _addresses(config: Config, key: str) -> list[Address]:
 
 
 def _listener_faults(config: Config) -> Iterator[ConfigFault]:
-    """Addresses must differ, and there must be one."""
     taken: set[Address] = set()
     for key in ("listen", "http_listen"):
         for address in _addresses(config, key):

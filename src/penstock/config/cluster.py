@@ -42,7 +42,6 @@ def advertised_peer(config: Config) -> Address:
 
 
 def advertised(config: Config) -> Address | None:
-    """Where clients reach this node; None if it listens nowhere."""
     text = config.cluster.advertise or next(iter((*config.listen, *config.http_listen)), "")
     return parse_listen(text) if text else None
 

@@ -49,7 +49,6 @@ class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unit(self) -> str:
-        """The unit of a bare number: "s", "ms", "bytes" or none."""
         return unit_of(self.name) if self.kind in {"integer", "number"} else ""
 
     @property

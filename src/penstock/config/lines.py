@@ -45,7 +45,6 @@ def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:
 
 
 def _names(table: dict[str, object], prefix: str = "") -> Iterator[str]:
-    """List the dotted names in a parsed statement, outer ones first."""
     for name, value in table.items():
         yield prefix + name
         if isinstance(value, dict):

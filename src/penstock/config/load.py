@@ -58,7 +58,6 @@ class _Layer(msgspec.Struct):
     unknown: set[str] = set()  # options whose values could not be read
 
     def origin(self, name: str) -> Origin:
-        """The origin of an option, or of a part of it, as in "rules[0].filter"."""
         return self.origins.get(name) or self.origins[_key_name(name)]
 
 
@@ -163,7 +162,6 @@ def _unreadable(origin: Origin, what: str) -> _Layer:
 
 
 def _syntax_error(path: str, text: str, message: str) -> _Layer:
-    """Find the position in the parser's message; at the end of the text it has none."""
     what, _, position = message.partition(" (at ")
     numbers = re.findall(r"\d+", position) or [str(text.count("\n") + 1), "0"]
     origin = Origin("file", path, int(numbers[0]), int(numbers[1]))
@@ -216,7 +214,6 @@ def _environment_layer(environ: Mapping[str, str]) -> _Layer:
 
 
 def _closest_variable(variable: str, variables: list[str]) -> str:
-    """Guess which one was meant, ignoring the prefix that all share."""
     bare = [name.removeprefix(ENVIRONMENT_PREFIX) for name in variables]
     guess = closest(variable.removeprefix(ENVIRONMENT_PREFIX), bare)
     return ENVIRONMENT_PREFIX + guess if guess else ""

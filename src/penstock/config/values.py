@@ -136,7 +136,6 @@ def _list(key: ConfigKey, raw: object) -> tuple[str, ...]:
 
 
 def _rules(key: ConfigKey, raw: object) -> tuple[dict[str, object], ...]:
-    """Decode the options that each rule sets; the loader adds the others."""
     if isinstance(raw, str):
         raw = _toml_array(key, raw)
     if not isinstance(raw, list | tuple) or not all(isinstance(rule, dict) for rule in raw):
@@ -178,7 +177,6 @@ def _rule_value(name: str, keys: dict[str, ConfigKey], leaf: str, raw: object) -
 
 
 def _each(items: Iterable[_Item], decoder: Callable[[int, _Item], _Value]) -> list[_Value]:
-    """Decode all items; raise all their faults together."""
     values: list[_Value] = []
     faults: list[ConfigFault] = []
     for index, item in enumerate(items):
@@ -204,7 +202,6 @@ _DECODERS: Final[dict[Kind, Callable[[ConfigKey, object], object]]] = {
 
 
 def encode(key: ConfigKey, value: object) -> str:
-    """Format a value as TOML, numbers with their unit; ``decode`` reads it back."""
     if key.kind == "rules" and isinstance(value, tuple):
         return "[" + ", ".join(_encode_rule(key, rule) for rule in value) + "]"
     if key.kind in {"integer", "number"} and isinstance(value, int | float):
@@ -221,7 +218,6 @@ def _encode_rule(key: ConfigKey, rule: msgspec.Struct) -> str:
 
 
 def range_of(key: ConfigKey) -> str:
-    """Format the range of a number, as in "1KiB to 64MiB"; empty for other kinds."""
     if key.low is None or key.high is None:
         return ""
     return f"{with_unit(key.low, key.unit)} to {with_unit(key.high, key.unit)}"

@@ -146,7 +146,6 @@ class Throttle:
         self._windows: dict[str, _Window] = {}
 
     def admit(self, kind: str, now: float) -> bool:
-        """Whether a line of this kind may be written now; if not, count it."""
         window = self._windows.get(kind)
         if window is None:
             window = self._windows[kind] = _Window(now)
@@ -159,7 +158,6 @@ class Throttle:
         return False
 
     def take_suppressed(self, now: float) -> dict[str, int]:
-        """Return and reset the counts of kinds that may be written again."""
         over = {
             kind: window.suppressed
             for kind, window in self._windows.items()
@@ -207,6 +205,5 @@ class ThrottledLogger:
         self.log(logging.WARNING, event, kind, **values)
 
     def flush(self) -> None:
-        """Write one line for each kind whose lines were suppressed."""
         for kind, count in self._throttle.take_suppressed(self._clock()).items():
             self._logger.warning("lines_suppressed", kind=kind, suppressed=count)

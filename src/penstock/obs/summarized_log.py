@@ -35,7 +35,6 @@ class SummarizedLog:
         self._pending: dict[object, _Pending] = {}
 
     def note(self, key: object, **values: object) -> None:
-        """Record an event; ``values`` are those of the line."""
         pending = self._pending.get(key)
         if pending is None:
             if len(self._pending) >= KEYS_MAX:

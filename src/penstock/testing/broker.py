@@ -71,7 +71,6 @@ class AsyncBroker:
 
     @property
     def server(self) -> Server:
-        """The broker itself."""
         if self._server is None:
             raise _not_running()
         return self._server
@@ -112,7 +111,6 @@ class AsyncBroker:
             )
 
     def _keep_addresses(self, server: Server) -> None:
-        """Use the same ports after a restart."""
         self._port = server.addresses[0].port
         addresses = tuple(str(address) for address in server.addresses)
         self._config = msgspec.structs.replace(self._config, listen=addresses, http_listen=())
@@ -137,7 +135,6 @@ class AsyncBroker:
         return {name: float(value) for name, value in pairs}
 
     def remove_data(self) -> None:
-        """Delete the temporary directory; one of the caller is left alone."""
         if self._remove_directory is not None:
             self._remove_directory()
             self._remove_directory = None
@@ -195,15 +192,12 @@ class Broker:
         self._change(self._inner.start)
 
     def stop(self, *, kill: bool = False) -> None:
-        """Stop the broker and its thread; with ``kill`` as kill -9 would."""
         self._change(lambda: self._inner.stop(kill=kill))
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop and start on the same data and port; with ``kill`` as kill -9 would."""
         self._change(lambda: self._inner.restart(kill=kill))
 
     def _change(self, begin: Callable[[], Coroutine[object, None, None]]) -> None:
-        """Start or stop; end the thread if no broker runs after it."""
         try:
             self._run(begin)
         finally:
@@ -214,15 +208,12 @@ class Broker:
                 self._thread = None
 
     def _drive_clock(self) -> None:
-        """Have ``advance``, called in the thread of the test, act in that of the broker."""
         self.clock.drive(
             lambda: self._run(self.server.parts.pipeline.drain),
             lambda: self.call(self.server.turn),
         )
 
     def call(self, function: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
-        """Call a function in the broker's thread and wait for its result."""
-
         async def call() -> T:
             return function(*arguments, **keywords)
 

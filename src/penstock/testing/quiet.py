@@ -32,7 +32,6 @@ class Quiet:
             Quiet._holders.add(self)
 
     def end(self) -> None:
-        """Reset logging when no broker is left."""
         with Quiet._lock:
             Quiet._holders.discard(self)
             if not Quiet._holders and self._is_ours():

@@ -56,7 +56,6 @@ def settings(options: Mapping[str, object], data: str | Path | None, port: int) 
 
 
 def _flat(options: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Iterate over options by their dotted names; the loader refuses unknown ones."""
     for name, value in options.items():
         if isinstance(value, Mapping) and (value or name in SECTIONS):
             yield from ((f"{name}.{leaf}", inner) for leaf, inner in value.items())
