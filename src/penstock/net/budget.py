@@ -68,7 +68,6 @@ class Budget:
         return len(self._waiting)
 
     def note(self, holder: BudgetHolder, held: int) -> None:
-        """``holder`` holds ``held`` bytes now."""
         change = held - holder.counted
         if not change:
             return
@@ -92,7 +91,6 @@ class Budget:
         return min(bytes_max, max(READ_BYTES_MIN, (self.bytes_max - self.used) // 8))
 
     def wait(self, waiting: BudgetWaiter) -> None:
-        """Call ``resume`` when there may be room again."""
         self._waiting[waiting] = None
 
     def forget(self, holder: BudgetHolder) -> None:
@@ -131,7 +129,6 @@ class Budget:
             self._holders[holder] = held, since + stalled_s
 
     def _end_stuck(self, now: float) -> None:
-        """Close clients that have read nothing for longest, until others can go on."""
         wanted = self.bytes_max // 16 - self.room(0)
         stuck = [(since, holder) for holder, (_, since) in self._holders.items()]
         for since, holder in sorted(stuck, key=lambda item: item[0]):

@@ -63,11 +63,9 @@ class Connection(asyncio.Protocol, Generic[Event]):
 
     protocol_name: ClassVar[str]  # as listings of clients show it
 
-    ends_by_closing = True
-    """Whether closing the socket is an orderly end; MQTT has a packet for it."""
+    ends_by_closing = True  # whether closing the socket is an orderly end; MQTT has a packet for it
 
-    handles_while_blocked = False
-    """Whether ``hold`` handles some of the events it is given."""
+    handles_while_blocked = False  # whether ``hold`` handles some of the events it is given
 
     __slots__ = (
         "_blocks",
@@ -148,7 +146,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
         raise NotImplementedError
 
     def is_waiting(self) -> bool:
-        """Whether nothing more may be read for now."""
         return bool(self._held)
 
     def let_go(self) -> None:
@@ -202,7 +199,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
     # ── events, in order and in slices ────────────────────────────────────────────────────────
 
     def _handle_safely(self, events: list[Event]) -> None:
-        """Handle events; an internal error ends this connection, and no other."""
         try:
             self._handle(events, self._connections.wall_ms())
         except Exception:  # noqa: BLE001 - see above
@@ -231,7 +227,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
             self.pause_reading()
 
     def end_turn(self) -> None:
-        """Hold the events behind the one being handled for the next turn."""
         self._is_turn_over = True
 
     def _put_off(self, events: list[Event]) -> None:
@@ -240,7 +235,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self.pause_reading()
 
     def hold(self, events: list[Event]) -> None:
-        """Keep events until those before them are finished."""
         self._held += events
         if self.is_waiting():
             self.pause_reading()
@@ -291,7 +285,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on, unless something else keeps the connection waiting."""
         connections = self._connections
         if self.is_waiting() or connections.is_stopping or not self._is_reading_paused:
             return
@@ -304,7 +297,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
             self._transport.resume_reading()
 
     def send(self, data: bytes) -> None:
-        """Send what must arrive."""
         self.outbox.send(data)
 
     # ── deadlines ─────────────────────────────────────────────────────────────────────────────
@@ -350,7 +342,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self.check_deadline_at(self._connections.clock.monotonic() + CLOSE_TIMEOUT_S)
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        """A command of this client was refused: it must connect and send again."""
         self.close(reason, detail)
 
     def abort(self) -> None:
@@ -378,7 +369,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
 
 
 def enable_tcp_keep_alive(transport: asyncio.Transport) -> None:
-    """For protocols without a time-out for silence."""
     opened = transport.get_extra_info("socket")
     if opened is not None:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -11,8 +11,7 @@ NODE_BITS = 16
 
 NO_NODE = 0  # the node of ids that carry none
 
-_WITH_NODE_FROM = 1 << 56
-"""Ids without a node were milliseconds since 1970, times 1,024: less than this until 4199."""
+_WITH_NODE_FROM = 1 << 56  # without a node: milliseconds since 1970 times 1,024, less until 4199
 
 
 def node_of(connection: int) -> int:

@@ -111,13 +111,11 @@ class Connections:
         self.stalls = StallDetector(self.loop.time, clock.monotonic)
         self.takeovers = Takeovers(get_logger("net"), clock.monotonic)
         self.throttled_log = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
-        """For log lines that clients can cause: bad clients must not flood the log."""
         self.open: set[Abortable] = set()
         self.clients: set[ConnectedClient] = set()
         self.is_stopping = False
 
     def http_closed(self, transport: asyncio.Transport, reason: DisconnectReason) -> None:
-        """Count the end of an HTTP connection, and report it unless it is an ordinary one."""
         self.open.discard(transport)
         self.counters.disconnects[reason] += 1
         if reason not in _ORDINARY_HTTP_ENDS:
@@ -125,20 +123,17 @@ class Connections:
             self.throttled_log.info("refused", reason.value, **values)
 
     def turn(self, now: float) -> None:
-        """Enforce deadlines and bounds; called a few times a second."""
         self.deadlines.turn(now)
         self.budget.turn(now)
         self.takeovers.turn(now)
         self.throttled_log.flush()
 
     def forgive(self, stalled_s: float) -> None:
-        """Do not count a pause of the whole broker against any client."""
         self.budget.forgive(stalled_s)
         for client in self.clients:
             client.forgive(stalled_s)
 
 
 def peer_of(transport: asyncio.BaseTransport) -> str:
-    """The other end as ``ip:port``, for the log."""
     name = transport.get_extra_info("peername")
     return f"{name[0]}:{name[1]}" if name else "unknown"

@@ -70,7 +70,6 @@ class Flusher:
                 self._loop.call_soon(self._flush_turn)
 
     def restore(self, was_holding: bool) -> None:
-        """End an inner ``hold``; write now unless an outer one goes on."""
         self._is_holding = was_holding
         if self._due and not was_holding:
             self._flush()

@@ -44,8 +44,7 @@ KEEP_ALIVE_S = 5.0  # idle time between two requests of one connection
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-"""An ASGI 3 application."""
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]  # an ASGI 3 application
 
 OnClose = Callable[[asyncio.Transport, DisconnectReason], None]
 
@@ -96,11 +95,9 @@ class HttpDoor:
         return len(self.state.connections)
 
     def accept(self, transport: asyncio.Transport, data: bytes, _accepted_at: float) -> None:
-        """The listener found that a connection speaks HTTP."""
         self.hand_over(transport, data)
 
     def hand_over(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Serve a connection, beginning with the bytes that were already read from it."""
         connection = _HttpConnection(self)
         transport.set_protocol(connection)
         connection.connection_made(transport)
@@ -138,8 +135,6 @@ class _HttpConnection(H11Protocol):
         """Note why the connection is about to end; the first reason stands."""
         self._reason = self._reason or reason
 
-    # ── called by the transport
-
     def data_received(self, data: bytes) -> None:
         self.server_state.default_headers = [
             (b"date", formatdate(usegmt=True).encode()),
@@ -161,8 +156,6 @@ class _HttpConnection(H11Protocol):
         super().connection_lost(exc)
         ended = DisconnectReason.CLIENT_DISCONNECT if orderly else DisconnectReason.CONNECTION_LOST
         self._door.on_close(self.transport, self._reason or ended)
-
-    # ── called by uvicorn's protocol
 
     def on_response_complete(self) -> None:
         self._answered = True
@@ -189,10 +182,7 @@ class _HttpConnection(H11Protocol):
         self.end(DisconnectReason.SERVER_SHUTDOWN)
         super().shutdown()
 
-    # ── bounds
-
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse large bodies; report what the application did not catch."""
         if _body_bytes_announced(scope) > self._door.body_bytes_max:
             self.end(DisconnectReason.PACKET_TOO_LARGE)
             await _send_too_large(send)
@@ -227,7 +217,6 @@ class _HttpConnection(H11Protocol):
 
 
 def _body_bytes_announced(scope: Scope) -> float:
-    """The size of the request's body; infinite if it is not announced."""
     headers = dict(scope["headers"])
     if b"transfer-encoding" in headers:
         return float("inf")

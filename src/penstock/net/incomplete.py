@@ -27,7 +27,6 @@ class Incomplete:
         self.total = 0
 
     def note(self, holder: IncompleteSender, held: int) -> None:
-        """A connection has just sent something, and ``held`` bytes are incomplete."""
         self.forget(holder)
         if held <= WORTH_COUNTING:
             return

@@ -53,7 +53,6 @@ class Listener:
         return Address(address.host, server.sockets[0].getsockname()[1])
 
     def stop_accepting(self) -> None:
-        """Close the listening sockets; connections stay."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -63,7 +62,6 @@ class Listener:
             connection.refuse(DisconnectReason.SERVER_SHUTDOWN)
 
     def forgive(self, stalled_s: float) -> None:
-        """Do not count a pause of the whole broker as silence."""
         for connection in self.undetected:
             connection.forgive(stalled_s)
 
@@ -129,7 +127,6 @@ class _UndetectedConnection(asyncio.Protocol):
             self._listener.connections.counters.disconnects[DisconnectReason.CONNECTION_LOST] += 1
 
     def overdue(self, now: float) -> float | None:
-        """Enforce the connect time-out."""
         if self._transport is None:
             return None
         deadline = self._accepted_at + self._listener.connections.limits.connect_timeout_s

@@ -66,10 +66,7 @@ class Outbox:
         """
         transport.set_write_buffer_limits(high=self._room)
 
-    # ── gathering ─────────────────────────────────────────────────────────────────────────────
-
     def send(self, data: bytes) -> None:
-        """Queue what must arrive."""
         if self._is_closed:
             return
         self._out.append(data)
@@ -88,8 +85,6 @@ class Outbox:
         if not self._is_due:
             self._is_due = True
             self._connections.flusher.flush_soon(self)
-
-    # ── writing ───────────────────────────────────────────────────────────────────────────────
 
     def flush(self) -> None:
         """Write what has gathered in one piece; while the client is slow, keep within bounds."""
@@ -134,7 +129,6 @@ class Outbox:
         self.flush()
 
     def close(self) -> None:
-        """Write the rest of what must arrive; nothing more is taken."""
         if not self._is_closed:
             self._is_paused = False
             self.flush()
@@ -159,8 +153,6 @@ class Outbox:
         elif self._live_bytes > bound:
             # Down to three quarters, so that the next drop is a while away.
             self._drop_oldest(self._live_bytes - bound * 3 // 4)
-
-    # ── the shared budget ─────────────────────────────────────────────────────────────────────
 
     def refresh(self) -> None:
         held = self._out_bytes + self._live_bytes + self._transport.get_write_buffer_size()
@@ -191,7 +183,6 @@ class Outbox:
             self._keep_bounds()
 
     def _squeeze(self, *, with_live: bool = True) -> bool:
-        """Wait until the transport is empty; False if it is."""
         if not self._is_paused and with_live:
             self._write()
             self.refresh()

@@ -26,7 +26,6 @@ class Takeovers:
         self._tokens: dict[bytes, tuple[float, float]] = {}  # by client id: tokens left, and when
 
     def note(self, client_id: bytes, peer: str) -> None:
-        """A connection was closed because another presented its client id."""
         self._lines.note(client_id, client_id=printable(client_id), peer=peer)
         left = max(0.0, self._left(client_id) - 1)
         if client_id not in self._tokens and len(self._tokens) >= IDS_MAX:
@@ -34,7 +33,6 @@ class Takeovers:
         self._tokens[client_id] = left, self._monotonic()
 
     def delay_s(self, client_id: bytes) -> float:
-        """How long the next client with this id has to wait."""
         return max(0.0, 1.0 - self._left(client_id)) / PER_SECOND
 
     def turn(self, now: float) -> None:

@@ -30,7 +30,6 @@ class Deadlines:
         self._times: list[int] = []  # a heap of the buckets
 
     def add(self, timed: Timed, when: float) -> None:
-        """Check ``timed`` soon after ``when``, or at the next turn if that has passed."""
         time = int(when * _PER_SECOND) + 1
         bucket = self._buckets.get(time)
         if bucket is None:
@@ -40,7 +39,6 @@ class Deadlines:
             bucket.append(timed)
 
     def turn(self, now: float) -> None:
-        """Check all deadlines that are due."""
         last = int(now * _PER_SECOND)
         due: list[Timed] = []
         while self._times and self._times[0] <= last:

@@ -27,7 +27,6 @@ class Turns:
         self._is_sharing = False
 
     def run(self, work: Iterator[None]) -> None:
-        """Do a slice of the work now and the rest in the turns to come."""
         turn_ends_at = self._monotonic() + TURN_S
         for _ in work:
             if self._monotonic() > turn_ends_at:

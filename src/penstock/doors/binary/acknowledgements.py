@@ -90,8 +90,6 @@ class Acknowledgements:
         self._door.connections.counters.acknowledged_total += len(sequences)
         self._settle(places, now_ms)
 
-    # ── onto the disk ─────────────────────────────────────────────────────────────────────────
-
     def _settle(self, places: list[AckedRange], now_ms: int) -> None:
         ranges: dict[bytes, list[tuple[int, int]]] = {}
         for topic, start, end in places:
@@ -143,15 +141,11 @@ class Acknowledgements:
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         self._client.close(reason, detail)
 
-    # ── looking up ────────────────────────────────────────────────────────────────────────────
-
     @property
     def is_crowded(self) -> bool:
-        """Whether reading should pause."""
         return len(self._unknown) > UNKNOWN_MAX
 
     def _look_up(self, first: int, end: int) -> None:
-        """Ask the journal for offsets of messages that this connection did not send."""
         first, end = max(first, 1), min(end, self._door.pipeline.settled_sequence)
         if first < end:
             self._unknown.append((first, end))

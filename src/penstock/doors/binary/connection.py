@@ -98,8 +98,6 @@ class BinaryConnection(Connection[Event]):
         is_crowded = max(len(self._held), len(self._replies)) > HELD_MAX
         return self._is_resuming or is_crowded or self._subscriptions.acknowledgements.is_crowded
 
-    # ── requests ──────────────────────────────────────────────────────────────────────────────
-
     def handle_some(
         self, events: list[Event], position: int, now_ms: int, _turn_ends_at: float
     ) -> int:
@@ -147,20 +145,15 @@ class BinaryConnection(Connection[Event]):
             self._subscriptions.acknowledgements.take(event.sequences, now_ms)
 
     def fail(self, text: str) -> None:
-        """Answer a request with an error."""
         self._connections.counters.refused_total += 1
         self._replies.answer(encode.error(text))
 
     def _on_violation(self, event: Violation) -> None:
-        """Close the connection after the replies to earlier requests."""
         self._replies.answer_last(
             encode.error(event.error), lambda: self.close(event.reason, event.detail)
         )
 
-    # ── what leaves ───────────────────────────────────────────────────────────────────────────
-
     def acknowledge(self, kind: int, packet_ids: list[int]) -> None:
-        """Publishes are on disk."""
         assert kind == PUBACK
         if self.reason is None:
             self._replies.published(packet_ids)
@@ -194,8 +187,6 @@ class BinaryConnection(Connection[Event]):
 
     def topic_deleted(self, topic: bytes) -> None:
         self._subscriptions.topic_deleted(topic)
-
-    # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         if self.reason is None and reason in _LAST_ERRORS:

@@ -38,4 +38,3 @@ class BinaryParts:
     dispatchers: Dispatchers
     cluster: Consensus
     identities: dict[bytes, IdentifiedClient] = field(init=False, default_factory=dict)
-    """Client ids in use at this node, each with its connection."""

@@ -66,10 +66,7 @@ class QueueWorker:
         self.queues: set[bytes] = set()
         self.consumer = b"#%d" % self._number
 
-    # ── joining and leaving ───────────────────────────────────────────────────────────────────
-
     def join(self, topic: bytes) -> None:
-        """Work for a queue; joining twice does nothing."""
         self._door.connections.counters.workers_connected += topic not in self.queues
         self.queues.add(topic)
         self._door.dispatchers.join(topic, WORKERS, self)
@@ -81,7 +78,6 @@ class QueueWorker:
         self._door.dispatchers.leave(topic, WORKERS, self.consumer)
 
     def forget(self, topic: bytes) -> None:
-        """Forget the leases of a queue."""
         self._leases = {job: lease for job, lease in self._leases.items() if job[0] != topic}
 
     def leave_all(self) -> None:
@@ -89,15 +85,12 @@ class QueueWorker:
             self.leave(topic)
 
     def take_name(self, client_id: bytes) -> None:
-        """Become another worker, which has a name."""
         queues = list(self.queues)
         self.leave_all()
         self._must_acknowledge = True
         self.consumer = b"%b#%d" % (client_id, self._number)
         for topic in queues:
             self.join(topic)
-
-    # ── jobs ──────────────────────────────────────────────────────────────────────────────────
 
     @property
     def visibility_ms(self) -> int:
@@ -106,14 +99,12 @@ class QueueWorker:
 
     @property
     def settles(self) -> bool:
-        """Without a name, a job is done when it is sent."""
         return not self._must_acknowledge
 
     def room(self) -> int:
         return 0 if self._sink.is_full() else WINDOW - len(self._leases)
 
     def ask_for_jobs(self) -> None:
-        """There may be room again."""
         for topic in self.queues:
             self._door.dispatchers.dispatch(topic, WORKERS)
 
@@ -130,7 +121,6 @@ class QueueWorker:
         pass
 
     def finish(self, topic: bytes, ranges: list[tuple[int, int]]) -> None:
-        """Offsets of a queue were acknowledged: settle the leases among them."""
         leases = [
             self._leases.pop((topic, offset))
             for start, end in ranges

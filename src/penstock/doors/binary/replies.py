@@ -60,8 +60,6 @@ class OrderedReplies:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    # ── requests ──────────────────────────────────────────────────────────────────────────────
-
     def await_publishes(self, count: int) -> None:
         """Publishes were submitted; ``published`` follows."""
         self._publishes_asked += count
@@ -71,7 +69,6 @@ class OrderedReplies:
         self._acks_asked += 1
 
     def answer(self, data: bytes) -> None:
-        """Reply after the requests before this one."""
         reply = _Reply(self._publishes_asked, self._acks_asked, data)
         if self._is_due(reply):
             self._send(data)
@@ -80,13 +77,10 @@ class OrderedReplies:
             self._hurry()
 
     def answer_last(self, data: bytes, end: Callable[[], None]) -> None:
-        """Send the last reply in order, then call ``end``."""
         self._emptied = end
         self.answer(data)
         if not self._waiting:
             end()
-
-    # ── stored ────────────────────────────────────────────────────────────────────────────────
 
     def published(self, sequences: list[int]) -> None:
         """Publishes are stored: acknowledge them, and send the replies between them."""

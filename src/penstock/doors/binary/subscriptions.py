@@ -73,8 +73,6 @@ class BinarySubscriptions:
             door, connection, replies, self._cursors, self.worker.finish
         )
 
-    # ── requests ──────────────────────────────────────────────────────────────────────────────
-
     def subscribe(self, event: BinarySubscribe) -> None:
         fault = self._fault(event)
         if fault:
@@ -93,7 +91,6 @@ class BinarySubscriptions:
             self._in_order(lambda: self._when_current(lambda: self._follow_topic(event)))
 
     def _fault(self, event: BinarySubscribe) -> str:
-        """Why a subscription is refused; empty if it is not."""
         limits, client_id = self._door.connections.limits, event.client_id
         fault = filter_fault(event.topic, limits.topic_bytes_max, limits.topic_levels_max)
         if fault:
@@ -109,7 +106,6 @@ class BinarySubscriptions:
         return ""
 
     def _identify(self, client_id: bytes) -> None:
-        """Take the client id, from another connection if one has it."""
         door, connection = self._door, self._connection
         if client_id == connection.client_id:
             return
@@ -173,8 +169,6 @@ class BinarySubscriptions:
             self._unfollow(topic)
         self._done(event.sequence)
 
-    # ── following the journal ─────────────────────────────────────────────────────────────────
-
     def _follow_filter(self, event: BinarySubscribe) -> None:
         self._filters.add(event.topic)
         self._follow(event.topic)
@@ -214,7 +208,6 @@ class BinarySubscriptions:
         self._door.fanout.unlisten(topic, self._connection)
 
     def topic_deleted(self, topic: bytes) -> None:
-        """Begin anew with the next topic of this name."""
         self.acknowledgements.unacked.forget(topic)
         self.worker.forget(topic)
         cursor = self._cursors.get(topic)
@@ -223,23 +216,18 @@ class BinarySubscriptions:
             self._cursors[topic].start()
 
     def resume(self) -> None:
-        """The client has caught up: go on with history, and with jobs."""
         for cursor in self._cursors.values():
             cursor.resume()
         self.worker.ask_for_jobs()
 
     def leave_all(self) -> None:
-        """Follow nothing more, return jobs, free the client id."""
         for topic in [*self._cursors, *self._filters]:
             self._unfollow(topic)
         self.worker.leave_all()
         self.forget_identity()
         self._door.fanout.forget(self._connection)
 
-    # ── messages ──────────────────────────────────────────────────────────────────────────────
-
     def feed(self, part: CommittedMessages) -> None:
-        """Messages were committed to a topic that this client follows."""
         cursor = self._cursors.get(part.topic)
         if cursor is not None:
             cursor.feed(part)
@@ -273,7 +261,6 @@ class BinarySubscriptions:
         )
 
     def _frame(self, topic: bytes, payload: bytes, sequence: int, extras: Extras | None) -> bytes:
-        """A message with its signature, if it has one that the client can read."""
         signature = extras.signature if extras else None
         if signature is None or (signature.version == 2 and not self._accepts_version_2):
             return encode.message(topic, payload, sequence)
@@ -290,7 +277,6 @@ class BinarySubscriptions:
         self._counters.messages_out_total[1] += len(jobs)
 
     def missed(self, topic: bytes, count: int) -> None:
-        """Retention removed messages before they could be sent."""
         self._counters.drops[DropReason.RETENTION] += count
         text = f"{count} messages of '{printable(topic, 80)}' were removed by retention unread"
         self._connection.send(encode.error(text))

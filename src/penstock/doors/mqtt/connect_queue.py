@@ -51,7 +51,6 @@ class ConnectQueue:
         self._waiting: deque[ConnectingClient] = deque()
 
     def join(self, client: ConnectingClient) -> None:
-        """Call ``client.open`` when its turn comes, at once if nothing is before it."""
         client_id = client.name
         if client_id in self._opening:
             rivals = self._rivals.setdefault(client_id, deque())

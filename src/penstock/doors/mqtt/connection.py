@@ -187,7 +187,6 @@ class MqttConnection(Connection[Event]):
         return self.reason is None
 
     def open(self) -> None:
-        """Open the session: the connect queue has come to this client."""
         door, client_id = self._door, self.client_id
         heir_of = self._take_over(door.broker.sessions.get(client_id))
         is_clustered = door.cluster.is_clustered
@@ -218,7 +217,6 @@ class MqttConnection(Connection[Event]):
         return 0
 
     def drop_will(self) -> None:
-        """Somebody else has published the will."""
         self._will = None
 
     def accept(self, session: Session, *, session_present: bool) -> None:
@@ -302,7 +300,6 @@ class MqttConnection(Connection[Event]):
             self.outbox.deliver(deliveries)
 
     def may_take(self) -> bool:
-        """Whether the client reads fast enough to be given shared messages."""
         return not self.outbox.is_full()
 
     def is_id_taken(self, packet_id: int) -> bool:
@@ -314,12 +311,10 @@ class MqttConnection(Connection[Event]):
         self._subscribing.ask_for_more()
 
     def _on_idle(self) -> None:
-        """The outbox is empty: send what waits."""
         self.drain_more(is_drained=False)
         self.offer_more()
 
     def drain_more(self, *, is_drained: bool = True) -> None:
-        """Send the next messages of the session's queue, if the client reads."""
         self._is_draining = self._is_draining and not is_drained
         session = self.session
         if session is None or not session.queue or self._is_draining or self.reason is not None:
@@ -330,7 +325,6 @@ class MqttConnection(Connection[Event]):
             self._door.pipeline.submit(drained, self, durable=session.durable)
 
     def offer_more(self, *, is_page_done: bool = False) -> None:
-        """Send the next page of retained messages, if there is room."""
         session = self.session
         if session is not None and session.offers:
             if self._pages is None:
@@ -338,7 +332,6 @@ class MqttConnection(Connection[Event]):
             self._pages.go_on(is_page_done=is_page_done)
 
     def _lose(self, packet_ids: list[int]) -> None:
-        """Unacknowledged messages are no longer in the journal."""
         packet_ids = self._subscribing.settle(PUBACK, packet_ids)
         if self.session is not None and packet_ids:
             command = DeliveriesLost(self.client_id, self.number, packet_ids)

@@ -13,5 +13,4 @@ class MqttDoor(MqttParts):
         MqttConnection(self, transport, accepted_at).data_received(data)
 
     def turn(self, now: float) -> None:
-        """Log what has gathered; called a few times a second."""
         self.refused_versions.turn(now)

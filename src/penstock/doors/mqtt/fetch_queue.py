@@ -38,7 +38,6 @@ class FetchQueue:
         self.resume()
 
     def resume(self) -> None:
-        """Serve the next clients, if the budget has room for their messages."""
         budget = self._connections.budget
         while self._waiting and self._running < FETCHES_MAX:
             outbox = self._waiting[0]
@@ -50,6 +49,5 @@ class FetchQueue:
             self._running += outbox.fetch(room)
 
     def done(self) -> None:
-        """One client was served."""
         self._running -= 1
         self._connections.loop.call_soon(self.resume)

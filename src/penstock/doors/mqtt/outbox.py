@@ -60,7 +60,6 @@ class DeferredDeliveries:
         self._sequences.append(sequence)
 
     def first(self, count: int) -> list[tuple[int, int, int]]:
-        """The next ones; they stay until ``done``."""
         part = slice(self._done, self._done + count)
         flags, packet_ids = self._flags[part], self._packet_ids[part]
         return list(zip(flags, packet_ids, self._sequences[part], strict=True))
@@ -108,11 +107,9 @@ class MqttOutbox(Outbox):
         self.least_bytes = LEAST_BYTES  # room that the next message needs, as far as known
 
     def forward(self, live: Live) -> None:
-        """Queue live messages; the oldest give way when the reader is too slow."""
         self.send_live(live.count, live.mqtt or live.as_mqtt())
 
     def deliver(self, deliveries: list[Delivery]) -> None:
-        """Queue messages in order; defer what cannot go now."""
         if self._deferred:  # others are before them [MQTT-4.6.0-6]
             self._defer(deliveries)
             return
@@ -136,7 +133,6 @@ class MqttOutbox(Outbox):
         self.refresh()
 
     def _exceeds_budget(self, size: int) -> bool:
-        """Whether a message is more than what is left of the budget."""
         self.refresh()
         budget = self._connections.budget
         return budget.is_tight and size > budget.room(self.counted)
@@ -163,8 +159,6 @@ class MqttOutbox(Outbox):
     def is_idle(self) -> bool:
         return super().is_idle() and not self._deferred
 
-    # ── deferred deliveries ───────────────────────────────────────────────────────────────────
-
     def _defer(self, deliveries: list[Delivery]) -> None:
         """Defer deliveries; QoS 0 ones go among the live frames, where they may be dropped."""
         if self._deferred is None:
@@ -182,13 +176,11 @@ class MqttOutbox(Outbox):
         return bool(self._deferred) and not self._is_paused and not self._is_closed
 
     def _fetch(self) -> None:
-        """Join the fetch queue for the next deferred messages, once."""
         if not self._is_fetching and not self._is_queued and self.is_ready_to_fetch():
             self._is_queued = True
             self._door.fetch_queue.join(self)
 
     def fetch(self, room: int) -> bool:
-        """Read as much as there is room for; False if that is nothing."""
         self._is_queued = False
         if not self.is_ready_to_fetch() or self.is_full():
             return False
@@ -250,7 +242,6 @@ class MqttOutbox(Outbox):
         return message
 
     def _send_found(self, message: Message | RetainedMessage, flags: int, packet_id: int) -> bool:
-        """Send one message; False if there is no room for it."""
         payload = message.payload
         head = _head(message.topic, len(payload), flags)
         size = len(head) + len(payload) + 2

@@ -130,7 +130,6 @@ class MqttPublishing:
         now_ms: int,
         extras: list[Extras | None] | None = None,
     ) -> None:
-        """Put messages into the pipeline; an envelope may have named another ``topic``."""
         client, pipeline, first = self._client, self._door.pipeline, run[0]
         self._counters.messages_in_total[first.qos] += len(run)
         packet_ids = [event.packet_id for event in run] if first.qos else None
@@ -157,8 +156,6 @@ class MqttPublishing:
             self._client.close(*route)
             return None
         return route
-
-    # ── signed publishes ──────────────────────────────────────────────────────────────────────
 
     def _publish_signed(self, run: list[Publish], now_ms: int) -> None:
         """Publishes to a topic that demands signatures, or envelopes with signed messages."""
@@ -197,8 +194,6 @@ class MqttPublishing:
             return OpenedEnvelopes(topic, [], [], 0, route)
         return door.envelopes.open(principal, topic, payloads, now_ms)
 
-    # ── QoS 2 ─────────────────────────────────────────────────────────────────────────────────
-
     def _without_repeated(self, run: list[Publish]) -> list[Publish]:
         session = self._client.session
         assert session is not None
@@ -222,13 +217,11 @@ class MqttPublishing:
 
 
 def _joined(stretch: list[MqttPublishRun]) -> Live:
-    """Runs that lie side by side in one chunk, with the packets they came in."""
     count = sum([len(run.payloads) for run in stretch])
     return Live(stretch, count, stretch[0].chunk[stretch[0].start : stretch[-1].end])
 
 
 def _is_next(last: MqttPublishRun, event: MqttPublishRun) -> bool:
-    """Whether ``event`` lies right behind ``last``, so that both can be sent as one piece."""
     return event.chunk is last.chunk and event.start == last.end
 
 

@@ -62,7 +62,6 @@ class Share(NamedTuple):
 
 
 def is_shared(topic_filter: bytes) -> bool:
-    """Whether a filter means a shared subscription, well-formed or not."""
     return topic_filter.startswith(PREFIX)
 
 
@@ -155,7 +154,6 @@ class SharedSubscriptions:
     # ── joining and leaving ───────────────────────────────────────────────────────────────────
 
     def subscribe(self, name: bytes, share: Share, qos: int) -> None:
-        """Join the groups of all topics that the filter matches; the last QoS counts."""
         known = self._subscriptions.get(name)
         if known is not None:
             known.qos = qos
@@ -191,7 +189,6 @@ class SharedSubscriptions:
         self._join_topic(name, part.topic, Start(StartAt.OFFSET, part.first_offset))
 
     def _join_topic(self, name: bytes, topic: bytes, start: Start) -> None:
-        """Become a member of one group, which is made if it does not exist."""
         group = self._subscriptions[name].share.group
         member = self._members.get((topic, group))
         if member is not None:
@@ -231,7 +228,6 @@ class SharedSubscriptions:
             self._door.feed.unfollow(topic_filter, subscription.follower)
 
     def leave_all(self) -> None:
-        """The connection ends: unacknowledged messages go to other members."""
         for subscription in self._subscriptions.values():
             self._unfollow(subscription)
         self._subscriptions = {}
@@ -259,7 +255,6 @@ class SharedSubscriptions:
         return room
 
     def ask_for_more(self) -> None:
-        """There may be room again."""
         starved, self._starved = self._starved, {}
         for member in starved:
             self._door.dispatchers.dispatch(member.topic, member.group)
@@ -288,7 +283,6 @@ class SharedSubscriptions:
         self._door.dispatchers.leases.give_back(member.topic, member.group, refused, counts=False)
 
     def _next_id(self) -> int:
-        """A free packet id; 0 if there is none."""
         if len(self._in_flight) > LAST_ID - FIRST_ID:
             return 0
         packet_id = self._last_id
@@ -318,13 +312,11 @@ class SharedSubscriptions:
 
 
 def _now(topic: bytes, group: bytes) -> Start:
-    """Where the group of an existing topic begins."""
     has_waited = is_queue(topic) and group == WORKERS
     return Start(StartAt.EARLIEST if has_waited else StartAt.LATEST)
 
 
 def _topics_matching(store: Store, topic_filter: bytes, count_max: int) -> list[bytes]:
-    """The first ``count_max`` existing topics that match, in the order of their names."""
     trie: SubscriptionTrie[bytes] = SubscriptionTrie()
     trie.subscribe(topic_filter, topic_filter, 0)
     prefix = topic_filter.partition(b"+")[0].partition(b"#")[0].rstrip(b"/")

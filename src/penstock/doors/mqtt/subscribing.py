@@ -59,7 +59,6 @@ class PendingFilters:
             self._pending.popleft()
 
     def beside(self, known: Container[bytes]) -> int:
-        """How many there are beside those that the session has."""
         while self._pending and self._pending[0][1] in known:
             self._pending.popleft()
         return len(self._pending)
@@ -75,10 +74,7 @@ class MqttSubscribing:
         self._client = client
         self._pending_filters = PendingFilters()
         self._shared: SharedSubscriptions | None = None
-        self._pending_shares: dict[int, list[tuple[bytes, int | None]]] = {}
-        """By packet id: shared filters with their QoS, None to unsubscribe."""
-
-    # ── requests ──────────────────────────────────────────────────────────────────────────────
+        self._pending_shares: dict[int, list[tuple[bytes, int | None]]] = {}  # None: unsubscribe
 
     def subscribe(self, event: MqttSubscribe) -> None:
         client, session = self._client, self._client.session
@@ -130,8 +126,6 @@ class MqttSubscribing:
         command = Unsubscribed(client.client_id, event.packet_id, event.filters, origin)
         self._door.pipeline.submit(command, client, durable=session.durable)
 
-    # ── answers ───────────────────────────────────────────────────────────────────────────────
-
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         """Answer SUBACK [MQTT-3.8.4-1]."""
         self._pending_filters.answered(packet_id)
@@ -143,8 +137,6 @@ class MqttSubscribing:
         self._client.send(encode.unsuback(packet_id))
         self._apply_shares(packet_id)
 
-    # ── shared subscriptions ──────────────────────────────────────────────────────────────────
-
     def _note_shares(self, packet_id: int, requests: Iterable[tuple[bytes, int | None]]) -> None:
         shares = [(n, qos) for n, qos in requests if is_shared(n) and qos != SUBSCRIBE_FAILED]
         if shares:
@@ -155,7 +147,6 @@ class MqttSubscribing:
             self.share(self._pending_shares.pop(packet_id, ()))
 
     def share(self, requests: Iterable[tuple[bytes, int | None]]) -> None:
-        """Join or leave the groups of those among ``requests`` that are shared subscriptions."""
         for name, qos in requests:
             share = parse_share(name) if is_shared(name) else None
             if share is None:
@@ -181,11 +172,9 @@ class MqttSubscribing:
         return [packet_id for packet_id in packet_ids if packet_id not in held]
 
     def ask_for_more(self) -> None:
-        """There may be room for shared messages again."""
         if self._shared is not None:
             self._shared.ask_for_more()
 
     def leave_all(self) -> None:
-        """The connection ends: unacknowledged messages go to other members."""
         if self._shared is not None:
             self._shared.leave_all()

@@ -30,8 +30,7 @@ FILTERS_MAX = 1_024
 PAGE_MAX = 1_000
 
 
-WATCHES_MAX = 16
-"""Requests of one connection that may wait for changes: each has filters of its own."""
+WATCHES_MAX = 16  # requests of a connection that may wait for changes, each with filters
 
 EVERYTHING = b"#"
 
@@ -118,8 +117,7 @@ class ChangesRequest:
         self._message = message
         self._slot = slot
         self._filters = filters
-        self._is_over = client.is_ending or not message.wait_ms
-        """Whether it is answered with whatever there is."""
+        self._is_over = client.is_ending or not message.wait_ms  # answer, even with nothing
         self._is_watching = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -131,7 +129,6 @@ class ChangesRequest:
         self._look()
 
     def _look(self) -> None:
-        """Answer with what changed; wait if nothing of it is for the client."""
         changes = self._client.door.changes
         topics, number = changes.since(self._message.after_sequence), changes.number
         if topics is None:
@@ -170,8 +167,6 @@ class ChangesRequest:
             self._watch(number)
         return frames
 
-    # ── waiting ───────────────────────────────────────────────────────────────────────────────
-
     def _watch(self, number: int) -> None:
         self._is_watching = True
         self._client.door.changes.watch(self, number)
@@ -184,7 +179,6 @@ class ChangesRequest:
         return self._filters.match(topic)
 
     def grown(self) -> None:
-        """Something has changed for the client."""
         self._unwatch()
         self._look()
 
@@ -192,7 +186,6 @@ class ChangesRequest:
         """Answers are small, and need no room."""
 
     def leadership_lost(self) -> None:
-        """Let the client ask the new leader."""
         self.stop_waiting()
 
     def stop_waiting(self) -> None:

@@ -52,11 +52,9 @@ from penstock.wire.queue.faults import BAD_REQUEST, Fault
 from penstock.wire.queue.server import QueueServerMachine
 from penstock.wire.violation import Violation
 
-UNANSWERED_MAX = 1_024
-"""Unanswered requests before nothing more begins; one run may exceed it."""
+UNANSWERED_MAX = 1_024  # unanswered requests before nothing more begins; one run may exceed it
 
-PIECE_BYTES = 32 * KIB
-"""Decoded between two looks at the clock: as tiny frames it takes some 10 ms."""
+PIECE_BYTES = 32 * KIB  # decoded between two looks at the clock: as tiny frames it takes some 10 ms
 
 
 class QueueConnection(Connection[Event]):
@@ -92,10 +90,9 @@ class QueueConnection(Connection[Event]):
         self.filters: TopicFilters | None = None  # of the last Changes
         self._push: PushChannel | None = None
         self._unread = b""  # received, to be decoded in later turns of the loop
+        # a blocking request waits for the first, then calls the second
         self._until: tuple[Callable[[], bool], Callable[[], None]] | None = None
-        """The condition that a blocking request waits for, and what it does then."""
-        self._ending: tuple[DisconnectReason, str] | None = None
-        """Why the connection will be closed when all is answered."""
+        self._ending: tuple[DisconnectReason, str] | None = None  # close when all is answered
         self._is_starved = False  # whether something waits for the client to read
         self._is_writing_paused = False
         self._name = b"queue#%d#" % door.connections.ids.next()
@@ -167,7 +164,6 @@ class QueueConnection(Connection[Event]):
         return is_behind or self.replies.unanswered >= UNANSWERED_MAX
 
     def _progressed(self) -> None:
-        """Something was answered: held requests may begin, or the connection may end."""
         if self._until is not None and self._until[0]():
             then, self._until = self._until[1], None
             then()
@@ -365,7 +361,6 @@ class QueueConnection(Connection[Event]):
         self._end(event.reason, event.detail)
 
     def _end(self, reason: DisconnectReason, detail: str = "") -> None:
-        """Close when all is answered; nothing waits for messages to come any more."""
         self._ending = reason, detail
         for poll in list(self.polls):
             poll.stop_waiting()

@@ -52,7 +52,6 @@ OVERSIZED: Final = Fault(
 
 
 def produce_fault(admission: Admission, topic: bytes, count: int) -> Fault | None:
-    """Why unsigned messages may not be produced to a topic; counts ``count`` refused ones."""
     if topic.startswith(b"$"):
         return reserved_fault(topic)
     route = admission.admit_unsigned(ANYONE, topic, count)
@@ -60,7 +59,6 @@ def produce_fault(admission: Admission, topic: bytes, count: int) -> Fault | Non
 
 
 def backoff_fault(known: Group | None, message: ConfigureGroup) -> Fault | None:
-    """Whether the longest pause would be shorter than the first one."""
     first_ms, longest_ms = message.backoff_ms, message.backoff_max_ms
     if not message.HasField("backoff_ms"):
         first_ms = known.backoff_ms if known else BACKOFF_MS_DEFAULT
@@ -76,7 +74,6 @@ def backoff_fault(known: Group | None, message: ConfigureGroup) -> Fault | None:
 
 
 def full_fault(group: Group | None) -> Fault | None:
-    """Why a group gets no more messages, though there may be some."""
     if group is None or not group.is_full:
         return None
     what = f"{PENDING_MAX} messages of this group are in flight or delayed"
@@ -90,7 +87,6 @@ def too_many(values: Sized, maximum: int, what: str) -> Fault | None:
 
 
 def storage_fault(reason: DisconnectReason, detail: str) -> Fault:
-    """The fault of a command that the disk or the cluster refused."""
     if reason is DisconnectReason.SIGNATURE_REFUSED:
         return Fault(FORBIDDEN, detail)
     text = _TEXTS.get(reason) or f"internal error: {reason.value}"

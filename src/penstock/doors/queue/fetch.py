@@ -19,8 +19,7 @@ from penstock.wire.queue._generated.queue_pb2 import Fetch, Fetched, Locate, Loc
 from penstock.wire.queue.slices import slice_of
 
 MESSAGES_MAX = 65_536
-BYTES_MAX = 8 * MIB
-"""Messages of one response; the last one may exceed the bytes if it is the only one."""
+BYTES_MAX = 8 * MIB  # of one response; a single message may exceed it
 
 RAW_BYTES_MAX = 256 * KIB
 """The same of a response with raw columns. Such come at full speed, one behind the other, and each
@@ -31,8 +30,7 @@ came at three quarters of the speed."""
 NO_TOPIC = bulk.Bulk(0, 0, 0, 0)
 
 TIMES_MAX = 1_024
-TIMES_AT_ONCE = 32
-"""Times in one Locate, and how many are looked for before others: each costs some twenty reads."""
+TIMES_AT_ONCE = 32  # looked up before other requests: each costs some twenty reads
 
 Result = TypeVar("Result")
 
@@ -90,7 +88,6 @@ def _fetch_raw(client: Requester, topic: bytes, message: Fetch, slot: Slot) -> N
 
 
 def _is_current(store: Store, topic: bytes, incarnation: int) -> bool:
-    """Whether a topic was not deleted while it was read."""
     info = store.topic(topic)
     return info is not None and info.id == incarnation
 
@@ -162,7 +159,6 @@ class _Locating:
         self._client.disk_reads.run(self._slot, self._step, self._frames, is_search=True)
 
     def _step(self) -> bytes | None:
-        """Find some more offsets; the response, once that is all."""
         store = self._client.door.store
         info = store.topic(self._topic)
         if info is None:
@@ -176,7 +172,6 @@ class _Locating:
         return encode.response(response)
 
     def _begin(self, info: TopicInfo) -> None:
-        """Begin, or begin again if the topic was deleted meanwhile."""
         if self._located.incarnation != info.id:
             self._located = Located(incarnation=info.id)
         self._located.first_offset = info.first_offset

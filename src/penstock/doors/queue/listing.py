@@ -31,9 +31,6 @@ PAGE_MAX = 500  # topics or groups of one response: some milliseconds of work on
 COUNTED_AT_ONCE = 500  # topics, and groups, that are counted in one turn of the loop
 
 
-# ── topics ────────────────────────────────────────────────────────────────────────────────────
-
-
 def list_topics(client: Requester, message: ListTopics, slot: Slot) -> None:
     door = client.door
     if message.name:
@@ -53,7 +50,6 @@ def list_topics(client: Requester, message: ListTopics, slot: Slot) -> None:
 
 
 def _names(store: Store, made: list[bytes], prefix: bytes, after: bytes, count: int) -> list[bytes]:
-    """The first names above ``after``, of topics with messages and of empty ones."""
     stored = (info.name for info in store.topics(prefix))
     empty = sorted(name for name in made if name.startswith(prefix))
     names = (name for name, _ in groupby(merge(stored, empty)) if name > after)
@@ -87,9 +83,6 @@ def _topic(door: QueueParts, name: bytes) -> queue_pb2.Topic:
         topic.bytes = info.bytes
         topic.created_ms = info.created_ms
     return topic
-
-
-# ── groups ────────────────────────────────────────────────────────────────────────────────────
 
 
 def list_groups(client: Requester, message: ListGroups, slot: Slot) -> None:
@@ -147,9 +140,6 @@ def _group(door: QueueParts, group: Group) -> queue_pb2.Group:
     )
 
 
-# ── keys ──────────────────────────────────────────────────────────────────────────────────────
-
-
 def list_keys(client: Requester, message: ListKeys, slot: Slot) -> None:
     """Public keys by id: everybody may verify signatures. ``/keys`` shows administrators more."""
     ring, request_id = client.door.broker.keys, slot.request_id
@@ -175,9 +165,6 @@ def _key(key: Key) -> queue_pb2.Key:
         expires_ms=key.expires_ms,
         revoked_ms=key.revoked_ms,
     )
-
-
-# ── the whole ─────────────────────────────────────────────────────────────────────────────────
 
 
 def stats(client: Requester, _message: Stats, slot: Slot) -> None:

@@ -100,14 +100,9 @@ class After(Enum):
 class Operation(NamedTuple):
     """The declaration of one operation: all that the door knows of it."""
 
-    handle: Callable[[Requester, Any, Slot], None]
-    """Gets the message of the request; answers the slot now, or has it answered later."""
+    handle: Callable[[Requester, Any, Slot], None]  # answers the slot, now or later
     after: After = After.NOTHING
-    is_read: bool = False
-    """Changes nothing. Any node answers it if the client accepts stale data."""
-    at_any_node: bool = False
-    """Concerns the node, not the data: answered whether or not the node leads."""
-    sees_topics: bool = False
-    """Must see acknowledged messages, even if they are not on disk (durability "interval")."""
-    on_push: Callable[[PushChannel, Any, int], None] | None = None
-    """What it does on a push connection, given the message and the request id; None: nothing."""
+    is_read: bool = False  # changes nothing; any node answers it if the client accepts stale data
+    at_any_node: bool = False  # concerns the node, not the data: answered even if it does not lead
+    sees_topics: bool = False  # must see acknowledged messages that are not on disk yet
+    on_push: Callable[[PushChannel, Any, int], None] | None = None  # with the request id

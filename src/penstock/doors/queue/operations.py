@@ -34,9 +34,6 @@ def _capped(number: int) -> int:
     return min(number, NUMBER_MAX)
 
 
-# ── leases ────────────────────────────────────────────────────────────────────────────────────
-
-
 def _nack(client: Requester, message: queue_pb2.Nack, slot: Slot) -> None:
     _return(client, message, [message.lease_id], slot)
 
@@ -86,9 +83,6 @@ def _commit(client: Requester, message: queue_pb2.Commit, slot: Slot) -> None:
         client.door.dispatchers.groups.commit(topic, group, message.offset, slot)
 
 
-# ── topics ────────────────────────────────────────────────────────────────────────────────────
-
-
 def _create_topic(client: Requester, message: queue_pb2.CreateTopic, slot: Slot) -> None:
     topic = message.topic.encode()
     if not _is_refused(slot, client.door.change_fault(topic)):
@@ -136,9 +130,6 @@ def _configure_topic(client: Requester, message: queue_pb2.ConfigureTopic, slot:
 def _configure(client: Requester, command: TopicConfigured, slot: Slot) -> None:
     if not _is_refused(slot, client.door.change_fault(command.topic)):
         client.door.dispatchers.topics.configure(command, slot)
-
-
-# ── groups ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _create_group(client: Requester, message: queue_pb2.CreateGroup, slot: Slot) -> None:
@@ -195,9 +186,6 @@ def _redrive(client: Requester, message: queue_pb2.Redrive, slot: Slot) -> None:
     topic, group = message.topic.encode(), message.group.encode()
     completion = Callback(redriven, slot.refused)
     client.door.dispatchers.dead_letters.redrive(topic, group, message.max, completion)
-
-
-# ── the node ──────────────────────────────────────────────────────────────────────────────────
 
 
 def _bootstrap(client: Requester, message: queue_pb2.Bootstrap, slot: Slot) -> None:

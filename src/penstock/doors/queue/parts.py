@@ -73,7 +73,6 @@ class QueueParts:
         return refusal_fault(refusal)
 
     def change_fault(self, topic: bytes) -> Fault | None:
-        """Why no client of this protocol may create, configure or delete a topic."""
         if topic.startswith(b"$") and not topic.startswith(DEAD_PREFIX):
             return reserved_fault(topic)
         fault = self.read_fault(topic)
@@ -83,7 +82,6 @@ class QueueParts:
         return Fault(FORBIDDEN, refusal.text) if refusal else None
 
     def group_fault(self, topic: bytes, group: bytes) -> Fault | None:
-        """Why a client may not use, or create, a group of a topic."""
         if len(group) > GROUP_BYTES_MAX:
             return Fault(LIMIT, f"the name of a group may have {GROUP_BYTES_MAX} bytes at most")
         fault = self.read_fault(topic)

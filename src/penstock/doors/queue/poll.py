@@ -85,8 +85,6 @@ class Poll:
         if not self.is_over:
             self._client.door.dispatchers.join(self._target.topic, self._target.group, self)
 
-    # ── a worker ──────────────────────────────────────────────────────────────────────────────
-
     def room(self) -> int:
         return 0 if self.is_over or self._client.is_full() else self._maximum
 
@@ -107,7 +105,6 @@ class Poll:
             self.stop_waiting()
 
     def limited(self, retry_ms: int) -> None:
-        """There are messages, but the rate limit allows none yet."""
         text = "the topic's rate allows no message now"
         self._finish()
         self._slot.fail(Fault(RATE_LIMITED, text, retry_ms))
@@ -120,13 +117,10 @@ class Poll:
     def leadership_lost(self) -> None:
         self.refused(DisconnectReason.LEADERSHIP_LOST)
 
-    # ── the end ───────────────────────────────────────────────────────────────────────────────
-
     def ask(self) -> None:
         self._client.door.dispatchers.dispatch(self._target.topic, self._target.group)
 
     def stop_waiting(self) -> None:
-        """The wait is over: respond with nothing, unless something is on its way."""
         door, (topic, group, _) = self._client.door, self._target
         if self.is_over:
             return

@@ -46,8 +46,7 @@ PAYLOADS_MAX = 65_536  # messages in one ProduceMany: however small, each takes 
 
 SEQ_END = 1 << 64
 
-TIME_MS_MAX = 1 << 48
-"""Latest time that a message can be scheduled for: some eight thousand years from now."""
+TIME_MS_MAX = 1 << 48  # latest time of a schedule: some eight thousand years from now
 
 
 def produce_run(client: Requester, run: ProduceRun, now_ms: int) -> None:
@@ -108,11 +107,7 @@ def _journal(
     client.door.producing.produce(lot, now_ms, completion)
 
 
-# ── with delay, ttl or headers ────────────────────────────────────────────────────────────────
-
-
 def produce(client: Requester, message: Produce, slot: Slot) -> None:
-    """A Produce with a schedule or headers."""
     fault = TOO_LARGE if len(message.payload) > QUEUE_PAYLOAD_BYTES_MAX else None
     fault = fault or _common_fault(client.door, message, 1)
     if fault is not None:
@@ -152,7 +147,6 @@ def _lot(
 
 
 def _extras(message: Produce | ProduceMany, now_ms: int) -> Extras | None:
-    """Headers and times; ``now_ms`` is that of the clock that dispatchers use."""
     if not (message.headers or message.delay_ms or message.ttl_ms):
         return None
     return Extras(
@@ -160,9 +154,6 @@ def _extras(message: Produce | ProduceMany, now_ms: int) -> Extras | None:
         due_ms=min(now_ms + message.delay_ms, TIME_MS_MAX) if message.delay_ms else 0,
         expires_ms=min(now_ms + message.ttl_ms, TIME_MS_MAX) if message.ttl_ms else 0,
     )
-
-
-# ── many at once ──────────────────────────────────────────────────────────────────────────────
 
 
 def produce_many(client: Requester, message: ProduceMany, slot: Slot) -> None:

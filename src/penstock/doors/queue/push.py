@@ -51,8 +51,7 @@ REFRESHES_MAX = 2
 
 ALIASES_MAX = 8  # leases of one message that are remembered
 
-LOOKS_PER_VISIBILITY = 16
-"""How often, at most, the messages in flight are examined within one visibility."""
+LOOKS_PER_VISIBILITY = 16  # checks of the messages in flight within one visibility, at most
 
 LATE_MS = 5_000  # how long a late acknowledgement is remembered
 
@@ -89,8 +88,9 @@ class Push:
         self._by_offset: dict[int, _PushedMessage] = {}
         self._by_lease: dict[int, _PushedMessage] = {}
         self._in_flight = 0
-        self._late: dict[int, int] = {}
-        """Offsets that were acknowledged late, and until when that matters; oldest first."""
+        self._late: dict[
+            int, int
+        ] = {}  # offsets acknowledged late, until when it matters; oldest first
         self._timer: asyncio.TimerHandle | None = None
 
     # ── begin and end ─────────────────────────────────────────────────────────────────────────
@@ -158,7 +158,6 @@ class Push:
         self._client.send(encode.pushed(items_of(jobs)))
 
     def _without_late(self, jobs: list[LeasedMessage]) -> list[LeasedMessage]:
-        """Settle those that were acknowledged late, and drop them."""
         now_ms = self._door.steady_ms()
         late = self._late
         while late and next(iter(late.values())) <= now_ms:
@@ -184,7 +183,6 @@ class Push:
         self._watch()
 
     def _remember(self, pushed: _PushedMessage, leases: list[int]) -> None:
-        """The message was pushed under other leases before."""
         pushed.leases[:0] = leases[1 - ALIASES_MAX :]
         self._by_lease.update(dict.fromkeys(pushed.leases, pushed))
 
@@ -270,7 +268,6 @@ class Push:
             self._timer = self._door.loop.call_later(pause_ms / 1000, self._look)
 
     def _look(self) -> None:
-        """Extend leases that near their end, unless they were extended often enough."""
         self._timer = None
         if self._door.connections.stalls.is_catching_up:  # acknowledgements may be unread
             self._timer = self._door.loop.call_later(SETTLE_S, self._look)
@@ -318,7 +315,6 @@ class Push:
 
 
 def subscribe(client: Requester, message: queue_pb2.Subscribe, slot: Slot) -> None:
-    """Turn the connection into a push connection, once the group exists."""
     push = Push(client, message)
     fault = client.door.group_fault(push.topic, push.group)
     if fault is not None:

@@ -18,14 +18,12 @@ from penstock.errors import NoQuorum, PenstockError
 from penstock.wire.queue.faults import NO_QUORUM, NOT_LEADER, Fault
 
 ELECTION_MS: Final = 100
-QUORUM_MS: Final = 1_000
-"""When to retry: soon during an election, later if nodes are down."""
+QUORUM_MS: Final = 1_000  # when to retry: soon during an election, later if nodes are down
 
 _STALE_HINT: Final = ", or set `stale` to read what this node has"
 
 
 def follower_fault(consensus: Consensus, *, is_read: bool) -> Fault:
-    """Why this node, which does not lead, cannot serve a request."""
     if consensus.leader not in {0, consensus.node_id}:
         text = f"node {consensus.leader} leads, this one follows"
         return Fault(NOT_LEADER, text, leader_addr=consensus.leader_addr)
@@ -45,7 +43,6 @@ def _stuck(state: NodeState, *, is_read: bool) -> Fault:
 
 
 def unconfirmed(consensus: Consensus, error: PenstockError) -> Fault:
-    """Why a read could not be confirmed to be current."""
     if isinstance(error, NoQuorum):
         return Fault(NO_QUORUM, f"{error.message}: retry later{_STALE_HINT}", QUORUM_MS)
     return Fault(NOT_LEADER, error.message, ELECTION_MS, leader_addr=consensus.leader_addr)

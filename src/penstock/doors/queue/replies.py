@@ -35,7 +35,6 @@ class Slot:
 
     @property
     def request_id(self) -> int:
-        """The id of a single request; 0 if it has none."""
         return self._ids[0] if self._ids else 0
 
     def is_stored_later(self) -> None:
@@ -44,7 +43,6 @@ class Slot:
         self._replies.storing += 1
 
     def answer(self, frames: bytes) -> None:
-        """Respond to all requests of this slot, with whole frames."""
         if self.frames is None:
             self.frames = frames
             self._replies.storing -= self._is_stored_later
@@ -84,11 +82,8 @@ class Slot:
             self.answer(b"".join([make(request_id=request_id) for request_id in self._ids]))
 
     def respond(self, response: Response) -> None:
-        """Respond to a single request with a message of another kind."""
         response.request_id = self.request_id
         self.answer(encode.response(response))
-
-    # ── a completion ─────────────────────────────────────────────────────────────────────────────
 
     def done(self, _value: object) -> None:
         self.ok()
@@ -131,7 +126,6 @@ class ResponseQueue:
         self.storing = 0  # slots whose messages are not on disk yet
 
     def open(self, count: int = 1, ids: list[int] | None = None) -> Slot:
-        """Open the slot of the next request, or of the next run of ``count``."""
         slot = Slot(self, count, ids)
         self.unanswered += count
         if ids is None:
@@ -139,7 +133,6 @@ class ResponseQueue:
         return slot
 
     def answered(self, slot: Slot, *, in_turn: bool) -> None:
-        """Send the frames of a slot, and of those that waited for it."""
         assert slot.frames is not None
         if not in_turn:
             self._leave(slot)

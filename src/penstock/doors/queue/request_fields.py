@@ -19,8 +19,7 @@ from penstock.wire.queue._generated import queue_pb2
 AUTO = "auto"  # settle messages when they are handed out; any other mode is manual
 
 VISIBILITY_MS_DEFAULT = 30_000
-VISIBILITY_MS_MAX = 1 << 48
-"""Some eight thousand years: the time of a lease's end must remain a number."""
+VISIBILITY_MS_MAX = 1 << 48  # eight thousand years: the end of a lease must remain a number
 
 REASON_BYTES_MAX = 1_024
 

@@ -23,8 +23,7 @@ from penstock.wire.queue._generated.queue_pb2 import (
 from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 PAGE_MAX = 500
-NOTES_BYTES_MAX = 256 * KIB
-"""Sinks of one response, and their notes; the one that exceeds this is the last."""
+NOTES_BYTES_MAX = 256 * KIB  # of one response; the sink that exceeds this is the last
 
 _ANY_PART = b"part"  # stands for those that are named
 
@@ -107,9 +106,6 @@ def _is_refused(slot: Slot, fault: str) -> bool:
     if fault:
         slot.fail(Fault(BAD_REQUEST, fault))
     return bool(fault)
-
-
-# ── listing ───────────────────────────────────────────────────────────────────────────────────
 
 
 def list_sinks(client: Requester, message: ListSinks, slot: Slot) -> None:

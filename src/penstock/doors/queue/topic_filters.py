@@ -30,7 +30,6 @@ class TopicFilters:
         return known
 
     def infos(self, store: Store, after: bytes) -> Iterator[TopicInfo]:
-        """All matching topics with names above ``after``. For a reader thread."""
         if any(map(has_wildcard, self.filters)):
             found = store.topics(_common_prefix([*map(_prefix, self.filters)]), after)
             return (info for info in found if self.match(info.name))

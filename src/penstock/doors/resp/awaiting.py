@@ -17,7 +17,6 @@ Result = TypeVar("Result")
 
 
 async def off_loop(readers: JournalReaders, job: Callable[[], Result]) -> Result:
-    """Run a job that reads the store in a thread."""
     future = _CommandFuture[Result]()
     readers.run(job, future.done, future.fail)
     return await future.future
@@ -26,7 +25,6 @@ async def off_loop(readers: JournalReaders, job: Callable[[], Result]) -> Result
 async def encoded_off_loop(
     readers: JournalReaders, value: encode.Value, protocol: encode.Protocol
 ) -> bytes:
-    """Encode an answer that may have a hundred thousand lines."""
     return await off_loop(readers, lambda: encode.value(value, protocol))
 
 

@@ -37,12 +37,10 @@ from penstock.wire.resp.server import RespServerMachine
 
 OK = encode.simple("OK")
 
-NEXT, ALL = 1, 2
-"""Which replies a client does not want (CLIENT REPLY): that of its next command, or all."""
+NEXT, ALL = 1, 2  # replies a client does not want (CLIENT REPLY): the next, or all
 
 QUEUED_MAX = 10_000
-QUEUED_BYTES_MAX = 32 * MIB
-"""What one transaction may hold before EXEC: commands, and bytes of their arguments."""
+QUEUED_BYTES_MAX = 32 * MIB  # bytes of arguments, and commands, queued before EXEC
 
 QUEUED = encode.simple("QUEUED")
 
@@ -91,8 +89,7 @@ class RespClient(Connection[Event]):
         self.client_number = door.registry.next_number()  # CLIENT ID
         self.last_command = b""  # for CLIENT LIST
         self.mutes = 0  # replies it does not want: NEXT, ALL; 0: it wants all
-        self.unblock: Callable[[bool], None] | None = None
-        """Ends the wait of a blocking command; the argument says whether with an error."""
+        self.unblock: Callable[[bool], None] | None = None  # ends a wait; True: with an error
         self.protocol: Literal[2, 3] = 2
         self.client_name = b""
         self.library = {b"LIB-NAME": b"", b"LIB-VER": b""}
@@ -113,14 +110,12 @@ class RespClient(Connection[Event]):
 
     @property
     def local(self) -> str:
-        """Our end of the connection."""
         host, port, *_ = self._transport.get_extra_info("sockname")
         return f"{host}:{port}"
 
     # ── scheduling, by the connection ─────────────────────────────────────────────────────────
 
     def _answered(self) -> None:
-        """All commands that ran are answered."""
         raise NotImplementedError
 
     def go_on_if_held(self) -> None:
@@ -209,7 +204,6 @@ class Call:
 
     @property
     def closed(self) -> bool:
-        """Whether the client is gone."""
         return self.connection.reason is not None
 
     def run(self, spec: "Spec") -> None:
@@ -225,15 +219,12 @@ class Call:
         self.connection.replies.fill(self, data)
 
     def insist(self, data: bytes) -> None:
-        """Answer even if the client does not want replies."""
         self.reply(data)
 
     def value(self, item: encode.Value) -> None:
-        """Answer one command with a Python value."""
         self.reply(encode.value(item, self.connection.protocol))
 
     def fail(self, text: str) -> None:
-        """Answer every command of the run with an error."""
         self.connection.door.counters.refused_total += len(self.tails)
         self.reply(encode.error(text) * len(self.tails))
 
@@ -257,16 +248,13 @@ class Spec(NamedTuple):
     arity: int  # arguments, the name included; negative: at least that many
     is_pipelined: bool = False
     flags: tuple[str, ...] = ()
-    keys: tuple[int, int, int] = (0, 0, 0)
-    """Positions of the first and last argument that name a topic, and the step between them."""
+    keys: tuple[int, int, int] = (0, 0, 0)  # first and last argument that name a topic, step
     while_subscribed: bool = False  # allowed in RESP 2 while subscribed
     is_immediate: bool = False  # runs at once in a transaction, where others are queued
-    subcommands: "Mapping[bytes, Spec] | None" = None
-    """By their names in capitals; ``handler`` is then called only if none was given."""
+    subcommands: "Mapping[bytes, Spec] | None" = None  # in capitals; without one, ``handler`` runs
 
     @property
     def is_read(self) -> bool:
-        """Whether it, or a subcommand of it, changes nothing."""
         return "readonly" in self.flags or any(
             "readonly" in spec.flags for spec in (self.subcommands or {}).values()
         )
@@ -278,11 +266,9 @@ class Spec(NamedTuple):
         return self.subcommands.get(args[1].upper())
 
     def fits(self, count: int) -> bool:
-        """Whether a command may have this many arguments, its name included."""
         return count == self.arity if self.arity >= 0 else count >= -self.arity
 
     def full_name(self, args: list[bytes]) -> bytes:
-        """The name with the subcommand: ``client|id``."""
         return args[0] if self.subcommands is None else b"|".join(args[:2])
 
 
@@ -299,7 +285,6 @@ def command_fault(args: list[bytes], spec: Spec | None) -> str:
 
 
 def fail_unstored(call: Call, reason: DisconnectReason, _detail: str) -> None:
-    """Refuse a call whose messages or changes did not reach the disk."""
     if not call.closed:
         call.fail(not_stored(reason.value))
 
@@ -313,7 +298,6 @@ def _incomplete(call: Call) -> None:
 
 
 def _with_topics(args: list[bytes], keys: tuple[int, int, int]) -> list[bytes]:
-    """The arguments of a command, with topics in place of the names of streams."""
     first, last, step = keys
     if first == last:
         name = args[first]
@@ -342,7 +326,6 @@ class Transaction:
         self._bytes = 0
 
     def add(self, spec: Spec, call: Call) -> None:
-        """Queue a command, or a run of them, and answer it."""
         head = call.args[:-1]
         self._bytes += sum(map(len, head)) * len(call.tails) + sum(map(len, call.tails))
         count = len(self.queue) + len(call.tails)

@@ -47,9 +47,6 @@ def _no_evict(call: Call) -> None:
         call.fail(SYNTAX)
 
 
-# ── the list ──────────────────────────────────────────────────────────────────────────────────
-
-
 def _info(call: Call) -> None:
     """The line of this connection in CLIENT LIST."""
     call.value(_line(call.connection))
@@ -81,7 +78,6 @@ def _list(call: Call) -> None:
 
 
 def _all(call: Call) -> list[RespClient]:
-    """All RESP connections, oldest first."""
     clients = [one for one in call.door.connections.clients if isinstance(one, RespClient)]
     return sorted(clients, key=lambda client: client.client_number)
 
@@ -113,7 +109,6 @@ def _line(connection: RespClient) -> str:
 
 
 def _flags(connection: RespClient) -> str:
-    """The letters that Redis has for the state of a client."""
     flags = {
         "O": connection.outbox in connection.door.registry.monitors,
         "P": connection.subscriptions.count,
@@ -121,9 +116,6 @@ def _flags(connection: RespClient) -> str:
         "b": connection.unblock is not None,
     }
     return "".join([flag for flag, is_so in flags.items() if is_so]) or "N"
-
-
-# ── steering others ───────────────────────────────────────────────────────────────────────────
 
 
 def _kill(call: Call) -> None:

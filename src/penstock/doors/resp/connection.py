@@ -35,8 +35,7 @@ from penstock.wire.violation import Violation
 
 INLINE_BYTES_MAX = 64 * KIB  # A line typed by hand; as in Redis
 
-COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB
-"""What a command may have beside its largest argument: names, options."""
+COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB  # for all but the largest argument: names, options
 
 
 UNREAD_S = 30.0  # how long a client may take to read anything while commands of it wait for room
@@ -53,13 +52,10 @@ class RespConnection(RespClient):
 
     def __init__(self, door: RespParts, transport: asyncio.Transport, accepted_at: float) -> None:
         super().__init__(door, transport, _machine(door.limits), accepted_at)
-        self._unread = 0, 0.0
-        """Bytes that the client had yet to read at the last check, and since when."""
+        self._unread = 0, 0.0  # bytes unread by the client at the last check, and since when
         door.counters.clients_connected += 1
         enable_tcp_keep_alive(transport)
         self.check_deadline_at(accepted_at + door.limits.connect_timeout_s)
-
-    # ── from the socket ───────────────────────────────────────────────────────────────────────
 
     @property
     def pattern_count(self) -> int:
@@ -98,7 +94,6 @@ class RespConnection(RespClient):
         return spec.is_read or (names_topic and self.door.pipeline.is_unsettled)
 
     def _split(self, events: list[Event], position: int) -> Event:
-        """Replace a run by its single commands; return the first."""
         event = events[position]
         if type(event) is RespCommand and event.more:
             singles = _singles(event)
@@ -149,12 +144,9 @@ class RespConnection(RespClient):
         return MuteCall(self, args, tails, now_ms)
 
     def _refuse(self, call: Call, fault: str) -> None:
-        """Refuse a command, and the transaction that it should be part of."""
         if self.transaction is not None:
             self.transaction.is_broken = True
         call.fail(fault)
-
-    # ── waiting ───────────────────────────────────────────────────────────────────────────────
 
     def _answered(self) -> None:
         if self._blocks:
@@ -170,10 +162,7 @@ class RespConnection(RespClient):
         if self._held:
             self.resume_soon()
 
-    # ── what the client may do ───────────────────────────────────────────────────────────
-
     def _refusal(self, args: list[bytes], spec: Spec) -> str:
-        """Why a command is refused; empty if it is not."""
         refusal = self._limitation(args, spec) if self._is_limited else ""
         return refusal or (self.reads.refusal() if spec.is_read else "")
 
@@ -183,8 +172,6 @@ class RespConnection(RespClient):
         if spec.while_subscribed:
             return ""
         return not_while_subscribed(COMMANDS[args[0].upper()].full_name(args))
-
-    # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def deadline(self) -> tuple[float, DisconnectReason]:
         """The connect timeout, until the client has authenticated.

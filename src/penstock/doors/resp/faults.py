@@ -5,8 +5,7 @@ from penstock.errors import PenstockError
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.names import name_of
 
-SHOWN_BYTES_MAX = 128
-"""How much of a name, and of all arguments together, an error repeats; as in Redis."""
+SHOWN_BYTES_MAX = 128  # of a name, or of all arguments, that an error repeats; as in Redis
 
 SYNTAX = "ERR syntax error"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
@@ -63,14 +62,12 @@ def extra_argument(args: list[bytes]) -> str:
 
 
 def no_group(topic: bytes, group: bytes, where: str = "") -> CommandError:
-    """The topic does not exist, or has no such group."""
     return CommandError(
         f"NOGROUP No such key '{_text(name_of(topic))}' or consumer group '{_text(group)}'{where}"
     )
 
 
 def no_group_of_key(topic: bytes, group: bytes) -> CommandError:
-    """The topic exists, but has no such group."""
     return CommandError(
         f"NOGROUP No such consumer group '{_text(group)}' for key name '{_text(name_of(topic))}'"
     )

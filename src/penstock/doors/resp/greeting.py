@@ -6,8 +6,7 @@ from penstock.doors.resp.calls import OK, Call, Spec
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
-REDIS_VERSION = "7.0.15"
-"""The version of Redis that replies are compared with; libraries look at it."""
+REDIS_VERSION = "7.0.15"  # the version of Redis that replies match; libraries look at it
 
 _WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."  # noqa: S105
 _AUTH_UNUSED = (
@@ -71,9 +70,6 @@ def _reset(call: Call) -> None:
     call.insist(encode.simple("RESET"))
 
 
-# ── the password ──────────────────────────────────────────────────────────────────────────────
-
-
 def _auth(call: Call) -> None:
     """Authenticate: AUTH [user] password."""
     if len(call.args) > 3:
@@ -87,7 +83,6 @@ def _auth(call: Call) -> None:
 
 
 def _is_admitted(call: Call, user: bytes, password: bytes) -> bool:
-    """Authenticate the client if the password is right."""
     connection, door = call.connection, call.door
     wanted = door.settings.password.encode()
     if user == b"default" and (not wanted or hmac.compare_digest(password, wanted)):
@@ -127,7 +122,6 @@ def _hello(call: Call) -> None:
 
 
 def _take_options(call: Call, options: list[bytes]) -> str:
-    """Apply the options of HELLO; return what is wrong with them."""
     connection = call.connection
     credentials: tuple[bytes, bytes] | None = None
     name: bytes | None = None
@@ -152,7 +146,6 @@ def _take_options(call: Call, options: list[bytes]) -> str:
 
 
 def is_name(name: bytes) -> bool:
-    """Whether a client may have this name: printable ASCII without spaces."""
     return all(0x21 <= byte <= 0x7E for byte in name)
 
 

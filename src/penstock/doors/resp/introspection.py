@@ -68,7 +68,6 @@ def _docs(call: Call) -> None:
 
 
 def _find(commands: Commands, name: bytes) -> Spec | None:
-    """A command, or a subcommand: ``client|id``."""
     first, _, second = name.upper().partition(b"|")
     spec = commands.get(first)
     if spec is None or not second:
@@ -77,7 +76,6 @@ def _find(commands: Commands, name: bytes) -> Spec | None:
 
 
 def _flat(commands: Commands, prefix: bytes = b"") -> Iterator[tuple[bytes, Spec]]:
-    """All commands by the names that COMMAND gives them, subcommands after their containers."""
     for name, spec in commands.items():
         yield prefix + name.lower(), spec
         yield from _flat(spec.subcommands or {}, name.lower() + b"|")
@@ -122,9 +120,6 @@ def _group(name: bytes, spec: Spec) -> str:
     if name.upper().startswith(b"X"):
         return "stream"
     return "pubsub" if "pubsub" in spec.flags else "connection"
-
-
-# ── INFO ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _info(call: Call) -> None:
@@ -181,7 +176,6 @@ def _memory(_door: RespParts) -> Figures:
 
 
 def _resident_bytes() -> int:
-    """Memory of the process; 0 if the system does not tell."""
     try:
         pages = int(STATM.read_text().split()[1])
     except (OSError, ValueError, IndexError):

@@ -66,9 +66,6 @@ def _type(call: Call) -> None:
     call.reply(encode.simple("stream" if is_there else "none"))
 
 
-# ── age limits ────────────────────────────────────────────────────────────────────────────────
-
-
 async def _expire(call: Call) -> bytes:
     """Limit the age of a topic's entries: EXPIRE key seconds."""
     return await _limit_age(call, 1_000)
@@ -127,9 +124,6 @@ def _tell_age(call: Call, unit_ms: int) -> None:
         return
     age_ms = _age_ms(door, topic)
     call.value(-(-age_ms // unit_ms) if age_ms else -1)
-
-
-# ── all of them ───────────────────────────────────────────────────────────────────────────────
 
 
 async def _flush(call: Call) -> bytes:

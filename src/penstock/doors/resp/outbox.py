@@ -34,7 +34,6 @@ class RespOutbox(Outbox):
 
     @property
     def is_crowded(self) -> bool:
-        """Whether too much is unread to make more replies."""
         budget = self._connections.budget
         if budget.is_tight and self.counted and budget.room(self.counted) <= 0:
             return self._is_paused or self._squeeze()

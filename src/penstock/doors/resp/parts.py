@@ -64,8 +64,7 @@ class RespParts:
         self.cluster = cluster
         self.registry = Registry()
         self.known_ids = KnownIds(store)
-        self.adding: Counter[bytes] = Counter()
-        """XADDs under way by topic: for the commands behind them the stream exists."""
+        self.adding: Counter[bytes] = Counter()  # XADDs under way: the topic exists
         self.reader = EntryReader(
             store, readers, pipeline, broker.groups, connections.limits.outbound_bytes_max
         )

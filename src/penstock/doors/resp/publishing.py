@@ -62,7 +62,6 @@ def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
 
 
 def _publish_opened(door: RespParts, found: OpenedEnvelopes, now_ms: int) -> int:
-    """Publish what came out of envelopes; return the number of receivers."""
     topic, payloads = found.topic, found.payloads
     route = door.admission.route(topic)
     door.counters.messages_in_total[0] += len(payloads)

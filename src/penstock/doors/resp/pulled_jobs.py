@@ -35,18 +35,14 @@ class PulledJobs:
         self._dispatchers = dispatchers
         self._number = number
         self._pulls = 0
-        self._jobs: dict[int, list[PulledJob]] = {}
-        """By sequence: a client may have one message on account of several groups."""
-        self._left: dict[tuple[JobSource, bytes], int] = {}
-        """How many are left of each PULL, on disk; their ACK may be on its way."""
+        self._jobs: dict[int, list[PulledJob]] = {}  # by sequence; one for each group of a client
+        self._left: dict[tuple[JobSource, bytes], int] = {}  # per PULL, those not settled on disk
 
     def next_name(self) -> bytes:
-        """A consumer name for a PULL that none had before."""
         self._pulls += 1
         return b"pull#%d#%d" % (self._pulls, self._number)
 
     def keep(self, source: JobSource, consumer: bytes, jobs: list[LeasedMessage]) -> None:
-        """The client has these jobs."""
         self._left[source, consumer] = len(jobs)
         self._hold([PulledJob(job.message.sequence, source, job.lease, consumer) for job in jobs])
 
@@ -68,8 +64,6 @@ class PulledJobs:
         jobs: list[PulledJob],
         ended: Callable[[DisconnectReason | None], None],
     ) -> None:
-        """Acknowledge jobs that were taken; ``ended`` gets the reason if that is refused."""
-
         def done(_value: object) -> None:
             self._settled(jobs)
             ended(None)
@@ -92,7 +86,6 @@ class PulledJobs:
                     self._dispatchers.leave(*job.source, job.consumer)
 
     def return_all(self) -> None:
-        """The connection ended: the jobs go to others."""
         for source, consumer in self._left:
             self._dispatchers.leave(*source, consumer)
         self._left = {}

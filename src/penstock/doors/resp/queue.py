@@ -36,15 +36,11 @@ from penstock.wire.resp import encode
 
 COUNT_MAX = 1_024  # jobs that one PULL may ask for
 
-PENDING_MAX = 100_000
-"""Jobs of a queue without an ACK, before PULL WITHACK gets no more: all of them are in memory."""
+PENDING_MAX = 100_000  # jobs without an ACK before PULL WITHACK gets no more: they are in memory
 
 ON_ITS_WAY_MS = 30_000  # the lease of a job that is settled when it is sent
 
 BLOCK_MS_MAX = 365 * 24 * 3600 * 1000  # longest time that a PULL may wait, short of for ever
-
-
-# ── PUSH ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _push(call: Call) -> None:
@@ -64,9 +60,6 @@ def _push(call: Call) -> None:
 
     waiter = JournaledCallback(stored, partial(fail_unstored, call))
     door.pipeline.tell_offsets(topic, len(jobs), waiter, call.now_ms)
-
-
-# ── PULL ──────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Options(NamedTuple):
@@ -107,7 +100,6 @@ def _pull(call: Call) -> None:
 
 
 def _parsed(arguments: list[bytes]) -> _Options | str:
-    """The options of a PULL, or what is wrong with them."""
     options = _Options()
     remaining = iter(arguments)
     for argument in remaining:
@@ -230,16 +222,12 @@ class _Puller:
             self._door.dispatchers.leave(*self._source, self.consumer)
 
     def _end(self) -> None:
-        """Take no more jobs."""
         self._is_answered = True
         self._call.connection.off_close(self._leave)
         self._call.connection.unblock = None
         if self._timer is not None:
             self._timer.cancel()
         self._door.dispatchers.rest(*self._source, self.consumer)
-
-
-# ── ACK ───────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Acked:
@@ -265,7 +253,6 @@ class _Acked:
 
 
 def _pulled_by(client: RespClient) -> PulledJobs:
-    """What this client has pulled; made on first use."""
     if client.pulled is None:
         client.pulled = PulledJobs(client.door.dispatchers, client.number)
         client.on_close(client.pulled.return_all)

@@ -33,7 +33,6 @@ class ReadBarrier:
         self._go_on()
 
     def passed(self) -> None:
-        """The last command that was covered is done with."""
         self.last = self._error = None
 
     def refusal(self) -> str:

@@ -13,11 +13,9 @@ from itertools import count
 from penstock.doors.resp.outbox import RespOutbox
 
 SHOWN_BYTES_MAX = 256
-SHOWN_ARGUMENTS_MAX = 32
-"""How much of an argument, and how many of them, a monitor is shown."""
+SHOWN_ARGUMENTS_MAX = 32  # how much of an argument, and how many of them, a monitor is shown
 
-SHOWN_RUN_MAX = 1_024
-"""Commands of one run that monitors are shown; a line says how many more there were."""
+SHOWN_RUN_MAX = 1_024  # commands of one run that monitors see; a line counts the rest
 
 HIDDEN = b'"(redacted)"'
 

@@ -29,13 +29,11 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
 READ_MESSAGES_MAX = 1_024
-READ_BYTES_MAX = 512 * KIB
-"""What is read from the journal at a time, and waits here if the client is slow."""
+READ_BYTES_MAX = 512 * KIB  # read from the journal at a time; waits here if the client is slow
 
 SENT_TOGETHER_MAX = 64  # messages sent between two looks at whether there is room for more
 
-REMAINDER_MESSAGES_MAX = 32
-"""So few fresh messages are read at once, on the loop: another round would find others."""
+REMAINDER_MESSAGES_MAX = 32  # up to this many are read on the loop: another round would find others
 
 
 class SubscribedClient(Protocol):
@@ -57,8 +55,7 @@ class Replays:
 
     def __init__(self, connection: SubscribedClient) -> None:
         self._connection = connection
-        self.topics: dict[bytes, Replay] = {}
-        """Topics that are not live yet; the first is being replayed."""
+        self.topics: dict[bytes, Replay] = {}  # not live yet; the first is being replayed
 
     def begin(self, topic: bytes) -> None:
         """Replay a topic after those before it, but not in this turn of the loop."""
@@ -132,7 +129,6 @@ class Replay:
         self._connection.door.readers.run(self._read_batch, self._found, self._unreadable)
 
     def _read_batch(self) -> tuple[int, list[Message]]:
-        """In any thread: what follows, and where to read on."""
         found = self._connection.door.store.read_topic(
             self._topic, self._offset, READ_MESSAGES_MAX, READ_BYTES_MAX
         )
@@ -152,7 +148,6 @@ class Replay:
             self._connection.close(DisconnectReason.STORAGE_FAILED, error.message)
 
     def _send_settled(self) -> bool:
-        """Send some settled messages; False if none of those read is settled."""
         settled = self._connection.door.pipeline.settled_sequence
         payloads: list[bytes] = []
         unsent = self._unsent

@@ -33,7 +33,6 @@ class ReplyQueue:
         self._calls.append(call)
 
     def fill(self, call: Answerable, answer: bytes) -> None:
-        """Send the answer of a call, and of those that waited for it."""
         assert call.answer is None, "answered twice"
         call.answer = answer
         calls = self._calls

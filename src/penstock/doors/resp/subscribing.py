@@ -115,9 +115,6 @@ class _Slices:
         self._confirmed.append(encode.push([*parts, count], protocol))
 
 
-# ── PUBSUB ────────────────────────────────────────────────────────────────────────────────────
-
-
 def _channels(call: Call) -> None:
     """Topics that clients subscribe to by name: PUBSUB CHANNELS [pattern]."""
     if len(call.args) > 3:
@@ -147,7 +144,6 @@ def _numsub(call: Call) -> None:
 
 
 def _count(call: Call, topic: bytes) -> int:
-    """Connected subscribers of a topic by its name, of all protocols."""
     door = call.door
     sessions = door.broker.routes.audience(topic)
     connected = [True for subscriber in sessions if subscriber.client is not None]

@@ -47,7 +47,6 @@ class _Listener(LiveSubscriber):
             self.take(topic, [delivery[1] or b"" for delivery in run])
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
-        """Send live messages of one topic."""
         raise NotImplementedError
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
@@ -124,8 +123,7 @@ class Subscriptions:
         self._connection = connection
         self._routes = connection.door.broker.routes
         self._own: _ChannelsListener | None = None
-        self.channels: dict[bytes, _Listener] = {}
-        """By name, a topic or a wildcard filter, in the order of subscribing."""
+        self.channels: dict[bytes, _Listener] = {}  # by topic or filter, in order of subscribing
         self.patterns: dict[bytes, _PatternListener] = {}
         self.shards: dict[bytes, bytes] = {}  # topics of shard channels by name
         self._shard = _ShardListener(connection)
@@ -134,14 +132,10 @@ class Subscriptions:
     def count(self) -> int:
         return len(self.channels) + len(self.patterns) + len(self.shards)
 
-    # ── checks ────────────────────────────────────────────────────────────────────────────────
-
     def channel_fault(self, names: list[bytes]) -> str:
-        """Why these channels cannot be subscribed to; empty if they can."""
         return self._names_fault(names, _filter_of) or self._count_fault(names, self.channels)
 
     def shard_fault(self, names: list[bytes]) -> str:
-        """Why these shard channels cannot be subscribed to; empty if they can."""
         return self._names_fault(names, topic_of) or self._count_fault(names, self.shards)
 
     def _names_fault(self, names: list[bytes], filter_of: Callable[[bytes], bytes]) -> str:
@@ -153,7 +147,6 @@ class Subscriptions:
         return ""
 
     def pattern_fault(self, patterns: list[bytes]) -> str:
-        """Why these patterns cannot be subscribed to; empty if they can."""
         if fault := self.size_fault(patterns):
             return fault
         new = set(patterns).difference(self.patterns)
@@ -172,8 +165,6 @@ class Subscriptions:
         count_max = self._connection.door.limits.subscriptions_max
         count = self.count + len(set(names).difference(known))
         return "" if count <= count_max else f"too many subscriptions: at most {count_max}"
-
-    # ── subscribing ───────────────────────────────────────────────────────────────────────────
 
     def subscribe(self, name: bytes) -> None:
         """Add a channel; it goes live now, or after its replay."""
@@ -244,7 +235,6 @@ class Subscriptions:
 
 
 def _filter_of(name: bytes) -> bytes:
-    """The topic, or the MQTT filter, that a channel of this name is."""
     topic = topic_of(name)
     is_filter = topic != name and has_wildcard(name) and not filter_fault(name)
     return name if is_filter and _is_utf8(name) else topic

@@ -22,7 +22,6 @@ _log = get_logger("streams")
 
 
 def stepwise(steps: Callable[[Call], Steps]) -> Callable[[Call], None]:
-    """A handler that runs a coroutine."""
     return lambda call: answer(call, steps(call))
 
 

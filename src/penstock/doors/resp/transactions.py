@@ -49,7 +49,6 @@ class _Execution:
         self._confirmed = -1  # the last command for which the disk was waited for
 
     def go_on(self) -> None:
-        """Run what may run; answer when all is done."""
         if self._call.closed or self._is_running:
             return
         self._is_running = True

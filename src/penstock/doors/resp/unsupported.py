@@ -50,5 +50,4 @@ _BY_NAME = {name.encode(): text for text, names in _ADVICE.items() for name in n
 
 
 def advice(name: bytes) -> str:
-    """What to use instead of a command that only Redis has; empty for any other name."""
     return _BY_NAME.get(name.upper(), "")

@@ -33,13 +33,9 @@ from penstock.wire.resp import encode
 NODE_COUNT = 100  # entries that an approximate trim removes at a time; the size of a node in Redis
 
 READ_COUNT_MAX = 1_024
-READ_BYTES_MAX = 512 << 10
-"""What is read at a time to find an offset among deleted ones."""
+READ_BYTES_MAX = 512 << 10  # what is read at a time to find an offset among deleted ones
 
 _log = get_logger("streams")
-
-
-# ── XADD ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _add(call: Call) -> None:
@@ -71,7 +67,6 @@ def _admit(call: Call, topic: bytes) -> None:
 
 
 def _added(call: Call, trim: TrimOptions | None, result: Journaled) -> None:
-    """Answer with the ids, after trimming if that was asked for."""
     _arrived(call)
     if call.closed:
         return
@@ -95,7 +90,6 @@ def _arrived(call: Call) -> None:
 
 
 def _ids(time_ms: int, first_offset: int, count: int) -> bytes:
-    """One reply per entry: the ids of consecutive entries."""
     end = first_offset + count
     head = len(b"%d-" % time_ms)
     answers = []
@@ -120,9 +114,6 @@ async def _trimmed(call: Call, trim: TrimOptions, ids: bytes) -> bytes:
     except CommandError as fault:
         _log.warning("trim_failed", error=fault.message)
     return ids
-
-
-# ── XDEL, XTRIM ───────────────────────────────────────────────────────────────────────────────
 
 
 def _admit_removal(door: RespParts, topic: bytes) -> None:
@@ -153,7 +144,6 @@ async def _trim_stream(call: Call) -> bytes:
 
 
 async def _trim(door: RespParts, topic: bytes, options: TrimOptions) -> int:
-    """Remove the oldest entries of a topic; return how many."""
     _admit_removal(door, topic)
     info = door.reader.info(topic)
     if info is None:
@@ -180,7 +170,6 @@ def _allowed(excess: int, options: TrimOptions, count: int) -> int:
 
 
 async def _offset_behind(door: RespParts, info: TopicInfo, count: int) -> int:
-    """The offset behind the first ``count`` existing entries."""
     if not info.deleted:
         return info.first_offset + count
     return await off_loop(door.readers, lambda: _walk(door.store, info, count))

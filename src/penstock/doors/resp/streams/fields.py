@@ -39,8 +39,7 @@ _MARK = (PAYLOAD, b"")
 REPLACEMENT = "\ufffd"
 _PLAIN = bytes(byte if 0x20 <= byte < 0x7F else ord("?") for byte in range(256))
 
-_AS_IS = bytes(range(0x20, 0x7F)).replace(b'"', b"").replace(b"\\", b"")
-"""Bytes that stand for themselves in a JSON string."""
+_AS_IS = bytes(range(0x20, 0x7F)).replace(b'"', b"").replace(b"\\", b"")  # need no escape in JSON
 
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, str]).decode
@@ -68,7 +67,6 @@ def contents(fields: Sequence[bytes], last_values: list[bytes]) -> Content:
 
 
 def fields_of(payload: bytes, flags: int, extras: Extras | None) -> list[bytes]:
-    """The fields that a message reads as: names and values in turn."""
     if flags & FLAG_FIELDS:
         if extras is not None and extras.headers:
             return list(chain.from_iterable(extras.headers))
@@ -78,9 +76,6 @@ def fields_of(payload: bytes, flags: int, extras: Extras | None) -> list[bytes]:
         return [PAYLOAD, payload]
     signed = _signature_fields(extras.signature) if extras.signature else []
     return _unmarked(payload, extras.headers) + signed
-
-
-# ── with a payload ────────────────────────────────────────────────────────────────────────────
 
 
 def _payload_contents(
@@ -113,9 +108,6 @@ def _unmarked(payload: bytes, headers: Headers) -> list[bytes]:
     return list(chain.from_iterable(fields))
 
 
-# ── without ───────────────────────────────────────────────────────────────────────────────────
-
-
 def _texts(values: list[bytes]) -> Iterable[bytes]:
     """Values as JSON strings; most need no escaping, which costs little."""
     if not b"".join(values).translate(None, _AS_IS):
@@ -143,7 +135,6 @@ def _json_contents(
 
 
 def _json_head(before: dict[str, str], name: str) -> bytes:
-    """The JSON object up to where the value of the last name goes."""
     before.pop(name, None)
     members = [b"%b:%b," % (_to_json(other), _to_json(value)) for other, value in before.items()]
     return b"{%b%b:" % (b"".join(members), _to_json(name))

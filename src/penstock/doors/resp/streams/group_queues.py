@@ -129,12 +129,10 @@ class _GroupQueue:
         self.topic = topic
         self.group = group
         self.consumers: dict[WaitingConsumer, None] = {}
-        self._workers: dict[WaitingConsumer, StreamWorker] = {}
-        """Those of them that the group's dispatcher serves, until they leave."""
+        self._workers: dict[WaitingConsumer, StreamWorker] = {}  # served by the dispatcher
         self._round_task: asyncio.Task[None] | None = None
 
     def close(self) -> None:
-        """No consumer is left. What is being journaled becomes pending."""
         if self._round_task is not None:
             self._round_task.cancel()
 
@@ -197,8 +195,6 @@ class _GroupQueue:
             error = StorageError(f"internal error while serving a group: {error!r}")
         self.fail(error)
 
-    # ── a round ───────────────────────────────────────────────────────────────────────────────
-
     async def _round(self, group: Group, info: TopicInfo) -> None:
         start = max(group.next, info.first_offset)
         wanted = min(sum(waiting.count_max for waiting in self._free()), ROUND_COUNT_MAX)
@@ -236,7 +232,6 @@ class _GroupQueue:
                 waiting.answer(None)
 
     def _shares(self, available: int) -> dict[WaitingConsumer, int]:
-        """How many entries each gets, first come first served."""
         shares: dict[WaitingConsumer, int] = {}
         for waiting in self._free():
             count = min(waiting.count_max, available)
@@ -285,7 +280,6 @@ class _GroupQueue:
 
 
 def _gaps(start: int, seen: Gathered) -> list[tuple[int, int]]:
-    """The ranges between ``start`` and the end of what was seen that have no entries."""
     gaps = []
     for offset in [*(offset for offset, _ in seen.entries), seen.end]:
         if start < offset:

@@ -29,8 +29,7 @@ from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
-NAME_BYTES_MAX = GROUP_BYTES_MAX
-"""Longest name of a group; a consumer is kept with each of its entries, and may have no longer."""
+NAME_BYTES_MAX = GROUP_BYTES_MAX  # of groups and consumers: each entry keeps its consumer
 
 CONSUMERS_MAX = 10_000  # consumers of one group
 
@@ -103,7 +102,6 @@ async def _create(call: Call) -> bytes:
 
 
 async def _start(door: RespParts, topic: bytes, text: bytes) -> int:
-    """The first offset that a group hands out."""
     if text != b"$":
         return await door.reader.offset_of(topic, ids.after(text))
     info = door.reader.info(topic)
@@ -239,13 +237,11 @@ async def _read_own(
 
 
 def _gone_entry(offset: int, protocol: encode.Protocol) -> bytes:
-    """An entry that was deleted since it was delivered: an id without fields."""
     item = [encode.bulk(ids.entry_id(0, offset), protocol), encode.null_array(protocol)]
     return encode.array(item)
 
 
 async def _renew(call: Call, options: ReadOptions, topic: bytes, offsets: list[int]) -> list[int]:
-    """Count entries as redelivered to their consumer; return those that it still has."""
     door, name, now_ms = call.door, options.group, call.now_ms
     assert name is not None
     if not offsets:

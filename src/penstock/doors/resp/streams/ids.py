@@ -40,7 +40,6 @@ class Position(NamedTuple):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether ``number`` is the offset, so that nothing has to be read."""
         return self.time_ms is None
 
     def resolve(self, store: Store, topic: bytes) -> int:
@@ -59,7 +58,6 @@ def entry_id(time_ms: int, offset: int) -> bytes:
 
 
 def id_of(entry: bytes) -> bytes:
-    """The id of an encoded entry."""
     start = entry.index(b"\r\n", _ID_LENGTH_AT) + 2
     return entry[start : start + int(entry[_ID_LENGTH_AT : start - 2])]
 
@@ -70,7 +68,6 @@ def entry_ids(texts: Iterable[bytes]) -> list[EntryId]:
 
 
 def start(text: bytes) -> Position:
-    """The beginning of a range: ``-``, an id, or ``(`` and the id before it."""
     if text in (b"-", b"+"):
         return BEGINNING if text == b"-" else END
     if text.startswith(b"("):
@@ -80,7 +77,6 @@ def start(text: bytes) -> Position:
 
 
 def range_end(text: bytes) -> Position:
-    """The end of a range: the position behind its last entry."""
     if text in (b"-", b"+"):
         return BEGINNING if text == b"-" else END
     is_exclusive = text.startswith(b"(")

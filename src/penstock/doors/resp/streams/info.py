@@ -19,8 +19,7 @@ from penstock.store.store import TopicInfo
 from penstock.wire.resp import encode
 from penstock.wire.resp.encode import Protocol, Value
 
-Pairs: TypeAlias = list[tuple[str, bytes]]
-"""Names, and values that are encoded already: entries come so."""
+Pairs: TypeAlias = list[tuple[str, bytes]]  # names and encoded values
 
 FULL_COUNT = 10  # entries, and pending entries of each list, that FULL shows without COUNT
 
@@ -48,9 +47,6 @@ def _mapping(pairs: Pairs, protocol: Protocol) -> bytes:
     return encode.mapping(
         [(encode.value(name, protocol), value) for name, value in pairs], protocol
     )
-
-
-# ── XINFO STREAM ──────────────────────────────────────────────────────────────────────────────
 
 
 async def _stream(call: Call) -> bytes:
@@ -105,7 +101,6 @@ async def _overview(door: RespParts, topic: bytes, protocol: Protocol) -> Pairs:
 
 
 async def _ends(door: RespParts, topic: bytes, protocol: Protocol) -> Pairs:
-    """The first and the last existing entry."""
     info = door.reader.info(topic)
     if info is None:
         return [("first-entry", encode.null(protocol)), ("last-entry", encode.null(protocol))]
@@ -184,9 +179,6 @@ def _lag(info: TopicInfo | None, group: Group) -> int | None:
         return 0
     following = max(group.next, info.first_offset)
     return None if info.deleted else max(info.next_offset - following - group.ahead, 0)
-
-
-# ── XINFO GROUPS, XINFO CONSUMERS ─────────────────────────────────────────────────────────────
 
 
 async def _groups(call: Call) -> bytes:

@@ -38,6 +38,5 @@ class KnownIds:
                 del known[oldest]
 
     def covers(self, topic: bytes, texts: Iterable[bytes]) -> bool:
-        """Whether all of these ids were given out lately."""
         info, known = self._store.topic(topic), self._known
         return info is not None and all((info.id, text) in known for text in texts)

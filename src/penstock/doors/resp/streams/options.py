@@ -66,7 +66,6 @@ class _TrimArguments:
         self._limit: int | None = None
 
     def take(self, position: int) -> int:
-        """Read one option; return the position of the next."""
         name = self._args[position].upper()
         if name in (b"MAXLEN", b"MINID") and len(self._args) > position + 1:
             return self._take_strategy(name, position + 1)
@@ -226,7 +225,6 @@ def read_options(args: Sequence[bytes], *, may_block: bool = True) -> ReadOption
 def _read_option(
     options: ReadOptions, args: Sequence[bytes], position: int, *, is_group_read: bool
 ) -> tuple[ReadOptions, int]:
-    """The options with one more, and the position of the next."""
     name, more = args[position].upper(), args[position + 1 : position + 3]
     if name == b"BLOCK" and more:
         block_ms = integer(more[0], "ERR timeout is not an integer or out of range")

@@ -54,9 +54,6 @@ def delivered(group: Group) -> Iterator[int]:
     )
 
 
-# ── XPENDING ──────────────────────────────────────────────────────────────────────────────────
-
-
 async def _pending(call: Call) -> bytes:
     group, options = _group(call), pending_options(call.args)
     if options is None:
@@ -104,9 +101,6 @@ def _listed(
 
 def _idle_ms(pending: PendingEntry, now_ms: int) -> int:
     return max(now_ms - pending.taken_ms, 0)
-
-
-# ── XCLAIM ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _claim(call: Call) -> bytes:
@@ -174,9 +168,6 @@ async def _claimed_reply(
     names = await call.door.reader.ids_at(group.topic, claimed)
     protocol = call.connection.protocol
     return encode.array([encode.bulk(names[offset], protocol) for offset in claimed])
-
-
-# ── XAUTOCLAIM ────────────────────────────────────────────────────────────────────────────────
 
 
 async def _autoclaim(call: Call) -> bytes:

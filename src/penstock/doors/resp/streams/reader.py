@@ -25,11 +25,9 @@ from penstock.store.store import Store, TopicInfo
 from penstock.wire.resp import encode
 
 READ_COUNT_MAX = 1_024
-READ_BYTES_MAX = 512 * KIB
-"""What is read from the journal at a time."""
+READ_BYTES_MAX = 512 * KIB  # what is read from the journal at a time
 
-StreamEntry = tuple[int, bytes]
-"""An offset, and the entry as it is sent: an array of its id and its fields."""
+StreamEntry = tuple[int, bytes]  # offset, and the encoded array of id and fields
 
 
 class Gathered(NamedTuple):
@@ -62,7 +60,6 @@ class EntryReader:
         return self.store.topic(topic) if topic else None
 
     def exists(self, topic: bytes) -> bool:
-        """Whether the stream exists: something was published to it, or it has a group."""
         is_there = self.info(topic) is not None or topic in self._groups.by_topic
         return is_there or (self._pipeline.is_unsettled and self._pipeline.holds(topic))
 
@@ -112,7 +109,6 @@ class EntryReader:
     async def entries_back_from(
         self, info: TopicInfo, start: int, end: int, count: int | None = None
     ) -> Gathered:
-        """The entries of offsets ``start … end - 1``, at most ``count``, descending."""
         entries: list[StreamEntry] = []
         room = self._bytes_max
         fitting = READ_BYTES_MAX * max(info.count, 1) // max(info.bytes, 1)
@@ -131,7 +127,6 @@ class EntryReader:
         return Gathered(entries, end, is_whole=True)
 
     async def entries_at(self, topic: bytes, offsets: Iterable[int]) -> Gathered:
-        """The entries of single offsets, ascending, without those that are gone."""
         wanted = sorted(set(offsets))
         bytes_max = self._bytes_max
 
@@ -194,7 +189,6 @@ def _fitting(batch: list[StreamEntry], room: int, *, is_first: bool) -> int:
 
 
 def read_ids(store: Store, topic: bytes, offsets: set[int]) -> dict[int, bytes]:
-    """``EntryReader.ids_at`` for a reader thread."""
     wanted = sorted(offsets)
     found = {offset: entry_id(0, offset) for offset in wanted}
     for message in _messages_at(store, topic, wanted):
@@ -208,7 +202,6 @@ def is_meant(found: dict[int, bytes], asked: EntryId) -> bool:
 
 
 def _messages_at(store: Store, topic: bytes, offsets: list[int]) -> Iterator[Message]:
-    """Messages of single offsets, ascending: one read for each run of them."""
     for first, end in ranges_of(offsets) if offsets else ():
         start, following = first - 1, first
         while start < following < end:

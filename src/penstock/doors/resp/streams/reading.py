@@ -19,8 +19,6 @@ from penstock.store.search import CLOCK_SKEW_MS
 from penstock.wire.resp import encode
 from penstock.wire.resp.names import name_of
 
-# ── XLEN, XRANGE, XREVRANGE ───────────────────────────────────────────────────────────────────
-
 
 def _length(call: Call) -> None:
     info = call.door.reader.info(call.args[1])
@@ -48,9 +46,6 @@ async def _range(call: Call, *, is_reverse: bool = False) -> bytes:
 
 async def _reverse_range(call: Call) -> bytes:
     return await _range(call, is_reverse=True)
-
-
-# ── XREAD ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def streams_reply(streams: list[tuple[bytes, list[bytes]]], protocol: encode.Protocol) -> bytes:
@@ -112,7 +107,6 @@ async def _starts(door: RespParts, sources: list[ReadSource]) -> list[_Start]:
 
 
 def _is_known(door: RespParts, source: ReadSource) -> bool:
-    """Whether a stream is read on behind an entry that a client was given lately."""
     topic, after = source
     if after is None or after.time_ms is None or not after.is_behind:
         return False
@@ -162,7 +156,6 @@ class _Growth:
         self._has_grown.set()
 
     async def next(self) -> set[bytes]:
-        """Wait until some have grown; return those."""
         await self._has_grown.wait()
         self._has_grown.clear()
         grown, self._grown = self._grown, set()
@@ -172,7 +165,6 @@ class _Growth:
 async def _read_when_grown(
     call: Call, starts: list[_Start], options: ReadOptions
 ) -> list[tuple[bytes, list[bytes]]]:
-    """Wait until one of the streams has something to read, or the time is over."""
     door = call.door
     is_ended = False
 

@@ -26,23 +26,19 @@ class WaitingConsumer:
         self.count_max = ROUND_COUNT_MAX if count_max is None else count_max
         self.settle = settle  # NOACK
         self.waits = waits  # whether it stays when there is nothing for it
-        self.serve_again: Sequence[Callable[[], None]] = ()
-        """Starts a round, for each of its queues."""
+        self.serve_again: Sequence[Callable[[], None]] = ()  # start a round of each queue
         self.found: asyncio.Future[NewEntries | None]
         self.found = asyncio.get_running_loop().create_future()
         self._is_served = False
 
     @property
     def is_free(self) -> bool:
-        """Whether a round may serve it: no other does, and it got nothing yet."""
         return not self._is_served and not self.found.done()
 
     def reserve(self) -> None:
-        """A round is about to give it something: no other may, then."""
         self._is_served = True
 
     def release(self) -> None:
-        """The round is over; if it brought nothing, another may serve it."""
         self._is_served = False
         if not self.waits:
             self.answer(None)
@@ -66,7 +62,6 @@ class WaitingConsumer:
             self.expire()
 
     def expire(self) -> None:
-        """Its time is over; a round that serves it is still awaited."""
         self.waits = False
         if not self._is_served:
             self.answer(None)

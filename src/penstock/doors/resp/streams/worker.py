@@ -68,7 +68,6 @@ class StreamWorker:
         self._waiting.fail(CommandError(not_stored(reason.value)))
 
     def work(self, jobs: list[LeasedMessage]) -> None:
-        """Claim messages for the consumer, then answer with them."""
         self._waiting.reserve()
         entries = {job.message.offset: encoded(job.message) for job in jobs}
         if self._waiting.settle:
@@ -95,7 +94,6 @@ class StreamWorker:
         )
 
     def _give(self, entries: dict[int, bytes], offsets: object) -> None:
-        """Answer with the entries that were claimed; none if the group is gone."""
         if isinstance(offsets, list) and offsets:
             own = [entries[offset] for offset in sorted(offsets)]
             self._waiting.answer(NewEntries(self._topic, own))
