@@ -2,12 +2,8 @@
 
 A **block** is a ``StagedBlock`` of at most 1 MiB. It holds **lots**: messages of one topic that
 share everything but payload and time. Rows are collected until they fill some blocks, then sorted
-by topic, stably: the messages of one topic keep their order; those of different topics have none. A
-lot ends where priority, content type or headers change, so a column that differs in every row costs
-a lot per row.
-
-There are no loops over rows, only over lots. A bad row is reported with its number before any of
-its blocks is made, so a task fails before anything is visible.
+by topic, stably. There are no loops over rows, only over lots. A bad row is reported with its
+number before any of its blocks is made, so a task fails before anything is visible.
 """
 
 from collections.abc import Iterator
@@ -82,7 +78,6 @@ class Blocks:
         self.rows = 0  # encoded so far
 
     def add(self, batch: pa.RecordBatch) -> Iterator[bytes]:
-        """Take rows; yield the blocks that are full."""
         if batch.num_rows:
             self._batches.append(batch)
             self._bytes += batch.nbytes
@@ -275,7 +270,6 @@ def _described(counts: Numbers, names: pa.Array, values: pa.Array) -> _Headers:
 
 
 def _differ(headers: _Headers) -> Flags:
-    """Return which rows have other headers than the row before."""
     counts = headers.counts
     differ = np.ones(len(counts), np.bool_)
     differ[1:] = counts[1:] != counts[:-1]
@@ -332,7 +326,6 @@ def _header_bytes(columns: _RowColumns) -> Numbers:
 
 
 def _lot_costs(columns: _RowColumns) -> Numbers:
-    """Return the extra bytes of each row if a lot begins with it."""
     lengths = np.array([len(topic.encode()) for topic in columns.topics], np.int64)
     costs: Numbers = LOT_COST + lengths[columns.topic_codes]
     if columns.headers is not None:

@@ -1,9 +1,8 @@
 """Broker connections, kept for the life of the process, and retries.
 
-Spark reuses a Python worker for the next task and batch, so each process keeps one connection per
-address; a forked child makes its own. Spark ends the query when a reader fails, so every request is
-retried while the broker is away, for two minutes by default: it can be restarted under a running
-query. After ``NOTICE_S`` a warning is logged, so that a wrong port does not look like a hang.
+Each process keeps one connection per address; a forked child makes its own. Spark ends the query
+when a reader fails, so requests are retried while the broker is away. After ``NOTICE_S`` a warning
+is logged, so that a wrong port does not look like a hang.
 """
 
 import logging
@@ -50,7 +49,6 @@ def _connected(servers: tuple[str, ...]) -> QueueClient:
 
 
 def with_retries(policy: RetryPolicy, call: Callable[[], T]) -> T:
-    """Call, and again while the error is transient."""
     for _ in range(policy.retries):
         try:
             return call()
@@ -62,7 +60,6 @@ def with_retries(policy: RetryPolicy, call: Callable[[], T]) -> T:
 
 
 def ask(options: SourceOptions, call: Callable[[QueueClient], T]) -> T:
-    """Make a call to the source's broker, with retries."""
     return with_retries(options.retry, lambda: call(client_for(options.servers)))
 
 
@@ -75,7 +72,6 @@ def is_transient(error: errors.ClientError) -> bool:
 
 
 def map_concurrently(call: Callable[[S], T], items: Iterable[S]) -> list[T]:
-    """Like ``map``, with several calls at a time."""
     asked = list(items)
     if len(asked) == 1:
         return [call(asked[0])]

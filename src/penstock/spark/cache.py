@@ -1,8 +1,4 @@
-"""The cache directory for files that we generate for Spark; it may be deleted at any time.
-
-It is ``$XDG_CACHE_HOME/penstock``, or ``~/.cache/penstock``. Files are replaced atomically, because
-several processes may need the same file at the same time.
-"""
+"""The cache directory for files that we generate for Spark; it may be deleted at any time."""
 
 import os
 from collections.abc import Mapping
@@ -20,7 +16,6 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def put(path: Path, text: str, mode: int = 0o644) -> None:
-    """Make sure that ``path`` has this text and mode; readers never see a partial file."""
     try:
         if _is_current(path, text, mode):
             return

@@ -1,12 +1,8 @@
 """A standalone Spark cluster on this machine: a master and workers, as processes.
 
-It serves to try ``--master spark://…``, and to test what needs more than one executor, such as the
-loss of a worker. The pip package of PySpark lacks the start scripts, so we use ``spark-class``::
-
-    with SparkCluster(workers=2) as cluster:
-        spark = session("try", cluster.url)
-
-Each worker and its executors form a process group; killing the group simulates a lost machine.
+It serves to test what needs more than one executor. The pip package of PySpark lacks the start
+scripts, so we use ``spark-class``. Each worker and its executors form a process group; killing the
+group simulates a lost machine.
 """
 
 import os

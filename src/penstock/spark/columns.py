@@ -1,14 +1,10 @@
 """Decodes fetch replies into Arrow columns, without a loop over rows.
 
 A reply consists of **slices**: columns of a run of messages of one topic, as in the journal
-(``docs/reference/journal-format.md``). A slice may have a single message, so the cost per slice
-must be small too: a column of *all* slices is joined first, with one ``b"".join``, and the rest is
-vector arithmetic. Several replies are decoded together.
-
-* **Numbers.** The messages of a run share time, flags and type: values are repeated.
-* **Payloads.** The bytes become the buffer of an Arrow array; only the offsets are computed.
-* **Sparse columns** (headers, signatures, producers) come with row numbers, and are scattered to
-  those rows; the others are null.
+(``docs/reference/journal-format.md``). A slice may have a single message, so a column of *all*
+slices is joined first, with one ``b"".join``, and the rest is vector arithmetic. Values that a run
+shares are repeated. Payload bytes become the buffer of an Arrow array. Sparse columns (headers,
+signatures, producers) come with row numbers, and are scattered to those rows.
 
 Replies are untrusted input, and Arrow does not check indexes and sizes, so we do:
 ``BrokerProtocolError`` if they are inconsistent.
@@ -85,7 +81,6 @@ class FetchedColumns:
         return numbers, sizes // numbers.itemsize
 
     def _placed(self, name: str) -> Numbers:
-        """Return row numbers, which are relative to their slice, as absolute ones."""
         numbers, per_slice = self._column(name, "<u4")
         rows: Numbers = numbers + np.repeat(self._starts, per_slice)
         if len(rows) and (rows[-1] >= self.rows or (np.diff(rows) <= 0).any()):
@@ -93,7 +88,6 @@ class FetchedColumns:
         return rows
 
     def _lengths(self, name: str) -> Numbers:
-        """Return lengths from a column of start offsets with the final end."""
         bounds, per_slice = self._column(name, "<u4")
         lengths = np.diff(bounds.astype(np.int64))
         seams = np.cumsum(per_slice[per_slice > 0])[:-1] - 1
@@ -125,7 +119,6 @@ class FetchedColumns:
         return np.repeat(values, lengths)
 
     def _run_numbers(self, name: str, base: str) -> Numbers:
-        """Return numbers of runs, which are relative to a number of their slice."""
         numbers, _ = self._column(name, "<u4")
         bases: Numbers = np.repeat(self._each(base, np.int64), self._runs[2])
         if len(bases) != len(numbers):
@@ -238,7 +231,6 @@ class FetchedColumns:
 
     @cached_property
     def _notes(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Return the rows with a producer, the index of their producer note, and their seqs."""
         firsts = self._placed("producer_numbers")
         if not len(firsts):
             return firsts, firsts, firsts
@@ -311,7 +303,6 @@ def _bounds(lengths: Numbers) -> Numbers:
 
 
 def _binary(lengths: Numbers, content: bytes) -> pa.Array:
-    """Return a binary array over ``content``, without copying it."""
     bounds = _bounds(lengths)
     if int(bounds[-1]) != len(content):
         raise _inconsistent("a column's length contradicts its bounds")

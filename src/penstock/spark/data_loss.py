@@ -1,13 +1,10 @@
 """Reports rows that can no longer be read.
 
-With ``failOnDataLoss`` (the default) the job fails, with an error that names the topic and range.
-Otherwise the job goes on, and the loss is published to the loss topic, where an audit finds it:
+With ``failOnDataLoss`` (the default) the job fails. Otherwise the loss is published to the loss
+topic, where an audit finds it; its producer id is a hash, so a retried batch reports it once:
 
 >>> loss_message(Loss("pump/7", 3, 0, 100, "removed"), "archive")
 b'{"topic":"pump/7","incarnation":3,"begin":0,"end":100,"reason":"removed","reader":"archive"}'
-
-A batch that is retried may meet the same loss again. The message's producer id is a hash of its
-content, so the broker stores it once.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The checks of ``penstock spark doctor``: what Spark needs here, and how to fix what is missing.
 
-It must work where nothing is installed, so it imports neither Spark nor anything else of the extra:
-versions come from package metadata, and trials run in another process.
+It must work where nothing is installed, so it imports nothing of the extra: versions come from
+package metadata, and trials run in another process.
 """
 
 import json
@@ -116,7 +116,6 @@ def _tools() -> Finding:
 
 
 def _data_source() -> Finding:
-    """Look for the source as Spark does, in the Python that Spark will use."""
     name = "data source"
     python = os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ.get("PYSPARK_PYTHON")
     code, said, complaint = _run(python or sys.executable, _LOOKUP)
@@ -171,7 +170,6 @@ def _cache() -> Finding:
 
 
 def _run(python: str, program: str) -> tuple[int, str, str]:
-    """Run a program; return its exit status, its output, and the last line of its errors."""
     try:
         done = subprocess.run(  # noqa: S603 - the Python that Spark would start
             [python, "-c", program],

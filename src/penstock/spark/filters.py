@@ -1,8 +1,4 @@
-"""MQTT topic filters as regular expressions over topic names.
-
-Python and Java read these expressions alike, so a driver can select topics and Spark can select
-rows with them.
-"""
+"""MQTT topic filters as regular expressions, which Python and Java read alike."""
 
 import re
 from collections.abc import Iterable

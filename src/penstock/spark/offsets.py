@@ -5,16 +5,11 @@
     {"v": 1, "plan": {"cores": 2, "maxRecordsPerPartition": null, "minPartitions": null},
      "topics": {"pump/7": [incarnation, next_offset, first_offset]}}
 
-Spark compares offsets as text, so keys are sorted. ``plan`` decides how a batch is split into
-partitions, so a batch that runs again is split the same way even if options changed.
-
-``first_offset`` is where reading of a topic began. Spark does *not* keep the result of
-``initialOffset``: it asks again when batch 0 is repeated. So that result is marked (``"initial":
-true``), and a batch after it begins where its *end*, which is stored before it runs, says that the
-topic began. This pins "latest".
-
-``"gone": {"pump/8": end_offset}`` is where deleted topics ended when last seen, so that a repeated
-batch knows whether they were read to their end.
+Spark compares offsets as text, so keys are sorted. ``plan`` keeps the partitioning of a batch that
+runs again. ``first_offset`` is where reading of a topic began: Spark does *not* keep the result of
+``initialOffset``, so that is marked (``"initial": true``), and the batch after it begins where its
+*end* says that the topic began. This pins "latest". ``"gone": {"pump/8": end_offset}`` is where
+deleted topics ended, so that a repeated batch knows whether they were read to their end.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """The options of the source, parsed and checked before the broker is contacted.
 
-``docs/spark/source.md`` lists the names. They are case-insensitive, and the names of Kafka's source
-are accepted too. An unknown name is an error with a suggestion: silently ignoring an option would
-read the wrong rows.
+Names are case-insensitive (``docs/spark/source.md``), and those of Kafka's source are accepted too.
+An unknown name is an error: silently ignoring an option would read the wrong rows.
 
 >>> source_options({"servers": "127.0.0.1:1883", "subscribe": "pump/#"}).filters
 ('pump/#',)
@@ -131,7 +130,6 @@ def check_stream(options: Mapping[str, str]) -> None:
 
 
 def check_batch(options: Mapping[str, str], read: "SourceOptions") -> None:
-    """Refuse options that a batch would ignore, and a start that leaves nothing to read."""
     given = normal(options)
     for name in _OF_STREAMS:
         if name.lower() in given:

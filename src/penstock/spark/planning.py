@@ -1,15 +1,10 @@
 """Pure planning: how far the next batch reads, how it is split, and what of it is lost.
 
-The same input gives the same partitions, so a batch that runs again reads the same rows.
-
-**Limits.** A limited batch takes rows from each topic in proportion to its lag, but at least one.
-If there are more topics than rows, they take turns by the number of rows read so far.
-
-**Partitions.** The ranges are joined end to end, and cut into equal parts. So many tasks share a
-large topic, and 50,000 small topics do not become 50,000 tasks.
-
-**Loss.** What retention removed before it was read, or what was in a deleted topic. Offsets that
-are missing *above* a topic's first offset were deleted on purpose.
+The same input gives the same partitions, so a batch that runs again reads the same rows. A limited
+batch takes rows from each topic in proportion to its lag, but at least one; if there are more
+topics than rows, they take turns. The ranges are joined end to end and cut into equal parts, so
+50,000 small topics do not become 50,000 tasks. Offsets that are missing *above* a topic's first
+offset were deleted on purpose; those below it are lost.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,12 +1,8 @@
 """The work of a read task: fetches its ranges, and yields them as Arrow batches.
 
-The broker keeps its replies small, so that no other client waits long. To hide the round trips,
-several requests are in flight: a range is cut into **pieces** of about one reply each, and the next
-pieces are requested while one is decoded. Replies are joined and converted when there are enough
-rows for a batch. So memory is bounded by a few replies and one batch.
-
-Each reply is checked: is the topic still the one that was planned, and has retention passed our
-position?
+To hide round trips, a range is cut into **pieces** of about one reply each, and the next pieces are
+requested while one is decoded. Replies are joined until there are enough rows for a batch, so
+memory is bounded by a few replies and one batch.
 """
 
 from collections import deque
@@ -124,7 +120,6 @@ class _FetchPipeline:
         return first._replace(end=end)
 
     def _learn(self, piece: OffsetRange, rest: OffsetRange | None, fetched: Fetched) -> None:
-        """Adapt the piece size: request what fits into a reply, or more if it was small."""
         if rest is not None:
             self._piece_rows = max(1, rest.begin - piece.begin)
         elif payload_bytes(fetched) < SMALL_BYTES:

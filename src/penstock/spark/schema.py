@@ -1,7 +1,6 @@
 """The columns of the source: names, types, and what to fetch for each.
 
-Spark does not prune columns of a Python source, so the choice is an option (``columns``). It
-determines the schema, what is fetched from the broker, and what is sent to Spark.
+Spark does not prune columns of a Python source, so the choice is an option (``columns``).
 """
 
 from collections.abc import Iterable

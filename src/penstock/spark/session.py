@@ -1,14 +1,9 @@
 """Creates a Spark session with suitable settings, on this machine by default.
 
-The caller's settings win, then those of the Spark installation (``spark-submit``,
-``spark-defaults.conf``, ``PYSPARK_SUBMIT_ARGS``), then ours: UTC, RocksDB for state, no checksum
-files in checkpoints (they double the processes that Hadoop starts), no progress bar. In local mode
-a shuffle has one partition per core instead of 200, because each partition of streaming state costs
-files at every batch; and Spark listens on loopback only.
-
-Before the JVM starts we set environment variables that are unset: ``PYSPARK_PYTHON`` to this
-interpreter (otherwise Spark uses the ``python3`` on the path, which may lack the data source),
-``JAVA_HOME`` (:mod:`penstock.spark.java`) and ``SPARK_HOME`` (:mod:`penstock.spark.spark_home`).
+The caller's settings win, then those of the Spark installation, then ours. In local mode a shuffle
+has one partition per core instead of 200, because each partition of streaming state costs files at
+every batch. Checkpoints have no checksum files: they double the processes that Hadoop starts.
+``PYSPARK_PYTHON`` is set to this interpreter, because another may lack the data source.
 """
 
 import os
@@ -66,7 +61,6 @@ def _built(settings: Mapping[str, str]) -> SparkSession:
 
 
 def choose(asked: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings to pass to Spark: those asked for, and ours where none is given."""
     master = asked.get("spark.master") or given.get("spark.master") or "local[*]"
     ours = {"spark.master": master, **SETTINGS, **_local_settings(master)}
     return {key: value for key, value in ours.items() if key not in given} | dict(asked)

@@ -1,8 +1,7 @@
 """Verifies signatures where rows are read: ``verifySignatures`` and ``audit``.
 
-The broker verified each signature when it accepted the message, and by default we trust it. To
-distrust the broker or its disk, verify every signature here, with the broker's list of public keys.
-One core verifies about 10,000 rows a second.
+By default we trust the broker, which verified each signature when it accepted the message. One core
+verifies about 10,000 rows a second.
 """
 
 from collections.abc import Mapping

@@ -1,17 +1,10 @@
 """The writers of the data source ``penstock``: each row is published exactly once.
 
-**Staged commit.** A task sends its rows to the broker, which stores them invisibly as a **part** of
-that attempt. When all tasks are done, the driver names the parts that count, and the broker
-publishes them as one **epoch** of a **sink**, once. So no retry of Spark publishes a row twice:
-
-======================  ===========================================================================
-a retried task          stages another part; the first is not named, and dropped with the epoch
-speculative execution   two parts; the driver names the one whose commit message Spark kept
-a killed driver         the batch runs again with the same number; if it was published before, the
-                        commit finds out, and the newly staged rows are dropped
-a commit without reply  is sent again
-an earlier epoch        is refused: the checkpoint or the job went back to an unknown state
-======================  ===========================================================================
+A task sends its rows to the broker, which stores them invisibly as a **part** of that attempt. When
+all tasks are done, the driver names the parts that count, and the broker publishes them as one
+**epoch** of a **sink**, once. So no retry publishes a row twice: other parts are dropped with the
+epoch, and a batch that runs again finds its epoch published. An earlier epoch is refused: the
+checkpoint or the job went back.
 
 A stream's sink is named after the query id, a batch write's after its ``jobId``. A query need not
 compute the same rows when it runs again: one attempt is published, as a whole.

@@ -1,7 +1,7 @@
 """The options of a write, parsed and checked before anything is written.
 
-As in Spark, names are case-insensitive. An unknown name is an error, because a typo would silently
-drop a setting. Options that Spark adds itself are ignored.
+An unknown name is an error, because a typo would silently drop a setting. Options that Spark adds
+itself are ignored.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,4 @@
-"""The columns of a table to write, checked when the query is planned.
-
-A wrong column fails the query at once, not its first task. Unknown columns are refused: silently
-dropping one would lose data.
-"""
+"""The columns of a table to write, checked when the query is planned."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple

@@ -1,9 +1,7 @@
 """The data source ``penstock``.
 
-Spark imports this module in its own processes for every use of the format, so readers and writers
-are imported on demand. Filter push-down is deliberately not implemented: in Spark 4.3 it is off by
-default, fails on sources that implement it, and returns wrong rows when on. Offset and time ranges
-are options instead.
+Spark imports this module for every use of the format, so readers and writers are imported on
+demand. There is no filter push-down: Spark 4.3 fails on Python sources that implement it.
 """
 
 from collections.abc import Mapping

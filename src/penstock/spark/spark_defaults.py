@@ -1,8 +1,4 @@
-"""The Spark settings of this machine, read before there is a JVM to ask.
-
-Settings that a program makes override those of ``spark-submit`` and of the configuration files. To
-leave the user's settings alone, we must know them first.
-"""
+"""The Spark settings of this machine, read before there is a JVM: ours must not override them."""
 
 import re
 import shlex

@@ -1,9 +1,7 @@
 """A ``SPARK_HOME`` of symlinks to the installed PySpark, without ``python/lib/pyspark.zip``.
 
-Spark's Python workers import PySpark from that archive if ``SPARK_HOME`` has it. It holds no
-bytecode, so each worker starts four times slower than from the installed package, and the first use
-of a data source starts four workers. YARN ships the archive to its containers, so it keeps the
-normal home.
+Workers would import PySpark from that archive, which has no bytecode and starts four times slower.
+YARN ships the archive to its containers, so it keeps the normal home.
 """
 
 import os

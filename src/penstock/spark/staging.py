@@ -1,7 +1,6 @@
 """Sends the blocks of a staged part: several in flight, stored in order.
 
-The broker stores the blocks of a part by number, in order, and ignores a block it already has. So
-after an error every unacknowledged block is sent again, in order.
+The broker ignores a block it already has, so after an error every unacknowledged block is resent.
 """
 
 from collections import deque
@@ -68,7 +67,6 @@ class _BlockWindow:
         self._sent.append(_InFlightBlock(number, block, pending))
 
     def settle(self, left: int) -> None:
-        """Wait until at most ``left`` blocks are in flight."""
         while len(self._sent) > left:
             try:
                 self._client.finish(self._sent[0].pending)

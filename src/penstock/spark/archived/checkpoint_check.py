@@ -1,9 +1,7 @@
 """Checks that a checkpoint and a directory of Spark's file sink belong together.
 
-The file sink skips a batch whose number is in its log, so a batch repeated after a crash counts
-once. But it compares numbers only. With a new checkpoint batches start at 0 again, with a restored
-one at an older number: all of them would be skipped, and their rows silently lost. So this is
-checked before a query starts.
+The file sink skips a batch whose number is in its log. With a new or restored checkpoint numbers
+repeat: the batches would be skipped, and their rows silently lost.
 """
 
 from pathlib import Path
@@ -13,13 +11,11 @@ from penstock.spark.archived import sink_log
 
 
 def last_planned_batch(checkpoint: Path) -> int:
-    """Return the last batch that a checkpoint knows, done or not; -1 if none."""
     names = (path.name for path in (checkpoint / "offsets").glob("*"))
     return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def check_ahead(directory: Path, checkpoint: Path) -> None:
-    """Raise ``ConfigError`` if batches of this checkpoint would be skipped."""
     done, known = sink_log.last(directory), last_planned_batch(checkpoint)
     if done > known:
         raise ConfigError(
@@ -30,7 +26,6 @@ def check_ahead(directory: Path, checkpoint: Path) -> None:
 
 
 def check_lineage(directory: Path, checkpoint: Path) -> None:
-    """Raise ``ConfigError`` unless directory and checkpoint are at the same batch."""
     check_ahead(directory, checkpoint)
     done, known = sink_log.last(directory), last_planned_batch(checkpoint)
     if done < known - 1:

@@ -39,7 +39,6 @@ def writing_session(spark: SparkSession) -> SparkSession:
 
 
 def files(spark: SparkSession, paths: Collection[str]) -> DataFrame:
-    """Return the rows of these files."""
     if not paths:
         return spark.createDataFrame([], SCHEMA)
     # Otherwise Spark makes columns of directories, and refuses files of several segments.

@@ -2,18 +2,14 @@
 
 ::
 
-    ROOT/live/<segment>/topic_key=…/date=…/part-….parquet   written by Spark's file sink
-    ROOT/live/<segment>/_spark_metadata/                    which of them count
-    ROOT/compacted/<id>/topic_key=…/date=…/part-….parquet   written by compaction
-    ROOT/manifest/<number>.json                             which of both are the archive
-    ROOT/checkpoint/                                        progress of the archiving query
+    ROOT/live/<segment>/topic_key=…/date=…/part-….parquet     written by Spark's file sink
+    ROOT/live/<segment>/_spark_metadata/                      which of them count
+    ROOT/compacted/<id>/topic_key=…/date=…/part-….parquet     written by compaction
+    ROOT/manifest/<number>.json                               which of both are the archive
+    ROOT/checkpoint/                                          progress of the archiving query
 
-A directory is named after a **key** of the topic: a topic may have 1,024 bytes of any characters, a
-directory name 255; Java may not write non-ASCII names; and Spark would read ``007`` as a number. So
-the rows hold the exact topic, and the key is a readable prefix with a checksum.
-
-Every worker must see the archive under the same path. Paths in the manifest are relative, so an
-archive can be moved.
+A topic may be too long for a directory name, not ASCII, or look like a number to Spark. So a
+directory is named after a **key**, a readable prefix with a checksum; rows hold the exact topic.
 """
 
 import re
@@ -97,7 +93,6 @@ def day_of(moment: datetime) -> date:
 
 
 def root_of(path: str | Path) -> Path:
-    """Return an archive's directory; ``ConfigError`` if Spark could not use it."""
     text = str(path).removeprefix("file://")
     if "://" in text:
         raise ConfigError(

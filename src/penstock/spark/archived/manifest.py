@@ -1,18 +1,13 @@
 """The manifest of an archive: which files hold its rows, after compaction.
 
-The directory of the file sink cannot be compacted in place, because its log names every file. So
-compaction writes *other* files, and the manifest says which files they replace:
+The file sink's log names every file, so compaction writes *other* files, and the manifest says
+which ones they replace. The first ``covered`` log entries of each segment are compacted; ``last``
+is the path of the last of them, to detect a replaced log. ``retired`` files no longer count, but
+are kept for running readers until vacuumed.
 
-* ``segments`` are the directories of the file sink, in order; the last one is written to. The first
-  ``covered`` entries of each log (``sink_log``) are compacted; ``last`` is the path of the last of
-  them, to detect a replaced log.
-* ``files`` are the compacted files.
-* ``retired`` are files that no longer count, kept for running readers until vacuumed.
-
-So a row counts exactly once: its file is in a log and not covered, or it is covered and in exactly
-one of ``files``. Manifests are numbered, and the next one is created with an atomic ``link``; the
-loser of a race gets ``ManifestConflict``. A reader takes one manifest, then the logs: what they
-gained since is beyond what is covered, so it sees the archive as of one moment, without a lock.
+So a row counts once: its file is in a log and not covered, or it is in exactly one of ``files``.
+Manifests are numbered and created with an atomic ``link``; the loser gets ``ManifestConflict``. A
+reader takes one manifest, then the logs, and so sees the archive as of one moment, without a lock.
 """
 
 import os
@@ -75,7 +70,6 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def rotated(manifest: Manifest, seen: ArchiveSegment) -> Manifest:
-    """Let the file sink write to a new directory, after the ``seen`` current one."""
     if manifest.current.name != seen.name:
         raise ManifestConflict("another archiving query has started in this archive")
     fresh = ArchiveSegment(str(int(seen.name) + 1))
@@ -127,7 +121,6 @@ def _covered(segment: ArchiveSegment, log: SinkLog | None) -> ArchiveSegment:
 
 
 def vacuumed(manifest: Manifest, before_ms: int) -> tuple[tuple[str, ...], Manifest]:
-    """Return the paths that may be deleted now, and the manifest without them."""
     old = [retired for retired in manifest.retired if retired.at_ms < before_ms]
     paths = tuple(path for retired in old for path in retired.paths)
     rest = tuple(retired for retired in manifest.retired if retired.at_ms >= before_ms)

@@ -1,12 +1,8 @@
 """The log of Spark's file sink, ``_spark_metadata``: which files of a directory count.
 
 A finished batch has a file there, named by its number: a line ``v1``, then a line of JSON per
-Parquet file. Every tenth batch Spark compacts the log: ``19.compact`` has the lines of all batches
-up to 19, in order, and the older files are deleted minutes later. So the log is one growing list:
-the newest ``.compact`` file and the batches after it. Archive compaction relies on this order: it
-remembers how many entries it has taken. (Spark drops entries only with the sink's ``retention``
-option, which archives do not use.)
-
+Parquet file. Every tenth batch Spark compacts: ``19.compact`` has the lines of all batches up to
+19, in order. So the log is one growing list, and compaction remembers how many entries it took.
 File names are absolute, percent-encoded URIs; here they are paths relative to the directory.
 """
 
@@ -51,7 +47,6 @@ _decode = msgspec.json.Decoder(_LogLine).decode
 
 
 def read(directory: Path) -> SinkLog:
-    """Read the log of a sink's directory, again if Spark compacts it meanwhile."""
     for _ in range(_ATTEMPTS):
         names = _names(directory / DIRECTORY)
         if not names:
@@ -78,7 +73,6 @@ def last(directory: Path) -> int:
 
 
 def _names(log: Path) -> list[str]:
-    """Return the files of the list: the newest compact one, and those after it."""
     found = (
         [m for path in log.glob("*") if (m := _NAME.fullmatch(path.name))] if log.is_dir() else []
     )
@@ -121,8 +115,7 @@ def _entry(line: _LogLine, within: str) -> SinkLogEntry:
 def seed(directory: Path, batch: int) -> None:
     """Create an empty sink directory that counts all batches up to ``batch`` as done.
 
-    A query continues there; a batch that it repeats after a crash is skipped as before. At its next
-    tenth batch Spark compacts the log, and expects all files since the last compaction.
+    Spark expects all files since the last compaction when it compacts the log next.
     """
     log = directory / DIRECTORY
     log.mkdir(parents=True)

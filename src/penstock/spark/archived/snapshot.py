@@ -1,8 +1,7 @@
 """An archive at one moment: its files, and how far each topic is archived.
 
-The manifest is read first, then the logs: what a log has beyond the manifest's mark was not
-compacted when the manifest was written. The position is that of the last batch in the same log,
-from the query's checkpoint, which has it before the batch runs and keeps it for 100 more batches.
+The manifest is read first, then the logs: what a log has beyond the manifest's mark is not
+compacted. The position is that of the last batch in the log, from the query's checkpoint.
 """
 
 from collections.abc import Collection, Iterator
@@ -48,7 +47,6 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def batch(self) -> int:
-        """The last archived batch; -1 if none."""
         return self.logs[self.manifest.current.name].batch
 
 

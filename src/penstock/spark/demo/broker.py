@@ -1,8 +1,4 @@
-"""The demo's broker: ``penstock serve`` as a child process, its keys, and its readers' lag.
-
-It has its own data directory and a port chosen by the system. Environment variables for another
-broker (``PENSTOCK_*``) are removed, so that the demo is the same on every machine.
-"""
+"""The demo's broker: ``penstock serve`` as a child process, its keys, and its readers' lag."""
 
 import http.client
 import os

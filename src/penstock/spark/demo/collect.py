@@ -1,8 +1,7 @@
 """Turns what the demo wrote into results: pure functions, one per source.
 
-Times of the broker's and Spark's clocks become seconds since the fleet started. Unreadable input,
-such as a line cut by the kill, is skipped: a chart may lack a dot. The verdict relies only on the
-audit, on sums, and on counts.
+Unreadable input, such as a line cut by the kill, is skipped: a chart may lack a dot. The verdict
+relies only on the audit, on sums, and on counts.
 """
 
 from collections import Counter

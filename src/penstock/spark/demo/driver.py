@@ -1,10 +1,8 @@
 """The Spark driver of the demo: the process that is killed.
 
-``live`` runs the three jobs in one session, because a laptop has no room for three. ``finish`` lets
-them read the rest, audits the archive, and sums up its rows per topic, to compare with the sensors.
-
-It is a process of its own so that SIGKILL ends it as a crash would: without a last commit. Its
-progress is in a file with a line per batch; the last line of a killed driver may be cut.
+``live`` runs the three jobs in one session. ``finish`` lets them read the rest, audits the archive,
+and sums up its rows per topic. It is a process of its own so that SIGKILL ends it as a crash would:
+without a last commit. The last progress line of a killed driver may be cut.
 """
 
 import signal
@@ -59,10 +57,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
 
 
 class DemoAudit(msgspec.Struct, frozen=True):
-    """What ``finish`` found.
-
-    ``tallies`` has, by topic, the number of rows and the sum of the CRC-32 of their payloads.
-    """
+    """What ``finish`` found; ``tallies``: rows and sum of the payloads' CRC-32, by topic."""
 
     report: AuditReport
     tallies: dict[str, tuple[int, int]]

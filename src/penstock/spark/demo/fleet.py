@@ -1,20 +1,8 @@
 """The sensors, and what each sends at which tick; everything follows from the seed.
 
 There is no state: sequence numbers, silences and faults are functions of the tick. So a test can
-say what must be in the archive, and two demos with the same seed differ in their times only.
-
-Faults are assigned first, so that a small fleet has one of each:
-
-==========  ====================================================================================
-silent      is silent for a while in the middle, then continues with the next number
-gone        stops for good
-repeat      sends some readings twice
-garbage     also sends payloads that are not JSON: signed, accepted and archived
-jump        its numbers jump once, as if readings were lost before they reached the broker
-impostor    signs with a key that is not registered under its id: the broker refuses it
-==========  ====================================================================================
-
-There is one impostor per protocol: each must refuse it.
+say what must be in the archive. Faults are assigned first, so that a small fleet has one of each,
+with one impostor per protocol: each must refuse it.
 """
 
 from enum import StrEnum
@@ -43,15 +31,15 @@ class Door(StrEnum):
 
 
 class SensorFault(StrEnum):
-    """What is wrong with a sensor; see the module."""
+    """What is wrong with a sensor."""
 
     STEADY = "steady"
-    SILENT = "silent"
-    GONE = "gone"
-    REPEAT = "repeat"
-    GARBAGE = "garbage"
-    JUMP = "jump"
-    IMPOSTOR = "impostor"
+    SILENT = "silent"  # for a while in the middle; continues with the next number
+    GONE = "gone"  # stops for good
+    REPEAT = "repeat"  # sends some readings twice
+    GARBAGE = "garbage"  # also sends payloads that are not JSON: accepted and archived
+    JUMP = "jump"  # its numbers jump once, as if readings were lost before the broker
+    IMPOSTOR = "impostor"  # signs with a key that is not registered: the broker refuses it
 
 
 _DEALT: Final = (

@@ -1,18 +1,10 @@
 """The gateways of the demo, one thread each: MQTT, the binary protocol, RESP.
 
-What counts as acknowledged:
-
-* **MQTT**, QoS 1: ``publish_many`` returns after every PUBACK, which follows the commit.
-* **Binary**: a publisher per sensor, because the key belongs to the connection; each publish is
-  answered after the commit.
-* **RESP**: PUBLISH takes signed envelopes, but is answered before they are on disk. XADD is
-  answered after the commit, and the journal keeps the order of a connection. So the gateway sends
-  an XADD after the readings; its reply covers them.
+An acknowledged reading is on disk: MQTT's PUBACK and the binary reply follow the commit. RESP
+answers PUBLISH earlier, so the gateway sends an XADD after the readings; its reply covers them.
 
 The binary protocol and RESP refuse an impostor with an error. MQTT 3.1.1 has no such reply and
 closes the connection, so an impostor has its own.
-
-A late tick runs at once, until the pace is kept again.
 """
 
 from abc import ABC, abstractmethod

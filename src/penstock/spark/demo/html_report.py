@@ -1,8 +1,4 @@
-"""The report as one self-contained HTML page, for light and dark mode, screens and phones.
-
-The same results give the same page, byte for byte. The verdict comes first, then the figures, then
-the charts, each with a sentence on what to look for. The accounts of all devices come last.
-"""
+"""The report as one self-contained HTML page; the same results give the same bytes."""
 
 from collections.abc import Collection, Iterable, Sequence
 from html import escape

@@ -1,10 +1,8 @@
 """What the sensors know: the readings that the broker acknowledged.
 
-An audit of broker and archive cannot see a reading that was acknowledged but never journaled; the
-sensor can. Readings are summed up, to compare without keeping them: their count and the sum of the
-CRC-32 of the payloads, which does not depend on the order (``sum(crc32(payload))`` in Spark).
-
-Each gateway has its own ledger, written by its thread only.
+An audit cannot see a reading that was acknowledged but never journaled; the sensor can. Readings
+are summed up as their count and the sum of the payloads' CRC-32, which does not depend on the
+order. Each gateway has its own ledger, written by its thread only.
 """
 
 from collections import Counter

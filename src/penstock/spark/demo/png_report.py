@@ -1,7 +1,4 @@
-"""The report as a picture: the charts of the page, for a slide or a chat.
-
-It uses Matplotlib without its global state: no window, no backend to choose.
-"""
+"""The report as a picture, drawn by Matplotlib without its global state."""
 
 from io import BytesIO
 from typing import Final

@@ -1,8 +1,4 @@
-"""The results of a demo: plain numbers, which the reports show.
-
-Times are seconds since the fleet started. The results are saved as JSON beside the report, so that
-the charts can be verified.
-"""
+"""The results of a demo, which the reports show; times are seconds since the fleet started."""
 
 from itertools import pairwise
 
@@ -67,7 +63,7 @@ class Silence(msgspec.Struct, frozen=True):
 
 
 class DemoResults(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module."""
+    """All that the reports show."""
 
     version: str
     seed: int

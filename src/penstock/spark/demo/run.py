@@ -1,16 +1,8 @@
 """The sequence of ``penstock spark demo``.
 
-::
-
-    broker    ───────────────────────────────────────────────────────────────────►│
-    driver        ├── archive, rollup, silent ─────✗  ├── the same ──────┤├ audit ┤│ report
-    gateways             ├── mqtt ── binary ── resp ───────────────────┤          │
-
 The fleet starts when Spark is ready. From then on nothing waits: sensors publish while Spark is
 dead, and the journal keeps their readings. When the fleet has stopped, Spark reads to the end, and
-only then audits.
-
-All child processes are stopped before this returns, also after ``SIGINT``.
+only then audits. All child processes are stopped before this returns, also after ``SIGINT``.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,8 +1,7 @@
 """Draws curves, dots and bars as SVG for the page: no script, no network, no fixed colours.
 
-The drawing is an element tree, so it is well-formed whatever the names in it. Colours are CSS
-classes of the page. It is 480 units wide, so labels of 12 units are readable on phones and screens.
-Legends are outside the drawing, where they cannot cover data.
+The drawing is an element tree, so it is well-formed whatever the names in it. Legends are outside
+the drawing, where they cannot cover data.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,7 @@
 """``archive``: topics to Parquet, exactly once, and the way to read the archive.
 
 Spark's file sink writes the files of a batch, then a log file that names them; only then do they
-count. A driver that is killed before that repeats the batch; after that, the batch is skipped. So
-each row is there once for readers of the log, such as ``read``.
-
-Rows keep headers and signatures too, which ``replay`` and ``audit`` need. A batch writes a file per
-topic and day (see ``layout``): use a trigger of a minute or more, and compaction.
+count. So each row is there once for readers of the log, such as ``read``.
 
 Every tenth batch Spark rewrites the whole log. When it has grown long, the next start gives the
 sink a new directory, a *segment*, with an empty log (``sink_log.seed``); the checkpoint goes on.
@@ -93,7 +89,6 @@ def prepare(
     checkpoint: str | None = None,
     entries_max: int = SEGMENT_ENTRIES_MAX,
 ) -> Manifest:
-    """Create the archive if necessary, lock it, and start another segment if it is due."""
     if partition_by not in layout.PARTITIONINGS:
         raise ConfigError(
             f"cannot partition by {partition_by!r}",
@@ -138,11 +133,8 @@ def read(
 ) -> DataFrame:
     """Return the rows of an archive, each once, optionally of some topics or times.
 
-    The archive may be written and compacted meanwhile; the DataFrame shows it as it is now.
-    Compaction keeps replaced files for a day (its ``grace``); the DataFrame is valid for that long.
-
-    ``since`` is inclusive, ``until`` exclusive. Spark skips files by directory, and row groups by
-    their statistics.
+    The DataFrame shows the archive as it is now, and is valid while compaction keeps replaced files
+    (a day). ``since`` is inclusive, ``until`` exclusive.
     """
     parts = chosen(
         take(layout.root_of(path)).parts,

@@ -1,16 +1,10 @@
 """``audit``: proves that every offset is archived exactly once, and that signatures verify.
 
-**Counting.** Instead of sorting all rows, each task sets a bit per offset in bitmaps of 32,768;
-only those are combined, and counted: rows, distinct offsets, lowest and highest, for each
-incarnation of a topic. The claim holds if rows = distinct = the length of the range that the
-archiving query has committed. Only other topics are examined row by row.
-
-**Reference.** The range is that of the query's checkpoint. The broker, if given, must not have
-less; it tells how many messages are not archived yet, and whether a hole is a deleted message.
-
-**Signatures** are verified by tasks, also with expired keys: they were valid on arrival.
-
-**Files** are opened first: a missing or truncated file is a fault, and its rows show as holes.
+Each task sets a bit per offset in bitmaps; only those are combined and counted, for each
+incarnation of a topic. The claim holds if rows = distinct offsets = the length of the range in the
+archiving query's checkpoint. Only other topics are examined row by row. The broker, if given, must
+not have less; it tells whether a hole is a deleted message. Signatures are verified also with
+expired keys: they were valid on arrival. A missing or truncated file is a fault.
 """
 
 import json
@@ -130,11 +124,7 @@ def _audit_archive(
 def _audit_broker(
     spark: SparkSession, client: QueueClient, servers: str, filters: Collection[str]
 ) -> tuple[audit_report.AuditReport, DataFrame]:
-    """Count what the broker returns from the first to the last offset of each topic.
-
-    An offset without a message was deleted on purpose; there is no other witness. But none may
-    occur twice, or beyond an end.
-    """
+    """Count what the broker returns; an offset without a message was deleted on purpose."""
     now = _topics(client, (), filters or ("#",))
     expected: dict[audit_report.Key, tuple[int, int]] = {
         (name, incarnation): (first, end) for name, (incarnation, first, end) in now.items()
@@ -176,8 +166,6 @@ def _compare(
     expected: dict[audit_report.Key, tuple[int, int]],
 ) -> None:
     """Count, and examine topics whose figures differ from what is expected.
-
-    If nothing is expected and nothing found, nothing is proved, and the report says so.
 
     The checkpoint no longer has an earlier incarnation of a recreated topic: all offsets from its
     lowest to its highest must be there.

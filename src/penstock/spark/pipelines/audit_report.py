@@ -1,10 +1,7 @@
 """The findings of an audit, and the verdict. Pure.
 
-The claim is that every offset is there **exactly once**: for each incarnation of a topic, rows =
-distinct offsets = length of the archived range. A missing offset is a *hole*. A hole is excused if
-the loss was reported when it happened (messages of the loss topic), or if the broker still has that
-range and the message was deleted. Other holes are faults. So are *doubles*, offsets outside the
-range, invalid signatures, unreadable files, and a broker that has less than the archive.
+A missing offset is a *hole*. It is excused if the loss was reported when it happened, or if the
+broker still has that range and the message was deleted. Other holes are faults.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,7 +90,6 @@ class AuditReport(msgspec.Struct, kw_only=True):
 
 
 def suspects(counted: Iterable[Counted], expected: Mapping[Key, tuple[int, int]]) -> set[Key]:
-    """Return the keys whose counts differ from what is expected; they need a closer look."""
     seen: dict[Key, Counted] = {(one.topic, one.incarnation): one for one in counted}
     found = {key for key, (begin, end) in expected.items() if end > begin and key not in seen}
     for key, one in seen.items():

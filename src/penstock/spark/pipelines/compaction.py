@@ -1,16 +1,10 @@
 """``compact``: merges the small files of an archive, while it is written and read.
 
-Every step is safe to repeat after a crash:
-
-1. *Take*: a snapshot says which files are the archive now. Compaction takes all that the file sink
-   has written since the last one, and small compacted files in the same directories.
-2. *Rewrite*: their rows go to a new directory below ``compacted/``, sorted by topic and offset. It
-   is not visible yet. After a crash, the next compaction deletes it.
-3. *Check*: the new files must have as many rows as the old ones, and are synced to disk.
-4. *Conclude*: one new manifest replaces the old files by the new ones, atomically. The archiving
-   query keeps writing to the same directory and log, beyond the manifest's mark.
-5. *Vacuum*: files that were replaced a day ago (``grace``) are deleted, because readers may still
-   use them. Spark's log still names them, so only ``archive.read`` may read that directory.
+A compaction takes what the file sink has written since the last one and small compacted files in
+the same directories, rewrites them below ``compacted/`` and checks the number of rows. One new
+manifest then replaces the old files, atomically; the archiving query keeps writing beyond the
+manifest's mark. Files that were replaced a day ago (``grace``) are deleted; Spark's log still names
+them, so only ``archive.read`` may read that directory. Every step is safe to repeat after a crash.
 
 ``archive --compact`` compacts after a run that ends, or every hour in a thread *beside* the
 batches. A failed compaction is logged and tried again; it does not stop the archive.
@@ -92,7 +86,6 @@ def _directory(path: str) -> str:
 
 
 def rewrite(spark: SparkSession, work: CompactionPlan) -> tuple[CompactedFile, ...]:
-    """Write all rows to a new directory, in parallel; return its files, checked and durable."""
     root, manifest = work.snapshot.root, work.snapshot.manifest
     rows = sum(_rows(Path(part.path)) for part in work.parts)
     per_file = max(1, rows * work.target_bytes // max(1, work.size))
@@ -159,7 +152,6 @@ def _publish(root: Path, change: Callable[[Manifest], Manifest]) -> Manifest:
 
 
 def vacuum(root: Path, before_ms: int) -> int:
-    """Delete files that were replaced before that time, then update the manifest."""
     paths, _ = manifests.vacuumed(manifests.load(root), before_ms)
     if not paths:
         return 0

@@ -1,7 +1,4 @@
-"""Heartbeats: empty messages that advance the event time of a stream.
-
-They go to their own topic, which the stream also reads. A heartbeat that fails is skipped.
-"""
+"""Heartbeats: empty messages on their own topic that advance the event time of a stream."""
 
 import threading
 import time

@@ -1,12 +1,8 @@
 """Counts the rows that a batch dropped because they were too late.
 
-Spark's own count (``numRowsDroppedByWatermark``) sees rows only after they were combined: all late
-readings of one topic and window count as one. So jobs with windows observe the readings per window
-(``ends``), and the number follows from the watermark that the batch was judged by.
-
-That is the watermark *of the batch before*: Spark drops late rows by it, and closes windows by its
-successor. Progress reports have it for the batches of this run; for the first one, the checkpoint
-has it. This module does not need Spark.
+Spark's own count (``numRowsDroppedByWatermark``) sees rows only after they were combined. So jobs
+observe the readings per window (``ends``), and the number follows from the watermark *of the batch
+before*: Spark drops late rows by it, and closes windows by its successor.
 """
 
 from collections.abc import Iterable, Mapping

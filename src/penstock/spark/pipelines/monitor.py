@@ -1,10 +1,7 @@
 """Waits for the queries of a job, shows their progress, and stops them cleanly.
 
-``StreamingQuery.stop`` aborts the running batch. Nothing is lost, because the next start runs the
-batch again, but its work is. So a query is stopped between two batches: when it is idle, or as soon
-as the running batch has reported. If the next batch has already begun, little is lost.
-
-If one query of a job fails, the others are stopped too.
+``StreamingQuery.stop`` aborts the running batch, and its work is lost. So a query is stopped when
+it is idle, or as soon as the running batch has reported. If one fails, the others are stopped too.
 """
 
 import re
@@ -42,7 +39,6 @@ class JobFailedError(PenstockError):
 
 
 def monitor(queries: Sequence[StreamingQuery], display: Display, stop: threading.Event) -> None:
-    """Wait until all queries have ended, or ``stop`` is set and they have been stopped."""
     watched = [_MonitoredQuery(query, display) for query in queries]
     while any(each.query.isActive for each in watched) and not stop.is_set():
         for each in watched:
@@ -99,7 +95,6 @@ class _MonitoredQuery:
         self._asked_at = self._shown
 
     def try_to_end(self) -> bool:
-        """Stop the query if it is between two batches; return whether it has ended."""
         if not self.query.isActive:
             return True
         self.look()
@@ -137,10 +132,7 @@ _LOSS_ADVICE: Final = (
 
 
 def cause(error: PySparkException | Py4JJavaError) -> str:
-    """Return the cause of a failure, shortened; for a bug, with the Python traceback.
-
-    Spark surrounds what Python raised with tracebacks and the query plan.
-    """
+    """Return the cause of a failure, shortened; for a bug, with the Python traceback."""
     text = re.split(r"\n\s*(?:SQLSTATE:|=== Streaming Query|at (?=[\w.$]+\())", str(error).strip())[
         0
     ]

@@ -1,10 +1,8 @@
 """Spark expressions on messages: numbers of payloads, event times, device names.
 
-Spark evaluates them without Python. Payloads are untrusted: what is not JSON, a number or a time
-becomes null, never an error that ends the job.
-
-Future times are null as well. The watermark follows the latest time seen, so a single device whose
-clock is a year ahead would close all windows, for all devices, for a year.
+Payloads are untrusted: what is not JSON, a number or a time becomes null, never an error that ends
+the job. Future times are null as well: a single device whose clock is a year ahead would move the
+watermark and close all windows, for all devices, for a year.
 """
 
 from typing import Final

@@ -93,6 +93,5 @@ def elapsed(
 
 
 def due_ms(presence: DevicePresence, limits: PresenceTimeouts) -> int:
-    """When the next event is due if the device stays silent."""
     wait_ms = limits.forget_ms if presence.is_silent else limits.silent_ms
     return presence.last_ms + wait_ms

@@ -1,11 +1,7 @@
 """Shows the progress of queries on a terminal, in logs, and as JSON.
 
-Spark reports each batch as a document; :func:`batch_of` extracts the figures to show. This module
-does not need Spark.
-
 The **lag** of a source is the number of messages at the broker beyond the end of the batch. Spark
-does not compute it for a Python source, but its report has both positions: ``endOffset`` and
-``latestOffset``.
+does not compute it for a Python source, but reports ``endOffset`` and ``latestOffset``.
 """
 
 import json
@@ -207,7 +203,6 @@ class QueryTotals:
         self._full: BatchProgress | None = None
 
     def add(self, batch: BatchProgress) -> None:
-        """Add a batch. The speed is that of the last batch with rows."""
         self._rows += batch.rows
         self._late += batch.late_rows
         self._untimed += batch.untimed_rows

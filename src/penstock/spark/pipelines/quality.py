@@ -1,14 +1,7 @@
 """``quality``: the fields of JSON payloads, topic by topic, and whether they changed.
 
-::
-
-    messages ─► each partition: topic → Shape ─► by topic: merged ─► report, file, drift
-
 A shape (:mod:`penstock.spark.pipelines.shapes`) is collected where the messages are; only shapes
-travel, a few kilobytes per topic and partition. A report can be saved, and a later one compared
-with it; the exit status then says whether anything drifted.
-
-``quarantine`` is the streaming counterpart: it copies unreadable messages.
+travel. A report can be saved, and a later one compared with it.
 """
 
 import re

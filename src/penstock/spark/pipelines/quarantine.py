@@ -1,12 +1,8 @@
 """``quarantine``: copies unreadable messages to a topic, with their origin and the reason.
 
-Each message is copied byte for byte, once; its headers are ``topic``, ``offset``, ``reason`` and
-``bytes``, the original size: of a very long message only the beginning is copied, because the sink
-takes 1 MiB at most and a refused message would stop the job. The original stays in the journal. So
-people who repair payloads know what to look for, and readers know what to skip.
-
-With a report of ``quality``, messages that do not fit the shape of their topic are copied too: an
-expected field is missing, or has another type.
+Of a very long message only the beginning is copied, because the sink takes 1 MiB at most and a
+refused message would stop the job; the header ``bytes`` has the original size. With a report of
+``quality``, messages that do not fit the shape of their topic are copied too.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +25,6 @@ Judge = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def faulty(messages: DataFrame, expected: Mapping[str, Shape] | None = None) -> DataFrame:
-    """Return the unreadable messages with a ``reason``; the progress has their number."""
     counted = messages.observe("read", f.count(f.lit(1)).alias("messages"))
     found = counted.select("topic", "offset", "timestamp", "payload")
     judged = found.mapInArrow(_judge(dict(expected or {})), FAULTY)

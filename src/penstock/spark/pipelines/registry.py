@@ -1,14 +1,8 @@
 """The registry of jobs; a job is a function whose options are declared as data.
 
-The registry holds names and one line of help, so listing the jobs imports none of them. Each module
-declares its job next to its function::
-
-    def run(spark, *, servers, subscribe, every): ...
-
-    JOB = PipelineJob("rollup", (SERVERS, SUBSCRIBE, duration("every", "...", "1m")), run)
-
-To add a job, declare it and add a line to ``JOBS``. ``penstock spark run`` turns the options into
-flags, creates a session, shows progress, and stops the job cleanly.
+The registry holds names and one line of help, so listing the jobs imports none of them. To add a
+job, declare it next to its function and add a line to ``JOBS``. ``penstock spark run`` turns the
+options into flags, creates a session, shows progress, and stops the job cleanly.
 """
 
 from collections.abc import Callable, Sequence
@@ -83,7 +77,6 @@ def duration(name: str, text: str, default: str) -> Option:
 
 
 def choice(name: str, text: str, *choices: str) -> Option:
-    """Declare an option with the first choice as its default."""
     return Option(name, text, "choice", default=choices[0], choices=choices)
 
 

@@ -1,19 +1,14 @@
 """``replay``: publishes an archive again, in the original order, at a chosen speed, exactly once.
 
-**The first run fixes what is replayed** and stores it in the archive as the plan of the job; later
-runs use the plan, whatever was archived since.
+The first run fixes what is replayed and stores it in the archive as the plan of the job.
 
-**The broker stores the progress.** Rows are published in *slices*, ordered by ``sequence``. A slice
-is one epoch of the sink ``job/replay/<job>``, with a note that says up to which sequence everything
-is done; the next slice starts there. After a crash the next run continues from the note; a finished
-job does nothing. Of two concurrent runs one publishes each slice, and both continue from its note.
+Rows are published in *slices*, ordered by ``sequence``. A slice is one epoch of the sink
+``job/replay/<job>``, with a note that says up to which sequence everything is done; the next slice,
+or the next run, starts there. Each topic has its messages in the original order. Across topics the
+order is kept from slice to slice, and within a slice up to the 1 MiB blocks of the sink.
 
-**Order**: each topic has its messages in the original order. Across topics the order is kept from
-slice to slice, and within a slice up to the 1 MiB blocks of the sink.
-
-**Times**: a message gets the time of its publication; the original time is in the header ``time``.
-
-Signatures stay in the archive: they prove that a device published this to that topic then.
+A message gets the time of its publication; the original time is in the header ``time``. Signatures
+stay in the archive: they prove that a device published this to that topic then.
 """
 
 import time
@@ -221,7 +216,6 @@ def paced(
 
 
 def pauses(wait_s: float) -> Iterator[tuple[float, float]]:
-    """Split a wait into pieces: the length of each, and what is left before it."""
     while wait_s > 0:
         yield min(wait_s, SAID_S), wait_s
         wait_s -= SAID_S

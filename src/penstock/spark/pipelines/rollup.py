@@ -1,12 +1,5 @@
 """``rollup``: aggregates measurements in windows of event time.
 
-::
-
-    messages ─► readings (topic, field, value, time) ─► windows (count, min, max, mean, quantiles)
-                    │                                        │
-                    └ without a number or a time:            ├─► topics rollup/1m/<topic>, as JSON
-                      counted, see ``quality``               └─► Parquet
-
 A window is written once, when the watermark has passed its end. Later readings are dropped and
 counted (:mod:`penstock.spark.pipelines.lateness`). All topics share one watermark: if a backlog is
 read in pieces, a topic that is ahead closes the windows of one that is behind. So by default a

@@ -1,12 +1,7 @@
 """``sessions``: when devices were active, and how many messages they sent.
 
 A session is a run of messages of one device without a pause of ``gap`` or more. It is written once,
-when the watermark says that it is complete: start, end (of the last message), duration and count.
-Output goes to topics, to Parquet or to both, as in :mod:`penstock.spark.pipelines.rollup`, which
-explains watermarks.
-
-``silent`` reports at once that a device is gone; this job reports later, and finally, when it was
-active.
+when the watermark says that it is complete (:mod:`penstock.spark.pipelines.rollup`).
 """
 
 from typing import Final

@@ -1,16 +1,12 @@
 """``silent``: alerts on devices that fell silent, came back, or skipped numbers.
 
 :mod:`penstock.spark.pipelines.presence` decides; this module keeps the state of each device in
-Spark's state store and wakes it with timers.
+Spark's state store and wakes it with timers. Time is the broker's arrival time: with processing
+time, a job that is an hour behind would report every device as silent.
 
-**Time** is the broker's arrival time, so alerts depend on the messages alone, not on when the job
-ran. With processing time, a job that is an hour behind would report every device as silent.
-
-**If all devices are silent**, event time stands still and no timer fires. So the job publishes a
+If all devices are silent, event time stands still and no timer fires. So the job publishes a
 **heartbeat** to a topic that it also reads: a row without a device that only moves the watermark.
 (Spark would push a filter for it below the watermark, which would then never see it.)
-
-**Forgetting** is a timer too, because Spark's state expiry works in processing time only.
 """
 
 from array import array

@@ -1,9 +1,7 @@
 """Shared by the streaming jobs: topics in, topics and Parquet out, triggers.
 
-**Two outputs, each exactly once.** A query has one exactly-once sink, so writing to topics and to
-Parquet needs two. They are chained: the first writes to topics, the second copies those topics to
-Parquet. Independent queries could differ: which rows are too late depends on how the input is cut
-into batches. (``foreachBatch`` could write both, but has no transaction over the two.)
+A query has one exactly-once sink, so writing to topics and to Parquet needs two, chained: the
+second copies the topics to Parquet. Independent queries could differ in which rows are too late.
 """
 
 from collections.abc import Mapping, Sequence
@@ -140,7 +138,6 @@ def to_both(rows: DataFrame, output: Output) -> list[StreamingQuery]:
 def check_outputs(
     name: str, checkpoint: str, to: str | None = None, path: str | None = None
 ) -> None:
-    """Refuse an invalid topic, and a directory that another checkpoint has written to."""
     fault = topic_fault(to.encode()) if to is not None else ""
     if fault:
         raise ConfigError(f"{to!r} is not a valid topic for {name}: {fault}", "give another --to")
@@ -155,7 +152,6 @@ def without_own(messages: DataFrame, to: str | None) -> DataFrame:
 
 
 def without_heartbeats(messages: DataFrame, but: str = "") -> DataFrame:
-    """Drop the heartbeats of jobs, except those of the topic ``but``."""
     is_one = f.col("topic").startswith(f"{HEARTBEATS}/")
     return messages.where(~is_one | (f.col("topic") == but))
 
