@@ -104,7 +104,7 @@ class LogApplier:
                 node.listener.committed(batch, outcome)
             finally:
                 self._engine.committed_alone(outcome.index)
-        if self._membership.is_waiting or not self._engine.work.is_empty:
+        if not self._engine.may_commit_alone:
             node.wake()  # else the next batch, if there is one, is with the writer already
 
     def idle(self) -> None:
@@ -112,12 +112,15 @@ class LogApplier:
         node, own = self._node, self._proposals.own
         if node.is_removed:
             return
-        if self._membership.propose():
+        is_changing = self._membership.is_waiting
+        if is_changing and self._membership.propose():
             node.wake()
         elif not node.is_lone:
             self._proposals.encode_next()
-        elif own is not None and node.is_leader:
-            self._engine.disk.commit(own.batch)
+        elif node.is_leader:
+            self._engine.may_commit_alone = not is_changing
+            if own is not None:
+                self._engine.disk.commit(own.batch)
 
     # ── Roles ─────────────────────────────────────────────────────────────────────────────────
 
@@ -138,6 +141,7 @@ class LogApplier:
         if node.is_removed:
             return
         node.is_removed = True
+        self._engine.may_commit_alone = False
         _log.warning("node_removed", node=node.node_id, advice="Stop it, and use another one.")
         self._reads.fail(removed_error())
         self._proposals.refuse_own(removed_error())

@@ -103,6 +103,7 @@ class Disk:
 
     def commit(self, batch: Batch) -> None:
         """Write and apply a batch in one step. Only for a lone node."""
+        assert not self.is_busy, "one batch at a time"
         self.is_busy = True
         self._writer.submit(batch)
 

@@ -91,6 +91,8 @@ class Engine:
         self.work = DiskWork()  # what the writer gets next
         self.last_write = NO_COST
         self.durable_applied = 0  # a start replays what comes after this entry
+        self.may_commit_alone = False
+        """This node leads alone and has nothing else to do: true from ``idle`` to ``wake``."""
         self.has_written = False  # this incarnation is durable: before, it must number no batch
         self._log: StoreLog
         self._in_flight: DiskWork | None = None
@@ -112,11 +114,6 @@ class Engine:
     def has_tail(self) -> bool:
         """Whether the log has entries that are not applied."""
         return self.raw is None or self.raw.last_index != self.record.applied
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the disk is idle, and nothing is collected for it."""
-        return not self.disk.is_busy and self.work.is_empty
 
     def begin(self, owner: EngineOwner) -> None:
         """Start the writer. Once, before anything else."""
@@ -167,6 +164,7 @@ class Engine:
 
     def wake(self) -> None:
         """Look for work, once, at the end of this iteration of the loop."""
+        self.may_commit_alone = False
         if not self._wake_due:
             self._wake_due = True
             self._loop.call_soon(self._turn)
@@ -338,7 +336,8 @@ class Engine:
         """
         if index != self.record.applied:  # else the batch had rows only
             self.record.applied = self._commit = index
-            self._owner.applied(index)
+            if not self.may_commit_alone:  # else nobody waits for it
+                self._owner.applied(index)
 
     def catch_up(self) -> None:
         """Take the core through the entries that were committed without it.

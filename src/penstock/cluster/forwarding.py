@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.cluster.frames import FORWARD_BYTES_MAX, Forward, RefusalReason
+from penstock.cluster.frames import FORWARD_BYTES_MAX, RefusalReason
 from penstock.errors import StorageError
 from penstock.raft.types import NodeId
 from penstock.store.batch import Batch, NodeSegment
-from penstock.store.segments import pack_batch, unpack_batch
+from penstock.store.segments import unpack_batch
 
 ENTRY_BYTES_TARGET = 4 << 20
 """The leader merges batches into entries of about this size; a larger batch goes alone."""
@@ -172,26 +172,3 @@ class ProposalQueue:
     def clear(self) -> None:
         """Forget everything: the nodes send their batches to the next leader."""
         self._waiting.clear()
-
-
-class OwnBatch:
-    """A batch of this node in flight, packed when it has to travel."""
-
-    def __init__(self, batch: Batch, incarnation: int, number: int) -> None:
-        self.batch = batch
-        self.incarnation = incarnation
-        self.number = number
-        self.sent_to: tuple[NodeId, int] | None = None  # leader and term
-        self.repeat_in = 0  # ticks until it is sent again to the same leader
-        self.repeats = 0
-        self.forwarded_ticks = 0  # for how long it has been on its way to other nodes
-        self._packed: bytes | None = None
-
-    def queued(self, node: NodeId) -> QueuedBatch:
-        return QueuedBatch(node, self.incarnation, self.number, self.batch, self.batch.term)
-
-    @property
-    def forward(self) -> Forward:
-        if self._packed is None:
-            self._packed = pack_batch(self.batch)
-        return Forward(self.incarnation, self.number, self._packed, self.batch.term)

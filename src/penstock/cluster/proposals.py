@@ -5,13 +5,7 @@ What makes it safe to send a batch again is in ``forwarding``.
 
 import asyncio
 
-from penstock.cluster.forwarding import (
-    MergedBatch,
-    OwnBatch,
-    ProposalQueue,
-    QueuedBatch,
-    is_repetition,
-)
+from penstock.cluster.forwarding import MergedBatch, ProposalQueue, QueuedBatch, is_repetition
 from penstock.cluster.frames import Forward, ForwardRefused, Frame, RefusalReason
 from penstock.cluster.leadership import LeadershipTracker
 from penstock.cluster.local_node import LocalNode
@@ -19,10 +13,34 @@ from penstock.errors import ClusterError, LeadershipLost, NoQuorum, PenstockErro
 from penstock.raft.errors import ProposalDropped
 from penstock.raft.types import NO_NODE, NodeId, Role
 from penstock.store.batch import Batch, NodeSegment
+from penstock.store.segments import pack_batch
 from penstock.store.store import EncodedBatch
 
 REPEAT_DOUBLINGS_MAX = 3
 """A batch is repeated after an election timeout, then after twice as long, and so on up to this."""
+
+
+class OwnBatch:
+    """A batch of this node in flight, packed when it has to travel."""
+
+    def __init__(self, batch: Batch, incarnation: int, number: int) -> None:
+        self.batch = batch
+        self.incarnation = incarnation
+        self.number = number
+        self.sent_to: tuple[NodeId, int] | None = None  # leader and term
+        self.repeat_in = 0  # ticks until it is sent again to the same leader
+        self.repeats = 0
+        self.forwarded_ticks = 0  # for how long it has been on its way to other nodes
+        self._packed: bytes | None = None
+
+    def queued(self, node: NodeId) -> QueuedBatch:
+        return QueuedBatch(node, self.incarnation, self.number, self.batch, self.batch.term)
+
+    @property
+    def forward(self) -> Forward:
+        if self._packed is None:
+            self._packed = pack_batch(self.batch)
+        return Forward(self.incarnation, self.number, self._packed, self.batch.term)
 
 
 class Proposals:
@@ -51,7 +69,9 @@ class Proposals:
         error = self._leadership.write_refusal()
         if error is not None:
             self._soon(self.refuse, own, error)
-        elif not self._engine.record.is_alone():
+        elif self._engine.record.is_alone():
+            self._engine.wake()
+        else:
             self._begin(own)
 
     def _begin(self, own: OwnBatch) -> None:

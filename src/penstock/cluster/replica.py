@@ -183,12 +183,10 @@ class Replica:
 
     def submit(self, batch: Batch) -> None:
         """See ``ReplicatedLog``. A lone, idle node writes the batch right away."""
-        engine = self._engine
-        self.proposals.submit(batch)
-        if not engine.is_idle or self._membership.is_waiting:
-            engine.wake()
-        elif engine.is_leader and self.is_lone:
-            engine.disk.commit(batch)
+        if self._engine.may_commit_alone:
+            self._engine.disk.commit(batch)
+        else:
+            self.proposals.submit(batch)
 
     def read_barrier(self, done: DoneCallback) -> None:
         if self.node.is_initialised and self.is_lone and self.is_leader:
