@@ -1,8 +1,7 @@
 """The parts of a broker and how they fit together; the only module that knows all of them.
 
-Each part is a property that builds it from the parts it is passed, so the order of building follows
-from what depends on what. Nothing below imports this module: a part gets what it needs, by name.
-``server.py`` starts and stops what is built here.
+Each part is a property that builds it from the parts it needs, so dependencies determine the order
+of construction. Only ``server.py``, which starts and stops the broker, imports this module.
 """
 
 import asyncio
@@ -72,7 +71,7 @@ class Assembly:
         signed_until_ms: int = 0,
         whole_store: Store | None = None,
     ) -> None:
-        """``whole_store`` has the staged topics, which ``store`` does not show."""
+        """``whole_store`` has the staged topics, which ``store`` hides."""
         self.config = config
         self.limits = config.limits
         self.broker = broker
@@ -92,7 +91,7 @@ class Assembly:
         self._connect()
 
     def _connect(self) -> None:
-        """Register who handles which effect, and who hears of commits."""
+        """Register the handlers of effects and commits."""
         on = self.effects.on
         on(FollowUp, self._follow_up)
         on(Erasing, Eraser(self.store, self.pipeline).erase)

@@ -1,19 +1,16 @@
-"""The one place that asks what time it is."""
+"""Clocks; the only module that reads the system's time."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings: one for durations, one for the calendar."""
+    """A monotonic clock for durations, and a wall clock."""
 
-    def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
-        ...
+    def monotonic(self) -> float: ...
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
-        ...
 
 
 class SystemClock:
@@ -23,16 +20,15 @@ class SystemClock:
 
     @staticmethod
     def wall_ms() -> int:
-        """Milliseconds since 1970, UTC."""
         return time.time_ns() // 1_000_000
 
 
 class SteadyClock:
-    """The wall clock of our start, moved on by a clock that nobody sets. It never goes back.
+    """The wall clock at the start, advanced by the monotonic clock; never goes back.
 
-    For durations that outlast a process (a session's absence, a lease): a clock that jumps by days
-    when the network comes up must not let every session expire at once, nor a lease never. In a
-    cluster it follows the leader's, so that a lease ends when it should, whoever looks.
+    For durations that outlast a process (a session's absence, a lease): a wall clock that jumps by
+    days when the network comes up must not expire all sessions at once, or keep a lease forever.
+    In a cluster it follows the leader's clock, so that all nodes agree when a lease ends.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -42,16 +38,15 @@ class SteadyClock:
         self._is_following = False
 
     def now_ms(self) -> int:
-        """The time in milliseconds since 1970."""
         now_ms = self._offset_ms + int(self._monotonic() * 1000)
         self._last_ms = max(self._last_ms, now_ms)
         return self._last_ms
 
     def follow(self, now_ms: int) -> None:
-        """It is so late at the leader; where we are ahead, our time stands still for a while.
+        """Adopt the leader's time; if this clock is ahead, it stands still until then.
 
-        Not so the first time: what we took for the time until then was of no consequence to others,
-        and a node whose clock is wrong by hours must not stand still for hours.
+        The first time it may go back: no other node has used it yet, and a clock that is wrong by
+        hours must not stand still for hours.
         """
         self._offset_ms = now_ms - int(self._monotonic() * 1000)
         if not self._is_following:

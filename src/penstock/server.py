@@ -1,8 +1,8 @@
-"""The composition root: builds a broker from its configuration, starts it and stops it.
+"""Starts and stops a broker; ``assembly.py`` has its parts.
 
-The only module that knows all the parts. Start: open the store, take the checkpoint, replay what
-came after it, end the sessions that were connected when the last life ended, listen. Stop: accept
-no more, let clients go (their wills are published), commit what was accepted, close the store.
+Start: open the store, load the checkpoint, replay the entries after it, end the sessions that were
+connected in the last incarnation, listen. Stop: stop accepting, close clients (wills are
+published), commit what was accepted, close the store.
 """
 
 import asyncio
@@ -38,13 +38,9 @@ from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.runner import RetentionRunner
 from penstock.staging.visible_store import VisibleStore
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store import (
-    LogStore,
-    Store,
-)
+from penstock.store.store import LogStore, Store
 
-TURN_S = 0.25
-"""How often deadlines are looked at."""
+TURN_S = 0.25  # between two rounds of periodic tasks
 
 _log = get_logger("server")
 
@@ -60,40 +56,37 @@ class Server:
         store: LogStore | None = None,
         snapshots_received: int = 0,
     ) -> None:
-        """``snapshots_received``: stores of others that took the place of ours in this process."""
+        """``snapshots_received``: snapshots installed by this process so far."""
         self.config = config
         self.counters = Counters()
-        self.addresses = list[Address]()
-        """Where it listens, with the ports that were really taken."""
-        self.skipped = list[Address]()
-        """Usual addresses that another program has."""
+        self.addresses = list[Address]()  # where it listens, with the actual ports
+        self.skipped = list[Address]()  # default addresses that are in use
         self._clock = clock or SystemClock()
         self._given_store = store
         self.snapshots_received = snapshots_received
         self._tasks: list[asyncio.Task[None]] = []
-        self.replaced = asyncio.Event()
-        """Set when a copy of another node's store has arrived: give way to it (``give_way``)."""
+        self.replaced = asyncio.Event()  # a snapshot was received: call ``give_way``
         self._listener: Listener | None = None
 
     async def start(self) -> None:
-        """Open the store, recover, listen; raises ``PenstockError`` with nothing left behind."""
+        """Open the store, recover, listen. Raises PenstockError, with everything closed again."""
         self._whole = self._given_store or self._open_store()
         self.store: Store = VisibleStore(self._whole)
         try:
             self.broker = self._make_broker()
             recover(self.store, self.broker)
-            self.counters.drops.update(dict.fromkeys(DropReason, 0))  # counted in an earlier life
+            self.counters.drops.update(dict.fromkeys(DropReason, 0))  # replay has counted some
             self.broker.groups.redeliveries = 0
             self._build()
             await self.node.start()
-            self.parts.pipeline.next_index = self._whole.next_index  # to lead takes an entry
-            self.parts.housekeeping.start()  # before a worker of this life can come
+            self.parts.pipeline.next_index = self._whole.next_index  # leading took an entry
+            self.parts.housekeeping.start()  # before the first client
             await self._listen()
         except BaseException:
             await self.abandon()
             raise
-        self.parts.housekeeping.bury_own()
-        self._tasks = [asyncio.create_task(self._turn_for_ever())]
+        self.parts.housekeeping.end_own_sessions()
+        self._tasks = [asyncio.create_task(self._run_periodic_tasks())]
         self._sys_due_at = self._clock.monotonic()
 
     def _open_store(self) -> LogStore:
@@ -214,9 +207,9 @@ class Server:
                 self.skipped.append(address)
                 _log.warning("address_skipped", address=str(address), error=error.message)
 
-    # ── while it runs ─────────────────────────────────────────────────────────────────────────
+    # ── periodic tasks ────────────────────────────────────────────────────────────────────────
 
-    async def _turn_for_ever(self) -> None:
+    async def _run_periodic_tasks(self) -> None:
         while True:
             stalled_s = self.parts.connections.stalls.beat(TURN_S)
             try:
@@ -224,19 +217,19 @@ class Server:
                     self._forgive(stalled_s)
                 else:
                     self.turn()
-            except Exception:  # noqa: BLE001 - a bug of ours must not stop the clock
+            except Exception:  # noqa: BLE001 - must not stop the periodic tasks
                 _log.exception("turn_failed")
             await asyncio.sleep(TURN_S)
 
     def _forgive(self, stalled_s: float) -> None:
-        """We stood still: nobody's silence in that time counts, and input is read first."""
+        """The process was stopped: do not count that as silence of clients; read input first."""
         _log.warning("stalled", seconds=round(stalled_s, 1))
         assert self._listener is not None
         self._listener.forgive(stalled_s)
         self.parts.connections.forgive(stalled_s)
 
     def turn(self) -> None:
-        """Do what time asks for: deadlines, expiry, $SYS, retention, checkpoint."""
+        """Run periodic tasks: deadlines, expiry, $SYS, retention, checkpoint."""
         now = self._clock.monotonic()
         self.parts.connections.turn(now)
         self.parts.mqtt_door.turn(now)
@@ -250,10 +243,10 @@ class Server:
             self.parts.dispatchers.turn()
             self.parts.sinks.turn()
 
-    # ── the end ───────────────────────────────────────────────────────────────────────────────
+    # ── stop ──────────────────────────────────────────────────────────────────────────────────
 
     async def stop(self) -> bool:
-        """Stop in order, within the configured time; tell whether all that was accepted is kept."""
+        """Stop within the configured time; return whether everything accepted is committed."""
         assert self._listener is not None
         self._listener.stop_accepting()
         with contextlib.suppress(TimeoutError):
@@ -269,20 +262,20 @@ class Server:
         return is_kept
 
     async def give_way(self) -> None:
-        """Stop, so that the store that has arrived can take the place of ours; then install it.
+        """Stop and install the snapshot that was received; clients reconnect to another node.
 
-        We are far behind: nothing of ours is worth waiting for. Clients find another node.
+        This node is far behind, so nothing of its own is worth waiting for.
         """
         node_id = self.node.replica.node_id
         assert self._listener is not None
         self._listener.stop_accepting()
         self._close_clients()
-        await asyncio.sleep(0)  # let them be told
+        await asyncio.sleep(0)  # write the last bytes
         await self.abandon()
         install(Path(self.config.data), node_id)
 
     def _pause_clients(self) -> None:
-        """Take nothing more, else those who go on publishing would keep the line from draining."""
+        """Stop reading, or clients that keep publishing would prevent ``drain``."""
         self.parts.connections.is_stopping = True
         for client in list(self.parts.connections.clients):
             client.pause()
@@ -293,13 +286,13 @@ class Server:
         self._http.close_all()
 
     async def _until_closed(self) -> None:
-        """Wait for clients to take their last bytes; the slow ones have a deadline of their own."""
+        """Wait until clients have read their last bytes; slow ones have a deadline."""
         while self.parts.connections.clients:
             self.parts.connections.deadlines.turn(self._clock.monotonic())
             await asyncio.sleep(0.01)
 
     async def abandon(self) -> None:
-        """Let go of everything at once, as a crash would: what was not committed is gone."""
+        """Close everything at once, as a crash would; what is not committed is lost."""
         for task in self._tasks:
             task.cancel()
         if self._listener is not None:

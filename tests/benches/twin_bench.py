@@ -131,7 +131,7 @@ class Node:
 
     def start(self) -> None:
         self.parts.housekeeping.start()
-        self.parts.housekeeping.bury_own()
+        self.parts.housekeeping.end_own_sessions()
 
     def end(self) -> None:
         """Everything in memory is of no use any more, and does nothing more."""

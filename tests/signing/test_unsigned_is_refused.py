@@ -148,7 +148,8 @@ def _refusal(way: str, topic: bytes) -> str:
     if way.startswith("mqtt"):
         return CLOSED
     if way in {"resp xadd", "resp xadd of fields", "resp push"}:
-        return f"Topic '{topic.decode()}' takes signed messages only, and none can be signed here"
+        name = topic.decode()
+        return f"Topic '{name}' requires signed messages; this command cannot carry a signature"
     return unsigned_text(topic)
 
 
@@ -209,7 +210,7 @@ def test_only_envelopes_go_to_the_topics_of_envelopes(broker, way):
     """A subscriber of ``$signed/`` gets only what the broker has verified."""
     with Witnesses(broker) as witnesses:
         told = WAYS[way](broker, b"$signed/secure/a")
-        assert told == "Only envelopes with signed messages go to $signed/"
+        assert told == "Topics below $signed/ take envelopes with signed messages only"
         assert witnesses.saw_nothing()
 
 
@@ -219,7 +220,7 @@ def test_a_signature_does_not_open_the_topics_of_envelopes(broker):
     signature = register(broker).sign_1(topic, payload)
     with Witnesses(broker) as witnesses:
         told = publish_signed(broker, topic, payload, signature)
-        assert told == "Only envelopes with signed messages go to $signed/"
+        assert told == "Topics below $signed/ take envelopes with signed messages only"
         assert witnesses.saw_nothing()
 
 

@@ -1,7 +1,7 @@
 """Which topics may be published to, and under which conditions: one answer for all doors.
 
-A topic is judged when it is new to the route cache. The verdict is kept with the route as flags
-(``Route.policy``), so that a message costs one look at an integer.
+A topic is checked when it is new to the route cache. The result is kept with the route as flags
+(``Route.policy``), so a message costs one comparison.
 """
 
 from collections.abc import Callable
@@ -26,13 +26,12 @@ SIGNED_ONLY = 2  # unsigned messages are refused
 
 ENVELOPES = 4  # each message is an envelope around a signed message for another topic
 
-FORBIDDEN = 8  # nobody may publish
+FORBIDDEN = 8  # reserved for the broker
 
 ENVELOPE_PREFIX = b"$signed/"
 """Topic prefix of envelopes: the signature travels within the payload, as MQTT has no field."""
 
-RESERVED = (b"$SYS", b"$dlq", b"$share", b"$stage")
-"""First levels of topics that only the broker writes, or nobody."""
+RESERVED = (b"$SYS", b"$dlq", b"$share", b"$stage")  # first levels that clients may not publish to
 
 TopicRoute = Route[Session | LiveSubscriber]
 
@@ -63,9 +62,9 @@ class Admission:
         self.is_captured = capture_policy(config)
 
     def admit(self, _principal: Principal, topic: bytes) -> TopicRoute | Refusal:
-        """The route of a topic, its ``policy`` worked out, unless nobody may publish to it.
+        """The route of a topic with its ``policy``, or why publishing to it is refused.
 
-        A refused topic takes no place in the route cache.
+        A refused topic is not added to the route cache.
         """
         route = self._routes.cached.get(topic)
         if route is None or route.policy == UNKNOWN_POLICY:
@@ -107,13 +106,12 @@ class Admission:
         refusal = self.gate.admit_unsigned(topic, count)
         self._counters.drops[DropReason.SIGNATURE_REFUSED] += count
         if refusal is None:
-            text = "Only envelopes with signed messages go to $signed/"
+            text = "Topics below $signed/ take envelopes with signed messages only"
         elif could_sign:
             text = refusal.text
         else:
-            text = (
-                f"Topic '{topic.decode()}' takes signed messages only, and none can be signed here"
-            )
+            name = topic.decode()
+            text = f"Topic '{name}' requires signed messages; this command cannot carry a signature"
         return Refusal(DisconnectReason.SIGNATURE_REFUSED, text)
 
     def route(self, topic: bytes) -> TopicRoute:
@@ -140,7 +138,7 @@ class Admission:
 
 
 def topic_refusal(topic: bytes, limits: Limits) -> Refusal | None:
-    """Why nobody may publish to a topic: it is malformed or reserved; None if it is neither."""
+    """Why a topic is malformed or reserved; None if it is neither."""
     fault = topic_fault(topic, limits.topic_bytes_max, limits.topic_levels_max)
     fault = fault or _utf8_fault(topic)
     if fault:

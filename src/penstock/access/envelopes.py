@@ -1,16 +1,16 @@
-"""Signed messages of MQTT clients: envelopes opened at the door, and sealed for who wants them.
+"""Signed messages of MQTT clients: opens envelopes, and seals them for subscribers.
 
-A publish to ``$signed/TOPIC`` is judged by the gate and goes on as a publish to TOPIC, its
-signature beside it. The other way round, a signed message of any protocol is also offered, live, to
-MQTT clients that subscribe to ``$signed/`` and a filter, in an envelope again.
+A publish to ``$signed/TOPIC`` is verified by the gate and continues as a publish to TOPIC with its
+signature. A signed message of any protocol is also forwarded live, in an envelope, to MQTT clients
+that subscribe to ``$signed/`` and a filter.
 
-MQTT clients repeat, byte by byte, what was not acknowledged before the connection broke. An
-envelope of version 2 that is stored already is therefore left out, and acknowledged: nobody gains
-by sending it again. One whose first copy is not stored, because it is still on its way or the disk
-refused it, is a replay like any other: to acknowledge it could be to lose it.
+MQTT clients repeat, byte by byte, what was not acknowledged before the connection broke. So an
+envelope of version 2 that is stored already is acknowledged and not published again. If its first
+copy is not stored, because it is still pending or its commit failed, it is refused as a replay:
+acknowledging it could lose it.
 
-Of envelopes that came together, those before a bad one are taken. Their nonces are used up, and
-their publishers could not send them again.
+Of envelopes in one chunk, those before a bad one are taken: their nonces are used up, and their
+publishers could not send them again.
 """
 
 from typing import NamedTuple
@@ -35,10 +35,8 @@ class OpenedEnvelopes(NamedTuple):
     topic: bytes
     payloads: list[bytes]
     extras: list[Extras | None]
-    taken: int
-    """How many envelopes are dealt with; some may have been stored before and are left out here."""
-    refused: Refusal | None = None
-    """What is wrong with the next one, if there is one."""
+    taken: int  # envelopes handled, including repetitions, which are not in ``payloads``
+    refused: Refusal | None = None  # of the next envelope, if there is one
 
 
 class Envelopes:
@@ -93,17 +91,17 @@ class Envelopes:
         return route if isinstance(route, Refusal) else None
 
     def commit_failed(self, batch: Batch) -> None:
-        """The messages of a batch are not stored: their signatures may be used again."""
+        """The commit failed: its signatures may be used again."""
         for extras in batch.extras.values():
             for found in extras.values():
                 if found.signature is not None:
                     self._gate.note_failed(found.signature)
 
     def committed(self, batch: Batch) -> None:
-        """Note that signed messages are stored, and offer them in envelopes, live."""
+        """Note that signed messages are stored, and forward them in envelopes."""
         for topic, extras in batch.extras.items():
             if topic.startswith(b"$"):
-                continue  # a dead letter: the signature is of its message, for another topic
+                continue  # a dead letter, whose signature is for another topic
             signed = {
                 number: found.signature
                 for number, found in extras.items()

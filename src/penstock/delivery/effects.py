@@ -1,7 +1,7 @@
-"""Carries out the broker's effects: one client's trouble stays its own.
+"""Carries out the broker's effects; an internal error for one client does not affect others.
 
-What concerns a session is done here. For other effects a part of the broker registers a handler
-(``on``); several may register for the same effect.
+Effects on sessions are handled here. For others, parts of the broker register handlers (``on``);
+an effect may have several.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ class EffectHandlers:
             try:
                 for handler in self._handlers.get(type(control), ()):
                     handler(control)
-            except Exception:  # noqa: BLE001 - a bug met for one client must not reach another
+            except Exception:  # noqa: BLE001 - must not affect other clients
                 _log.exception("delivery_failed")
                 if control.waiter is not None:
                     control.waiter.refused(DisconnectReason.INTERNAL_ERROR)
@@ -99,6 +99,5 @@ def _close_taken_over(effect: TakenOver) -> None:
 
 
 def _close_ended(effect: Ended) -> None:
-    """Whoever ended the session has published its will."""
-    effect.waiter.drop_will()
+    effect.waiter.drop_will()  # published when the session was ended
     effect.waiter.close(DisconnectReason.SESSION_ENDED)

@@ -1,7 +1,7 @@
-"""Live fan-out: messages to every connected subscriber of a topic, before the disk has them.
+"""Live fan-out: messages to every connected subscriber of a topic, before they are on disk.
 
-Some clients follow the journal (the binary protocol) and so see a message after its commit. What
-the journal does not keep they must get live as well: ``listen`` subscribes them for that.
+Clients of the binary protocol follow the journal and get a message after its commit. What the
+journal does not keep they get live, too: ``listen`` subscribes them for that.
 """
 
 from penstock.config.schema import Journal
@@ -9,8 +9,7 @@ from penstock.core.live import Live, LiveClient, LiveSubscriber
 from penstock.core.routes import Routes
 from penstock.core.session import Session
 
-Targets = tuple[tuple[Session | LiveSubscriber, int], ...]
-"""Where a topic goes: each subscriber with its QoS."""
+Targets = tuple[tuple[Session | LiveSubscriber, int], ...]  # subscribers with their QoS
 
 
 class LiveFanout:
@@ -20,8 +19,7 @@ class LiveFanout:
         self._routes = routes
         self._captures_all = journal.capture and not journal.capture_exclude
         self._listeners: dict[LiveClient, LiveSubscriber] = {}
-        self.listening_count = 0
-        """Subscriptions of clients that follow the journal and listen for the rest."""
+        self.listening_count = 0  # subscriptions made by ``listen``
 
     def forward(self, targets: Targets, live: Live) -> None:
         for target, _granted in targets:
@@ -35,7 +33,7 @@ class LiveFanout:
         self.forward(route.targets, Live.of(topic, payloads))
 
     def listen(self, topic_filter: bytes, client: LiveClient) -> None:
-        """Forward to ``client`` what a filter matches, if the journal may not keep all of it."""
+        """Forward what a filter matches to ``client``, unless the journal keeps all of it."""
         if topic_filter.startswith(b"$") or not self._captures_all:
             listener = self._listeners.setdefault(client, LiveSubscriber(client))
             self.listening_count += self._routes.subscribe(topic_filter, listener, 0)

@@ -1,4 +1,4 @@
-"""Who is connected to this node, and which sessions are kept for clients that are not."""
+"""Lists the clients of this node, and the sessions of clients that are away."""
 
 from heapq import nsmallest
 
@@ -11,7 +11,7 @@ from penstock.obs.client_view import ClientView
 def connected_clients(
     connections: Connections, broker: Broker, prefix: bytes, count_max: int
 ) -> list[ClientView]:
-    """Describe the connections whose client ids begin so, in the order of these."""
+    """The connections whose client ids have a prefix, ordered by client id."""
     named = (client for client in connections.clients if client.name.startswith(prefix))
     return [
         _connected(connections, broker, client)
@@ -20,7 +20,7 @@ def connected_clients(
 
 
 def away_clients(broker: Broker, prefix: bytes, count_max: int) -> list[ClientView]:
-    """Describe the sessions that wait for their clients, in the order of the client ids."""
+    """The sessions of disconnected clients, ordered by client id."""
     named = (client_id for client_id in broker.away if client_id.startswith(prefix))
     chosen = nsmallest(count_max, named)
     return [_described(broker.away[client_id], "", None) for client_id in chosen]

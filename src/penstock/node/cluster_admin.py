@@ -1,4 +1,4 @@
-"""The cluster as administrators see and change it; and who may be asked for other changes."""
+"""Administration of the cluster; admin changes of any kind are made by the leader."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,15 +14,15 @@ from penstock.store.store import LogStore
 
 
 def check_leads(consensus: Consensus) -> None:
-    """Let only the leader's administrators change anything: NotLeader, NoQuorum.
+    """Raise NotLeader or NoQuorum unless this node leads.
 
-    Two nodes that give out numbers of keys, say, could give the same.
+    Otherwise two nodes could allocate the same id, of a key for example.
     """
     if consensus.is_leader:
         return
     if consensus.leader in {0, consensus.node_id}:
         why = unreadiness(consensus.status()) or "this node has just begun to lead"
-        raise NoQuorum(why, "ask again then; penstock cluster status says how it is")
+        raise NoQuorum(why, "retry later; see penstock cluster status")
     raise NotLeader(consensus.leader, consensus.leader_addr)
 
 
@@ -34,46 +34,42 @@ class NodeClusterAdmin:
         self._digests = Digests(cluster, broker, store)
 
     async def digests(self, index: int, log_first: int) -> NodeDigests:
-        """Tell what this node has at an entry; see ``Digests.at``."""
         return await self._digests.at(index, log_first)
 
     def own(self) -> Member:
-        """Say who this node is and where it is reached."""
         return self._cluster.own()
 
     def status(self) -> ClusterStatus:
-        """How the cluster is."""
         return self._cluster.status()
 
     async def bootstrap(self, members: Sequence[Member]) -> None:
-        """Begin a cluster; without members, one of this node alone."""
+        """Create a cluster; without members, of this node alone."""
         await self._done(partial(self._cluster.bootstrap, members or [self.own()]))
 
     async def add(self, member: Member) -> None:
-        """Have a node join; it is part of the cluster, and learns, when this returns."""
+        """Add a node; it is a learner when this returns."""
         check_leads(self._cluster)
         await self._done(partial(self._cluster.add, member))
 
     async def remove(self, node_id: int) -> None:
-        """Have a node take part no longer."""
         check_leads(self._cluster)
         await self._done(partial(self._cluster.remove, node_id))
 
     async def transfer(self, node_id: int) -> None:
-        """Have another node lead."""
+        """Transfer leadership."""
         check_leads(self._cluster)
         await self._done(partial(self._cluster.transfer, node_id))
 
     async def _done(self, begin: Callable[[DoneCallback], None]) -> None:
         done = asyncio.get_running_loop().create_future()
 
-        def then(error: PenstockError | None) -> None:
+        def completed(error: PenstockError | None) -> None:
             if done.done():
-                return  # whoever asked has left
+                return  # the request was cancelled
             if error is None:
                 done.set_result(None)
             else:
                 done.set_exception(error)
 
-        begin(then)
+        begin(completed)
         await done

@@ -1,11 +1,11 @@
-"""Digests of this node's state and log at an entry, to be compared with those of other nodes.
+"""Digests of this node's state and log at an entry, to compare with those of other nodes.
 
-State can only be compared at the same entry, and goes on changing. So at the very moment at which
-the entry is applied the process is **forked**, as Redis does to save: the child has the state of
-that moment, makes the digests while the broker goes on, says them through a pipe and is gone. It
-does nothing else; above all it touches neither sockets nor the store.
+State can only be compared at the same entry, and it keeps changing. So the process is **forked**
+when the entry is applied, as Redis does to save: the child has the state of that moment, computes
+the digests while the broker continues, writes them to a pipe and exits. It touches neither sockets
+nor the store.
 
-The log is compared by its bytes, which are the same on all nodes; a thread reads them.
+The bytes of the log are the same on all nodes; a thread reads them.
 """
 
 import asyncio
@@ -22,32 +22,27 @@ from penstock.errors import PenstockError, Refused
 from penstock.limits import MIB
 from penstock.store.store import LogStore
 
-WAIT_S = 5.0
-"""How long to wait for an entry to be applied."""
+WAIT_S = 5.0  # for an entry to be applied
 
-CHILD_S = 60.0
-"""How long the digests of a state may take."""
+CHILD_S = 60.0  # for the digests of the state
 
 LOG_BYTES_AT_ONCE = 4 * MIB
 
-FILES_MAX = 1 << 20
-"""Files that the broker may have open."""
+FILES_MAX = 1 << 20  # files that the broker may have open
 
 
 class NodeDigests(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node has at an entry."""
+    """The digests of one node at an entry, hexadecimal."""
 
     node_id: int
     index: int
-    state: dict[str, str]
-    """The digest of each part of the state, hexadecimal."""
+    state: dict[str, str]  # by part of the state
     log_first: int
-    log: str
-    """The digest of the entries from ``log_first`` on."""
+    log: str  # of the entries from ``log_first`` on
 
 
 class Digests:
-    """Makes the digests of one node, one request after another."""
+    """Computes the digests of one node, one request at a time."""
 
     def __init__(self, cluster: Consensus, broker: Broker, store: LogStore) -> None:
         self._cluster = cluster
@@ -56,7 +51,7 @@ class Digests:
         self._turn = asyncio.Lock()
 
     async def at(self, index: int, log_first: int) -> NodeDigests:
-        """Make those of an entry; of the last one, if it is 0. Refused if that is not possible."""
+        """The digests at an entry, or at the last one for 0. Raises Refused."""
         async with self._turn:
             child, index = await self._begin(index)
             state = await child.result()
@@ -71,7 +66,7 @@ class Digests:
             return _Child(self._broker), applied
         if index < applied:
             raise Refused(
-                f"entry {applied} is applied already, and the state at entry {index} is gone",
+                f"entry {applied} is already applied; the state at entry {index} is gone",
                 "ask for a later entry",
             )
         return await self._begin_later(index), index
@@ -101,24 +96,23 @@ def _log_digest(store: LogStore, first: int, last: int) -> str:
                 digest.update(msgspec.msgpack.encode((entry.index, entry.kind, entry.data)))
                 first = entry.index + 1
     except LookupError as error:
-        raise Refused(f"the log is gone in part: {error}", "ask again") from error
+        raise Refused(f"part of the log was removed: {error}", "retry") from error
     return digest.hexdigest()
 
 
 class _Child:
-    """A process that makes the digests of the state as it is now."""
+    """A process that computes the digests of the current state."""
 
     def __init__(self, broker: Broker) -> None:
         self._pipe, write = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads: the child needs no lock
+            warnings.simplefilter("ignore", DeprecationWarning)  # the child takes no locks
             self._pid = os.fork()
         if not self._pid:
-            _tell(broker, write)
+            _write_digests(broker, write)
         os.close(write)
 
     async def result(self) -> dict[str, str]:
-        """What the child has found out."""
         loop = asyncio.get_running_loop()
         data, over = bytearray(), loop.create_future()
 
@@ -134,9 +128,7 @@ class _Child:
                 await over
             return msgspec.json.decode(data, type=dict[str, str])
         except (TimeoutError, msgspec.DecodeError) as error:
-            raise PenstockError(
-                "the digests of the state could not be made", "ask again"
-            ) from error
+            raise PenstockError("cannot compute the digests of the state", "retry") from error
         finally:
             loop.remove_reader(self._pipe)
             os.close(self._pipe)
@@ -147,11 +139,11 @@ class _Child:
         os.waitpid(self._pid, 0)
 
 
-def _tell(broker: Broker, write: int) -> None:
-    """In the child: work, say it, and end without any of the ways in which a process ends."""
+def _write_digests(broker: Broker, write: int) -> None:
+    """In the child: write the digests and exit without any clean-up."""
     try:
         os.closerange(3, write)
-        os.closerange(write + 1, FILES_MAX)  # else what the broker closes would stay open
+        os.closerange(write + 1, FILES_MAX)  # or sockets that the broker closes would stay open
         os.write(write, msgspec.json.encode(digests_of(broker)))
     finally:
         os._exit(0)

@@ -1,24 +1,24 @@
-"""What a broker must do of itself: end what nobody is there to end.
+"""Housekeeping: expires and cleans up what clients left behind.
 
-Sessions expire, durable subscribers are forgotten, connections end with the broker that had them.
-All of that is journaled like what clients ask for. In a cluster each of it is done by one node:
+Sessions expire, durable subscribers are forgotten, connections end with their broker. These changes
+are journaled like those of clients. In a cluster one node makes each of them:
 
 =================================================  ============================================
 connections of an earlier incarnation of the node  this node, when it has started and caught up
 those of a node that died, or was removed          the leader, when ``present`` says so
 sessions that are away for too long                the leader
-durable subscribers that were not seen for long    the leader; who has one connected sees to it
-                                                   that it is seen
+durable subscribers that were not seen for long    the leader; the node that has one connected
+                                                   refreshes it
 groups, dead letters, sinks                        the leader (``led`` of their parts)
 =================================================  ============================================
 
-A leader that is one no longer stops; the next begins with what it finds. Two that take themselves
-for the leader do no harm: all commands say what they found, and are void if that has changed. Only
-a will may be published twice then.
+A node that loses leadership stops; the next leader starts from its own state. Two nodes that both
+believe to lead do no harm: a command names the state it was based on, and is void if that has
+changed. Only a will may be published twice.
 
-**Late commands.** What this node has submitted may be applied when no client waits for it any more:
-its last incarnation submitted it, or the client was refused without a quorum. A session that is
-opened so has no connection, and is ended at once.
+**Late commands.** A command of this node may be applied when no client waits for it any more: it is
+from the last incarnation, or the client was refused for lack of a quorum. A session that is opened
+by one has no connection, and is ended at once.
 """
 
 from collections.abc import Collection
@@ -38,12 +38,9 @@ from penstock.net.connections import Connections
 from penstock.node.wills import Wills
 from penstock.staging.sink_commits import SinkCommits
 
-FORGET_AT_ONCE = 256
-"""Durable subscribers looked at per turn."""
+FORGET_AT_ONCE = 256  # durable subscribers checked per turn
 
-SEEN_GRACE_MS = 60_000
-"""How much longer the leader waits before it forgets a subscriber that may be connected elsewhere:
-by then the node that has it has said so."""
+SEEN_GRACE_MS = 60_000  # for another node that has a subscriber connected to refresh it
 
 
 class Housekeeping:
@@ -62,7 +59,7 @@ class Housekeeping:
         steady: SteadyClock,
         identities: Collection[bytes],
     ) -> None:
-        """``identities``: client ids of durable subscribers that are connected to this node."""
+        """``identities``: client ids of durable subscribers connected to this node."""
         self._broker = broker
         self._pipeline = pipeline
         self._connections = connections
@@ -73,31 +70,22 @@ class Housekeeping:
         self._wills = wills
         self._steady_ms = steady.now_ms
         self._identities = identities
-        self._first_connection = 0
-        """All connections of this incarnation have greater numbers."""
+        self._first_connection = 0  # connections of this incarnation have greater ids
+        # Sessions that were connected when the last incarnation ended, with their connection. Ids
+        # alone do not tell: they grow with the clock, which may have been set back.
         self._left: dict[bytes, int] = {}
-        """Sessions that were connected when the last incarnation ended, by their connection.
-
-        Not told by their numbers: those grow with the clock, which may have been set back.
-        """
-        self._expiring: dict[bytes, int] = {}
-        """Sessions whose ``Expired`` is in the line, by the last connection they had."""
-        self._forgetting: dict[bytes, int] = {}
-        """Durable subscribers whose ``Forgotten`` is in the line, by when they were last seen."""
-        self._ending: dict[bytes, int] = {}
-        """Sessions whose ``Closed`` is in the line, by their connection."""
-        self._is_buried = False
-        """Whether the sessions of this node's last incarnation were ended."""
-        self._is_asking = False
-        """Whether we wait to be as far as the others, to look for it."""
+        self._expiring: dict[bytes, int] = {}  # ``Expired`` is pending; by last connection
+        self._forgetting: dict[bytes, int] = {}  # ``Forgotten`` is pending; by time last seen
+        self._ending: dict[bytes, int] = {}  # ``Closed`` is pending; by connection
+        self._has_ended_own = False  # whether the last incarnation's sessions were ended
+        self._is_catching_up = False
         self._is_leading = False
-        self._present: frozenset[int] | None = None
-        """The nodes that were there when it was last looked for what others have left."""
+        self._present: frozenset[int] | None = None  # nodes at the last clean-up
 
-    # ── coming to power ───────────────────────────────────────────────────────────────────────
+    # ── start and leadership ──────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
-        """Before the first client: note what the last incarnation has left."""
+        """Note the sessions of the last incarnation; call this before the first client."""
         self._first_connection = self._connections.ids.next()
         orphans = (s for s in self._broker.orphans() if self._is_own(s.connection))
         self._left = {session.client_id: session.connection for session in orphans}
@@ -105,28 +93,27 @@ class Housekeeping:
         self._dispatchers.return_workers(lambda node: node == own)
         self.led(self._cluster.leadership)
 
-    def bury_own(self) -> None:
+    def end_own_sessions(self) -> None:
         """End the sessions whose connections ended with the last incarnation; wills are due.
 
-        Not before we know what the others know: if we were away for long, the leader has ended them
-        and published their wills, and our journal does not say so yet.
+        First catch up with the leader, which may have ended them and published their wills.
         """
-        self._is_asking = True
+        self._is_catching_up = True
         self._cluster.read_barrier(self._caught_up)
 
     def _caught_up(self, error: PenstockError | None) -> None:
-        self._is_asking = False
+        self._is_catching_up = False
         if error is not None:
-            return  # no quorum: asked again at the next turn
-        self._is_buried = True
+            return  # no quorum: tried again at the next turn
+        self._has_ended_own = True
         for session in self._broker.orphans():
             if self._left.get(session.client_id) == session.connection:
                 self._end(session)
         self._left = {}
-        self._look_for_absent()
+        self._clean_up_absent_nodes()
 
     def led(self, leadership: Leadership) -> None:
-        """Take up or drop the leader's work."""
+        """Start or stop the leader's tasks."""
         is_leading = leadership.is_leader
         if is_leading == self._is_leading:
             return
@@ -139,21 +126,20 @@ class Housekeeping:
             for client in list(self._connections.clients):
                 client.leadership_lost()
 
-    # ── while it runs ─────────────────────────────────────────────────────────────────────────
+    # ── periodic tasks ────────────────────────────────────────────────────────────────────────
 
     def turn(self) -> None:
-        """Do what time asks for."""
-        if not self._is_buried and not self._is_asking:
-            self.bury_own()
+        if not self._has_ended_own and not self._is_catching_up:
+            self.end_own_sessions()
         if self._is_leading:
             self._expire_sessions()
             self._forget_subscribers()
-            self._look_for_absent()
+            self._clean_up_absent_nodes()
         else:
             self._refresh_subscribers()
 
     def _expire_sessions(self) -> None:
-        """Sessions are in the order in which they left: look at the first ones only."""
+        """Sessions are ordered by when their clients left: check the first ones only."""
         due_ms = self._steady_ms() - self._limits.session_expiry_s * 1000
         expiring = {}
         for client_id, session in list(self._broker.away.items()):
@@ -168,7 +154,7 @@ class Housekeeping:
     # ── durable subscribers ───────────────────────────────────────────────────────────────────
 
     def _forget_subscribers(self) -> None:
-        """Who was seen longest ago stands first; who is connected is seen."""
+        """Subscribers are ordered by when they were last seen; refresh those connected here."""
         grace_ms = SEEN_GRACE_MS if self._cluster.is_clustered else 0
         due_ms = self._subscribers_due_ms()
         forgetting = {}
@@ -183,22 +169,22 @@ class Housekeeping:
             if self._forgetting.get(client_id) == seen_ms:
                 continue
             if is_here:
-                self._see(client_id)
+                self._refresh(client_id)
             else:
                 self._pipeline.submit(Forgotten(client_id, seen_ms), None, durable=True)
         self._forgetting = forgetting
 
     def _subscribers_due_ms(self) -> int:
-        """Who was seen last before this has been away for too long.
+        """Subscribers last seen before this time have expired.
 
-        By the steady clock or the wall clock, whichever is behind. The latter may jump by years
-        when the network comes up, either way, and what was acknowledged would come again.
+        By the steady clock or the wall clock, whichever is behind: the wall clock may jump by years
+        when the network comes up, and a forgotten subscriber gets all messages again.
         """
         now_ms = min(self._steady_ms(), self._connections.wall_ms())
         return now_ms - self._limits.subscriber_expiry_s * 1000
 
     def _refresh_subscribers(self) -> None:
-        """Have the leader know that subscribers are here, before it forgets them."""
+        """Refresh subscribers connected here before the leader forgets them."""
         due_ms = self._subscribers_due_ms()
         forgetting = {}
         for client_id in self._identities:
@@ -206,19 +192,19 @@ class Housekeeping:
             if subscriber is not None and subscriber.seen_ms <= due_ms:
                 forgetting[client_id] = subscriber.seen_ms
                 if self._forgetting.get(client_id) != subscriber.seen_ms:
-                    self._see(client_id)
+                    self._refresh(client_id)
         self._forgetting = forgetting
 
-    def _see(self, client_id: bytes) -> None:
+    def _refresh(self, client_id: bytes) -> None:
         seen = Progressed(client_id, b"", [], self._connections.wall_ms())
         self._pipeline.submit(seen, None, durable=True)
 
-    # ── the dead ──────────────────────────────────────────────────────────────────────────────
+    # ── sessions without a connection ─────────────────────────────────────────────────────────
 
-    def _look_for_absent(self) -> None:
-        """If a node is gone, or we lead only since now, look for what it has left behind.
+    def _clean_up_absent_nodes(self) -> None:
+        """End what absent nodes left, after a node went away or this one began to lead.
 
-        What comes of it later is ended when it comes: ``opened_for_nobody``,
+        What is applied of them later is ended by ``opened_for_nobody`` and
         ``Dispatchers.group_changed``.
         """
         present = self._cluster.present()
@@ -243,7 +229,7 @@ class Housekeeping:
         return session is not None and session.connected and session.connection == connection
 
     def _end(self, session: Session) -> None:
-        """End a session that has no connection, once; its will is due."""
+        """End a session without a connection, once; its will is due."""
         if self._ending.get(session.client_id) == session.connection:
             return
         self._ending[session.client_id] = session.connection
@@ -252,28 +238,28 @@ class Housekeeping:
     def close_session(
         self, client_id: bytes, connection: int, will: WillMessage | None, *, durable: bool
     ) -> None:
-        """Publish the will, then end the connection: the journal has them in that order."""
+        """Publish the will, then end the connection, in that order in the journal."""
         if will is not None:
             self._wills.publish(will)
         closed = Closed(client_id, connection, self._steady_ms())
         self._pipeline.submit(closed, None, durable=durable)
 
     def inherit(self, session: Session) -> int:
-        """A client comes to us that was another node's: see to its will, tell its connection."""
+        """A client moves here from another node: publish its will, return its last connection."""
         if session.will is not None and self._ending.get(session.client_id) != session.connection:
             self._wills.publish(session.will)
         return session.connection
 
     def opened_for_nobody(self, effect: OpenedForNobody) -> None:
-        """A session was opened that is another node's, or ours and too late."""
+        """A session was opened by another node, or by this one too late."""
         client_id, connection = effect.client_id, effect.connection
         session = self._broker.sessions.get(client_id)
         if session is None or not self._is_open(client_id, connection):
-            return  # not any more
+            return
         if not must_clean_up(self._cluster, node_of(connection)):
             return
         if self._is_own(connection) and connection > self._first_connection:
-            # Its client was refused: no will.
+            # no will: its client was refused
             self.close_session(client_id, connection, None, durable=True)
-        elif self._is_buried or not self._is_own(connection):
+        elif self._has_ended_own or not self._is_own(connection):
             self._end(session)

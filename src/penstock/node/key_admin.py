@@ -1,4 +1,4 @@
-"""The key ring as administrators change it: through the journal, like everything durable."""
+"""Administration of the key ring; changes go through the journal."""
 
 from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus
@@ -18,24 +18,22 @@ class NodeKeyAdmin:
         self._pipeline = pipeline
         self._cluster = cluster
         self.wall_ms = clock.wall_ms
-        self._promised = 0
-        """The last id given out: its key may still be on its way to the disk."""
+        self._allocated = 0  # the last id given out; its key may not be journaled yet
 
     async def confirmed(self) -> None:
-        """Wait until what is read here is current. Raises NoQuorum."""
+        """Wait until reads are current. Raises NoQuorum."""
         await confirmed(self._cluster)
 
     def keys(self) -> list[Key]:
-        """All registered keys, by id."""
         return self._keys.all()
 
     def next_key_id(self) -> int:
-        """An id that no key has, nor one that is being registered."""
+        """An unused id; calls before the key is stored get different ones."""
         free = self._keys.next_id()
-        self._promised = max(free, self._promised + 1)
-        if self._promised > KEY_ID_MAX:
-            self._promised = free
-        return self._promised
+        self._allocated = max(free, self._allocated + 1)
+        if self._allocated > KEY_ID_MAX:
+            self._allocated = free
+        return self._allocated
 
     async def store_key(self, key: Key) -> None:
         """Journal a key; it is in force when this returns. Raises StorageError, ClusterError."""

@@ -1,7 +1,6 @@
-"""The broker as a node: its replica, and the way to other nodes.
+"""The broker as a node of a cluster: its replica, and the transport to other nodes.
 
-A broker that listens for nobody is a node, too: the only one. Its replica has the same code to run
-and nobody to ask.
+A broker without a peer address is a cluster of one node, and runs the same code.
 """
 
 import asyncio
@@ -31,25 +30,24 @@ from penstock.store.store import LogStore
 
 LONE_PAUSE_S = 0.001
 
-HAND_OVER_S = 1.0
-"""How long a node that stops waits for another to lead."""
+HAND_OVER_S = 1.0  # how long a stopping node waits for another to lead
 
 
-class _Nobody:
-    """The way to other nodes where there are none."""
+class _NoPeers:
+    """The transport of a node without peers."""
 
     def __init__(self) -> None:
         self.stats = TransportStats()
 
     def send(self, to: NodeId, frame: Frame) -> None:
-        """Drop it."""
+        pass
 
     def set_members(self, members: object) -> None:
-        """There is only this one."""
+        pass
 
 
 class Node:
-    """What a server starts and stops."""
+    """The replica and its transport, started and stopped by the server."""
 
     def __init__(
         self,
@@ -62,11 +60,10 @@ class Node:
         is_late: Callable[[Batch], bool],
         arrived: Callable[[], None] = lambda: None,
     ) -> None:
-        """Build the replica and, if nodes are to connect, the transport to them.
+        """``pass_on`` delivers live messages of other nodes.
 
-        ``pass_on`` delivers live messages of other nodes. ``is_late`` tells, on any thread, whether
-        a client has repeated at another node what a batch holds. ``arrived`` is called when a copy
-        of another node's store is here, to be installed.
+        ``is_late`` returns, on any thread, whether a client has repeated messages of a batch at
+        another node. ``arrived`` is called when a snapshot was received and can be installed.
         """
         settings = config.cluster
         self._settings = settings
@@ -77,7 +74,7 @@ class Node:
         environment = ReplicaEnvironment(
             settings=settings,
             member=self._member,
-            peers=self.transport or _Nobody(),
+            peers=self.transport or _NoPeers(),
             monotonic=clock.monotonic,
             roll=secrets.randbelow,
             hooks=BrokerHooks(
@@ -117,7 +114,7 @@ class Node:
         return Snapshots(sender, receiver)
 
     def _wants(self, _sender: NodeId, message: RaftMessage) -> bool:
-        """Whether a snapshot is of use: it is from the leader of now, and has what we lack."""
+        """Whether a snapshot is from the current leader and newer than what is applied here."""
         meta, replica = message.snapshot, self.replica
         is_newer = meta is not None and meta.index > replica.applied_index
         return is_newer and message.term >= replica.term
@@ -127,17 +124,17 @@ class Node:
         address, settings = self._member.peer_addr, self._digest
         return Identity(record.node_id, record.incarnation, record.cluster_id, address, settings)
 
-    # ── beginning and end ─────────────────────────────────────────────────────────────────────
+    # ── start and stop ────────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
-        """Listen for other nodes; where there are none, wait until we lead, which takes no time."""
+        """Listen for peers; a lone node waits until it leads, which takes one write."""
         if self.transport is not None:
             await self.transport.start(parse_listen(self._settings.peer_listen))
-        while self.replica.is_lone and not self.replica.is_leader:  # noqa: ASYNC110 - one write
+        while self.replica.is_lone and not self.replica.is_leader:  # noqa: ASYNC110
             await asyncio.sleep(LONE_PAUSE_S)
 
     async def hand_over(self) -> None:
-        """Let another node lead before this one stops, and wait for it a little."""
+        """Transfer leadership before this node stops; wait at most ``HAND_OVER_S``."""
         self.replica.hand_over()
         deadline = self._clock.monotonic() + HAND_OVER_S
         while self.replica.is_leader and not self.replica.is_lone:
@@ -146,23 +143,20 @@ class Node:
             await asyncio.sleep(LONE_PAUSE_S)
 
     async def stop(self) -> None:
-        """Say nothing more, and listen to nobody."""
         if self.transport is not None:
             await self.transport.stop()
 
-    # ── what the transport tells, and what the replica asks ───────────────────────────────────
+    # ── FrameReceiver ─────────────────────────────────────────────────────────────────────────
 
     def received(self, sender: NodeId, frame: Frame) -> None:
-        """See ``FrameReceiver``."""
         self.replica.frames.received(sender, frame)
 
     def unreachable(self, node: NodeId) -> None:
-        """See ``FrameReceiver``."""
         self.replica.frames.unreachable(node)
 
 
 def security_of(settings: Cluster) -> PeerSecurity:
-    """What nodes prove to each other, as configured; raises ConfigError."""
+    """How peers authenticate each other, as configured. Raises ConfigError."""
     files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
     tls = TlsFiles(*map(Path, files)) if any(files) else None
     return PeerSecurity(cluster_secret(settings), tls)

@@ -1,4 +1,4 @@
-"""Topics, groups and dead letters as administrators see and change them."""
+"""Administration of topics, groups and dead letters."""
 
 from collections.abc import Callable
 from functools import partial
@@ -34,40 +34,38 @@ class NodeQueueAdmin:
         self._pipeline = pipeline
         self._cluster = cluster
 
-    # ── what there is ─────────────────────────────────────────────────────────────────────────
+    # ── reading ───────────────────────────────────────────────────────────────────────────────
 
     async def confirmed(self) -> None:
-        """Wait until what is read here is current. Raises NoQuorum."""
+        """Wait until reads are current. Raises NoQuorum."""
         await confirmed(self._cluster)
 
     def first_offset(self, topic: bytes) -> int:
-        """The oldest message that a new group would get."""
+        """Where a new group that starts at the beginning would start."""
         return self._dispatchers.topics.earliest(topic)
 
     def lag(self, group: Group) -> int:
-        """How many messages a group has not done, of those that there are."""
         return self._dispatchers.groups.lag(group)
 
     def messages(self, topic: bytes) -> int:
-        """How many messages a topic has from there on."""
+        """How many messages a topic has from ``first_offset`` on."""
         return self._dispatchers.topics.messages(topic)
 
     def consumers(self, topic: bytes, group: bytes) -> int:
-        """How many consumers a group has now."""
         return self._dispatchers.workers(topic, group)
 
     def first_letter(self, letters: bytes) -> int:
-        """The oldest letter that was neither sent back nor dropped."""
+        """The oldest dead letter that was neither redriven nor dropped."""
         return self._dispatchers.dead_letters.first(letters)
 
     def letter_count(self, letters: bytes) -> int:
-        """How many letters there are from there on."""
+        """How many dead letters there are from ``first_letter`` on."""
         return self._dispatchers.dead_letters.count(letters)
 
-    # ── what can be changed ───────────────────────────────────────────────────────────────────
+    # ── changing ──────────────────────────────────────────────────────────────────────────────
 
     async def configure_topic(self, command: TopicConfigured) -> None:
-        """Make a topic or change its settings."""
+        """Create a topic or change its settings."""
         await self._done(partial(self._dispatchers.topics.configure, command))
 
     async def delete_topic(self, topic: bytes) -> None:
@@ -75,32 +73,30 @@ class NodeQueueAdmin:
         await self._done(partial(self._dispatchers.topics.delete, topic))
 
     async def make_group(self, topic: bytes, group: bytes, at: str, value: int) -> bool:
-        """Make a group; tell whether there was none."""
+        """Create a group; return whether there was none."""
         start = Start(StartAt[at.upper()], value)
         return bool(await self._done(partial(self._dispatchers.groups.create, topic, group, start)))
 
     async def move_group(self, topic: bytes, group: bytes, at: str, value: int) -> None:
-        """Have a group go on from somewhere else."""
         start = Start(StartAt[at.upper()], value)
         await self._done(partial(self._dispatchers.groups.seek, topic, group, start))
 
     async def configure_group(self, command: GroupConfigured) -> None:
-        """Change how a group repeats what failed; what that makes a dead letter becomes one."""
+        """Change a group's retries; messages beyond the new limit become dead letters."""
         await self._applied(command)
         self._dispatchers.dead_letters.move_exhausted(command.topic, command.group)
 
     async def delete_group(self, topic: bytes, group: bytes) -> None:
-        """Forget a group."""
         await self._applied(self._dispatchers.groups.delete_command(topic, group))
 
     async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int:
-        """Send dead letters back where they came from; return how many were sent."""
+        """Send dead letters back to their topic; return how many."""
         letters, undone = self._dispatchers.dead_letters, "not all letters were sent back"
         begin = partial(letters.redrive, topic, group, maximum)
         return await self._counted(begin, undone)
 
     async def drop(self, topic: bytes, group: bytes) -> int:
-        """Be done with the dead letters of a group; return how many there were."""
+        """Drop the dead letters of a group; return how many."""
         letters = self._dispatchers.dead_letters
         return await self._counted(partial(letters.drop, topic, group))
 
@@ -118,7 +114,7 @@ class NodeQueueAdmin:
     async def _done(
         self, begin: Callable[[FutureCompletion], object], undone: str = "nothing was changed"
     ) -> object:
-        """Begin something and wait until it is durable. Raises StorageError, ClusterError."""
+        """Wait until the change is durable. Raises StorageError, ClusterError."""
         check_leads(self._cluster)
         waiter = FutureCompletion(undone)
         begin(waiter)

@@ -1,7 +1,7 @@
-"""The broker's own figures under ``$SYS``, for those who look with nothing but an MQTT client.
+"""Statistics of the broker under ``$SYS``, for any MQTT client.
 
-Published to live subscribers as QoS 0 at a fixed interval, and kept as retained values so that a
-new subscriber sees them at once. They are true only while the broker runs: none is journaled.
+Published with QoS 0 at a fixed interval, and retained in memory for new subscribers. None is
+journaled.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from penstock.store.store import Store
 
 
 class SysTopics:
-    """Publishes what the counters say."""
+    """Publishes the statistics."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class SysTopics:
         self._last: dict[bytes, bytes] = {}
 
     def publish(self) -> None:
-        """Publish every value that changed since the last time."""
+        """Publish the values that changed."""
         for name, value in self._values():
             topic, payload = b"$SYS/broker/" + name.encode(), str(value).encode()
             if self._last.get(topic) != payload:

@@ -1,4 +1,4 @@
-"""Publishing by HTTP: one message, admitted as at every door, told where it lies on the disk."""
+"""Publishing by HTTP: one message per request, answered with its offset."""
 
 from penstock.access.admission import Admission, Refusal
 from penstock.commit.completion import FutureCompletion
@@ -19,11 +19,10 @@ class NodeTopicPublisher:
 
     @property
     def payload_bytes_max(self) -> int:
-        """The largest payload that is taken."""
         return min(self._connections.limits.packet_bytes_max, HTTP_PAYLOAD_BYTES_MAX)
 
     def refusal(self, topic: bytes) -> Refusal | None:
-        """Say why a message may not be published to a topic, and count it; None if it may."""
+        """Why publishing to a topic is refused, counted; None if it is admitted."""
         route = self._admission.admit_unsigned(ANYONE, topic)
         return route if isinstance(route, Refusal) else None
 

@@ -136,7 +136,7 @@ class NodeView:
         if self._connections.is_stopping:
             return False, "shutting down"
         failure = self._pipeline.failure
-        if isinstance(failure, StorageError):  # the lack of a quorum is told by what there is now
+        if isinstance(failure, StorageError):  # for the quorum the current status counts
             return False, failure.message
         why_not = unreadiness(self.cluster())
         return not why_not, why_not
@@ -149,7 +149,7 @@ class NodeView:
 
 
 def _jobs(queue: TopicInfo, group: Group | None) -> int:
-    """Jobs of a queue that wait or are in hand; its group is made for the first worker."""
+    """Jobs of a queue that are ready or leased; its group is created for the first worker."""
     if group is None:
         return queue.count
     return len(group.pending) + max(queue.next_offset - max(group.next, queue.first_offset), 0)

@@ -1,4 +1,4 @@
-"""Publishes the wills of clients that vanished; nobody waits for an acknowledgement."""
+"""Publishes the wills of clients whose connections broke."""
 
 from penstock.access.admission import CAPTURED, Admission
 from penstock.clock import Clock
@@ -12,7 +12,7 @@ from penstock.obs.reasons import DropReason
 
 
 class Wills:
-    """Publishes wills as their clients asked."""
+    """Publishes wills; they are retried if a commit fails."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Wills:
         topic, payloads = will.topic, [will.payload]
         route = self._admission.route(topic)
         policy = route.policy
-        if policy > CAPTURED:  # the rules changed since it was left; nobody can sign it now
+        if policy > CAPTURED:  # the topic requires signatures since the client connected
             self._admission.gate.admit_unsigned(topic)
             self._counters.drops[DropReason.SIGNATURE_REFUSED] += 1
             return

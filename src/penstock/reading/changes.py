@@ -1,18 +1,17 @@
-"""Which topics have changed, for those who ask again and again: it costs what changed since.
+"""Which topics changed since a client last asked, at a cost proportional to the changes.
 
-Every commit with messages or deletions has a **number**, and each topic is remembered with that of
-its last change, the latest at the end. What changed since a number is then read from the end
-backwards, whatever the number of topics. Nothing is remembered while nobody asks, and only so many
-topics are: whoever comes with a number from before that is told to begin again.
+Every commit with messages or deletions has a **number**, and each topic is remembered with the
+number of its last change, the latest at the end. So the changes since a number are read from the
+end backwards. Nothing is remembered without clients, and at most ``TOPICS_MAX`` topics; a client
+with an older number must start again.
 
-A number has the start time of its incarnation of the broker, and the journal's next entry then.
-So a number of another incarnation is recognised: it is older than what is remembered, or from the
-future if the clock was set back. What changed between two incarnations is unknown.
+A number contains the start time of the broker's incarnation and the journal's next entry at that
+time. So a number of another incarnation is recognized: it is older than what is remembered, or in
+the future if the clock was set back. What changed between two incarnations is unknown.
 
-Who waits for a change is a **watcher**, and judges each topic by itself. There may be thousands of
-them, and thousands of topics in a commit, so they are told in **rounds** that give others their
-turn (``turns``). Whatever is committed during a round is for the next one: a watcher is asked about
-what changed since it was asked last, however many commits that were.
+A **watcher** waits for a change and judges each topic by itself. There may be thousands of them,
+and thousands of topics in a commit, so they are notified in **rounds** that yield to other work
+(``net/turns``). Commits during a round are left to the next one.
 """
 
 from collections import OrderedDict
@@ -23,70 +22,60 @@ from typing import Protocol
 from penstock.obs.log import get_logger
 from penstock.store.batch import Batch
 
-TOPICS_MAX = 65_536
-"""Topics that are remembered; some 10 MB."""
+TOPICS_MAX = 65_536  # topics that are remembered; some 10 MB
 
-INCARNATION_BITS = 20
-"""Numbers per millisecond of an incarnation: more than there are commits."""
+INCARNATION_BITS = 20  # numbers per millisecond of an incarnation: more than commits
 
 _log = get_logger("changes")
 
 
 class Watcher(Protocol):
-    """Somebody who waits for a change."""
+    """Waits for a change."""
 
     def wants(self, topic: bytes) -> bool:
-        """Whether that is a change it waits for."""
+        """Whether it waits for a change of this topic."""
 
     def grown(self) -> None:
-        """There is such a change, or nobody knows."""
+        """There is such a change, or it is unknown whether there is."""
 
 
 class Changes:
-    """The latest changes of a broker, by when it was started, and with which entry to come.
-
-    ``run`` goes through with work that may be interrupted.
-    """
+    """The latest changes. ``run`` completes work that may be interrupted (``Turns.run``)."""
 
     def __init__(
         self, started_ms: int, next_index: int, run: Callable[[Iterator[None]], object]
     ) -> None:
-        self.number = (started_ms << INCARNATION_BITS) + next_index
-        """That of the last commit; never 0."""
-        self._floor = self.number
-        """What changed after this is known."""
+        self.number = (started_ms << INCARNATION_BITS) + next_index  # of the last commit; never 0
+        self._floor = self.number  # changes after this number are known
         self._last: OrderedDict[bytes, int] = OrderedDict()
         self._askers: set[object] = set()
-        self._watchers: dict[Watcher, int] = {}
-        """And the number up to which each was asked."""
+        self._watchers: dict[Watcher, int] = {}  # with the number up to which each was asked
         self._run = run
         self._is_round_due = False
         self._is_round_under_way = False
 
     def join(self, asker: object) -> None:
-        """Remember changes from now on, for as long as somebody may ask for them."""
+        """Remember changes until ``leave``."""
         if not self._askers:
             self._floor = self.number
         self._askers.add(asker)
 
     def leave(self, asker: object) -> None:
-        """Undo ``join``."""
         self._askers.discard(asker)
         if not self._askers:
             self._last.clear()
 
     def watch(self, watcher: Watcher, number: int) -> None:
-        """Tell of changes after a number, until ``unwatch``."""
+        """Notify of changes after a number, until ``unwatch``."""
         self._watchers[watcher] = number
         if number != self.number:
             self._begin_round()
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Undo ``watch``."""
         self._watchers.pop(watcher, None)
 
     def since(self, number: int) -> list[bytes] | None:
-        """Topics that changed after a number, the latest first; None: that is not known."""
+        """Topics that changed after a number, the latest first; None if that is unknown."""
         if not self._floor <= number <= self.number:
             return None
         topics = []
@@ -97,7 +86,6 @@ class Changes:
         return topics
 
     def committed(self, batch: Batch) -> None:
-        """Take note of a commit."""
         self.number += 1
         if not self._askers:
             return
@@ -119,18 +107,17 @@ class Changes:
             self._run(self._rounds())
 
     def _rounds(self) -> Iterator[None]:
-        """Ask watchers until none is behind."""
         while self._is_round_due:
             self._is_round_due = False
             for watcher in list(self._watchers):
                 try:
                     yield from self._ask(watcher)
-                except Exception:  # noqa: BLE001 - one watcher's trouble stays its own
+                except Exception:  # noqa: BLE001 - one watcher must not affect others
                     _log.exception("watcher_failed")
         self._is_round_under_way = False
 
     def _ask(self, watcher: Watcher) -> Iterator[None]:
-        """Ask a watcher, unless it has left, about what it was not asked about yet."""
+        """Ask a watcher, unless it has left, about the changes since it was asked last."""
         known = self._watchers.get(watcher, self.number)
         if known == self.number:
             return

@@ -1,4 +1,4 @@
-"""Reads of pages that must be current: waiting in a coroutine for the quorum's word."""
+"""Linearizable reads of the HTTP pages: wait until the quorum confirms this node."""
 
 import asyncio
 
@@ -9,14 +9,14 @@ _ADVICE = "ask another node, or with ?stale=true (penstock: --stale) for what th
 
 
 async def confirmed(cluster: Consensus) -> None:
-    """Wait until everything acknowledged before is applied here; NoQuorum if nobody can say so."""
+    """Wait until everything acknowledged before is applied here. Raises NoQuorum."""
     waiting = asyncio.get_running_loop().create_future()
 
-    def then(error: PenstockError | None) -> None:
+    def done(error: PenstockError | None) -> None:
         if not waiting.done():
             waiting.set_result(error)
 
-    cluster.read_barrier(then)
+    cluster.read_barrier(done)
     error = await waiting
     if error is not None:
         raise NoQuorum(error.message, _ADVICE)

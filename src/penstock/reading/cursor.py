@@ -1,11 +1,10 @@
-"""Reading one topic of the journal for one subscriber, from an offset on, for ever.
+"""Reads one topic of the journal for one subscriber, from an offset on, without end.
 
-A cursor is in one of two states. **Behind**, it reads the journal off the loop, a lot at a time,
-and sends what it finds. **Live**, it is told of every commit and sends straight from memory.
-Offsets carry it over: it knows which one it sends next, so a commit it has read from disk already
-is passed over, and one that it has not seen sends it back to reading. There is no gap and no
-repetition at the seam, whatever the timing, and nothing is kept per message. A subscriber that
-reads too slowly makes its cursor fall behind; it catches up when the outbox has room again.
+A cursor has two states. **Behind**, it reads the journal off the loop in slices and sends what it
+finds. **Live**, it gets every commit from the feed and sends from memory. It knows the offset that
+it sends next: a commit that was already read from disk is skipped, and one after a gap makes it
+read again. So nothing is missed or repeated, whatever the timing, and nothing is kept per message.
+The cursor of a slow subscriber falls behind and catches up when the outbox has room again.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,35 +20,25 @@ from penstock.reading.readers import JournalReaders
 from penstock.store.store import TopicRange, TopicSlice
 
 READ_MESSAGES_MAX = 1_024
-READ_BYTES_MAX = 512 * KIB
-"""What is read from the journal at a time; as much again may wait in the outbox."""
+READ_BYTES_MAX = 512 * KIB  # read from the journal at a time; as much may wait in the outbox
 
 
 class Sink(Protocol):
-    """Where a cursor's messages go."""
+    """Sends a cursor's messages."""
 
     def is_full(self) -> bool:
-        """Whether nothing more should be sent for now; ``Cursor.resume`` when that has changed."""
-        ...
+        """Whether to send nothing for now; call ``Cursor.resume`` when there is room again."""
 
-    def take(self, stretch: Stretch) -> None:
-        """Send messages."""
-        ...
+    def take(self, stretch: Stretch) -> None: ...
 
     def missed(self, topic: bytes, count: int) -> None:
-        """Retention removed so many messages before they could be sent."""
-        ...
+        """Retention removed ``count`` messages before they were sent."""
 
-    def unreadable(self, error: StorageError) -> None:
-        """The journal cannot be read."""
-        ...
+    def unreadable(self, error: StorageError) -> None: ...
 
 
 class Cursor:
-    """``progress`` says which messages to leave out.
-
-    ``caught_up`` is called once, when all has been sent that was there at the start.
-    """
+    """Skips what ``progress`` has; ``caught_up`` is called once the initial backlog is sent."""
 
     __slots__ = (
         "_budget",
@@ -82,29 +71,25 @@ class Cursor:
         self._sink = sink
         self._progress = progress
         self._caught_up: Callable[[], None] | None = caught_up
-        self.offset = progress.mark if progress else 0
-        """What is sent next."""
-        self._tells_missed = progress is not None
-        """Whether a removed message would be missed: not by one who comes for the first time."""
+        self.offset = progress.mark if progress else 0  # of the message that is sent next
+        self._tells_missed = progress is not None  # a new subscriber misses no removed message
         self._history_end = 0
-        self._end = 0
-        """One past the last message that we were told of."""
+        self._end = 0  # one past the last message that the feed reported
         self._is_live = False
         self._is_reading = False
         self._is_closed = False
 
     def start(self) -> None:
-        """Begin to read; the caller sees to it that ``feed`` is called from now on."""
+        """Begin to read; from now on the caller must call ``feed`` for every commit."""
         info = self._readers.store.topic(self.topic)
         self._history_end = info.next_offset if info else 0
         self._read()
 
     def close(self) -> None:
-        """Send nothing more."""
         self._is_closed = True
 
     def renewed(self) -> "Cursor":
-        """End, and give one that takes over: the topic was deleted, and its offsets begin anew."""
+        """Close, and return a cursor from offset 0: the topic was deleted, so offsets restart."""
         self.close()
         caught_up, self._caught_up = self._caught_up, None
         return Cursor(
@@ -118,7 +103,7 @@ class Cursor:
     # ── live ──────────────────────────────────────────────────────────────────────────────────
 
     def feed(self, part: CommittedMessages) -> None:
-        """Messages were committed: send them, if all before them were sent."""
+        """Send committed messages if all before them were sent."""
         self._end = part.first_offset + part.count
         if not self._is_live or self._is_closed:
             return
@@ -140,7 +125,7 @@ class Cursor:
 
     def _read(self) -> None:
         if self._is_live or self._is_reading or self._is_closed or self._sink.is_full():
-            return  # asked for twice, it may be due no more
+            return
         self._is_reading = True
         read, topic, offset = self._readers.store.read_topic, self.topic, self.offset
         bytes_max = self._budget.read_bytes_max(READ_BYTES_MAX)
@@ -162,8 +147,7 @@ class Cursor:
         self.offset = max(self.offset, found.next_offset)
         self._tells_missed = True
         is_in_history = advanced and self.offset < self._history_end
-        # All that was there at the start is sent, and all that we were told of since: whatever
-        # comes now we shall be told of. One more look would only delay what comes meanwhile.
+        # The initial backlog and all that the feed reported since are sent; the feed has the rest.
         self._is_live = not is_in_history and self.offset >= self._end
         if not self._is_live:
             self._readers.loop.call_soon(self._read)
@@ -186,7 +170,7 @@ class Cursor:
         self.offset = first_offset
 
     def _send_slice(self, part: TopicSlice) -> None:
-        """Send what was read, without what the subscriber has acknowledged."""
+        """Send what the subscriber has not acknowledged."""
         payloads = _payloads(part)
         for number, count, sequence in _runs(part):
             first = part.first_offset + number
@@ -216,7 +200,7 @@ def _payloads(part: TopicSlice) -> list[bytes]:
 
 
 def _runs(part: TopicSlice) -> Iterator[tuple[int, int, int]]:
-    """Stretches with sequences in a row: number of the first, how many, its sequence."""
+    """Runs of consecutive sequences: number of the first message, count, first sequence."""
     starts = [*memoryview(part.run_starts).cast("I"), part.count]
     positions = memoryview(part.run_positions).cast("I")
     for (start, end), position in zip(pairwise(starts), positions, strict=True):

@@ -1,7 +1,7 @@
 """Retention rules: from the configuration and the settings of topics to what the store enforces.
 
 A new kind of rule is a field of ``config.schema.RetentionRule``, of ``store.RetentionLimits`` and a
-check in ``store/retention``; this module carries it from the one to the other.
+check in ``store/retention``; this module converts the one to the other.
 """
 
 from collections.abc import Callable
@@ -45,9 +45,9 @@ def with_topic_limits(rules: RetentionRules, broker: Broker) -> RetentionRules:
 
 
 def protected_topics(broker: Broker, floors: dict[bytes, int]) -> ProtectedTopics:
-    """Unfinished work is kept, whatever the default limits: queues, and queue topics (``floors``).
+    """Topics exempt from the default limits: unfinished work of queues, and staged rows.
 
-    Staged rows are kept in any case: nobody could tell what was missing of them.
+    ``floors``: per queue topic, the offset from which on work is unfinished.
     """
     queues = {
         topic: groups[WORKERS].oldest_unsettled

@@ -1,6 +1,6 @@
-"""Runs retention: scan the topics, then let the writer thread remove what the rules allow.
+"""Runs retention: scans the topics, then removes messages on the writer thread.
 
-A scan, and a slice of removals, is done about once a second, and at once if there is more to do.
+A scan and a slice of removals run about once a second, and at once if there is more to remove.
 """
 
 import asyncio
@@ -52,13 +52,13 @@ class RetentionRunner:
         self._due_at = clock.monotonic()
 
     def turn(self, now: float) -> bool:
-        """Begin a scan if one is due; tell whether it was."""
+        """Begin a scan if one is due; return whether it was."""
         if now < self._due_at:
             return False
         self._due_at = now + INTERVAL_S
         if self._scan is None or self._scan.is_over:
             self._scan = RetentionScan(self._broker, self._topics, self._scanned)
-            self._scan.go_on()
+            self._scan.run()
         return True
 
     def _scanned(self, scan: RetentionScan) -> None:
@@ -77,7 +77,7 @@ class RetentionRunner:
         return self._rules
 
     def _remove(self, request: RetentionRequest) -> None:
-        """On the writer thread."""
+        # on the writer thread
         try:
             removed = self._store.retain(request)
         except StorageError as error:
@@ -89,14 +89,14 @@ class RetentionRunner:
             self.removed(removed)
 
     def removed(self, removed: RetentionResult) -> None:
-        """Count what groups have lost; called on the writer thread."""
+        """Count the messages that groups missed; called on the writer thread."""
         with contextlib.suppress(RuntimeError):  # the loop may have ended
             self._loop.call_soon_threadsafe(self._count_missed, removed.offsets)
 
     def _count_missed(self, removed: dict[bytes, list[tuple[int, int]]]) -> None:
         groups = self._broker.groups
-        for topic, stretches in removed.items():
-            missed = groups.missed(topic, stretches)
+        for topic, ranges in removed.items():
+            missed = groups.missed(topic, ranges)
             if is_queue(topic) and groups.get(topic, WORKERS) is None:  # no worker came yet
-                missed += sum(end - first for first, end in stretches)
+                missed += sum(end - first for first, end in ranges)
             self._counters.drops[DropReason.RETENTION] += missed

@@ -1,9 +1,8 @@
-"""What retention asks about topics that were made or steered, found out some of them at a time.
+"""Scans the topics that have settings of their own, in slices, for what retention may remove.
 
-There may be a hundred thousand, and each costs some microseconds, so others have their turn in
-between. What was found meanwhile grows old, and errs on the side of keeping: groups only get on.
-But a topic may be deleted and made anew, and then its offsets are those of others; what was found
-of it is dropped.
+There may be a hundred thousand, so the loop serves clients between slices. Results that are out of
+date keep too much, never too little, as groups only advance. A topic that was deleted and created
+again has new offsets, so its result is discarded.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ EXAMINED_AT_ONCE = 1_000
 
 
 class ScannedTopics(Protocol):
-    """What is known of topics."""
+    """Topics and their limits."""
 
     @property
     def limits(self) -> TopicLimits: ...
@@ -29,7 +28,7 @@ class ScannedTopics(Protocol):
 
 
 class RetentionScan:
-    """One look at all such topics; ``done`` is called when it is over."""
+    """One scan of all such topics; calls ``done`` at the end."""
 
     def __init__(
         self, broker: Broker, topics: ScannedTopics, done: Callable[["RetentionScan"], None]
@@ -39,21 +38,19 @@ class RetentionScan:
         self._limits = topics.limits
         self._done = done
         self._topics = iter(list(broker.topics))
-        self.floors: dict[bytes, int] = {}
-        """Of topics for work: from which offset on it is not done."""
-        self._lows: dict[bytes, tuple[int, int]] = {}
-        """Below which offset nothing need stay, and of which topic by that name."""
+        self.floors: dict[bytes, int] = {}  # queue topics: first offset with unfinished work
+        self._lows: dict[bytes, tuple[int, int]] = {}  # first offset to keep, and topic id
         self.is_over = False
 
-    def go_on(self) -> None:
-        """Look at some more."""
-        self.is_over = True  # also if this fails: then there will be another
+    def run(self) -> None:
+        """Examine a slice, and schedule the next."""
+        self.is_over = True  # also if this fails: then another scan begins
         some = list(islice(self._topics, EXAMINED_AT_ONCE))
         for settings in some:
             self._examine(settings)
         if len(some) == EXAMINED_AT_ONCE:
             self.is_over = False
-            asyncio.get_running_loop().call_soon(self.go_on)
+            asyncio.get_running_loop().call_soon(self.run)
         else:
             self._done(self)
 
@@ -70,7 +67,7 @@ class RetentionScan:
                 self._lows[name] = low, info.id
 
     def lows(self) -> dict[bytes, int]:
-        """Below which offsets nothing need stay."""
+        """The first offset to keep, by topic."""
         found = (
             (name, low, self._info(name), topic_id) for name, (low, topic_id) in self._lows.items()
         )

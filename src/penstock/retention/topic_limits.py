@@ -1,13 +1,12 @@
-"""Limits of single topics: what is left of them before the disk is rid of the rest, and how fast.
+"""Limits of single topics: count, age and delivery rate.
 
-A limit that was set for a topic holds from one message to the next: a group that is behind passes
-over what is beyond it. Freeing the space is left to retention, which works on whole commits and
-takes its time (``lows``).
+Limits by count and age are exact: a group that is behind skips what exceeds them. Retention frees
+the space later, in whole commits.
 
-Age is that of the newest message: an old message is removed because newer ones came, not because
-time passed, so that what was produced last is there for a consumer that was away for long.
+Age is relative to the newest message: a message is removed because newer ones came, not because
+time passed, so a consumer that was away for long still finds the latest.
 
-A rate is that of a topic, whoever its messages go to: all groups take tokens from one bucket.
+A rate is shared by all groups of a topic: they take tokens from one bucket.
 """
 
 from collections.abc import Callable
@@ -21,29 +20,26 @@ from penstock.store.store import Store, TopicInfo
 
 
 class TopicLimits:
-    """Which is the oldest message of each topic, by the topic's own limits."""
+    """The oldest message of each topic by the topic's own limits, and its rate."""
 
     def __init__(
         self,
         broker: Broker,
         store: Store,
         readers: JournalReaders,
-        looked: Callable[[bytes], None] = lambda _topic: None,
+        searched: Callable[[bytes], None] = lambda _topic: None,
     ) -> None:
         self._broker = broker
         self._store = store
         self._readers = readers
-        self._looked = looked
-        """Called when more is known about the age of a topic's messages."""
+        self._searched = searched  # called when the age limit of a topic has been evaluated
+        # by topic: its end when the age was last evaluated, and the first message to keep
         self._by_age: dict[bytes, tuple[int, int]] = {}
-        """Per topic: where it ended when its messages' age was looked at, and the first to stay."""
-        self._looking: dict[bytes, object] = {}
-        """Topics whose messages are being looked at, and what stands for the look that counts."""
+        self._searching: dict[bytes, object] = {}  # topics whose age is being evaluated
         self._buckets: dict[bytes, TokenBucket] = {}
-        """Tokens of topics that have a rate: they outlast those who take them."""
 
     def first_offset(self, info: TopicInfo) -> int:
-        """The oldest message that a topic's own limits leave."""
+        """The oldest message within the topic's limits."""
         settings = self._broker.topics.get(info.name)
         if settings is None:
             return info.first_offset
@@ -52,15 +48,15 @@ class TopicLimits:
         return max(info.first_offset, by_count, by_age)
 
     def is_used_up(self, topic: bytes) -> bool:
-        """Whether messages go when they are done with; a topic of other doors is a log."""
+        """Whether finished messages are removed; a topic without settings is a log."""
         settings = self._broker.topics.get(topic)
         return settings is not None and not settings.keep
 
     def finished(self, info: TopicInfo) -> int:
-        """What lies below is done and need not stay; 0: all must.
+        """Messages below this offset are finished and may be removed.
 
-        A message is done when a group that was entitled to it has finished it, and no group or
-        durable subscriber still has to. So what nobody has begun with waits, for a group that
+        A message is finished when at least one group has finished it and no group or durable
+        subscriber still needs it. A message that no group has begun with is kept for a group that
         starts at the beginning.
         """
         topic, broker = info.name, self._broker
@@ -71,11 +67,11 @@ class TopicLimits:
         return finished if acknowledged is None else min(finished, acknowledged)
 
     def low(self, info: TopicInfo) -> int:
-        """The oldest message that must stay."""
+        """The oldest message to keep."""
         return max(self.first_offset(info), self.finished(info))
 
     def bucket(self, topic: bytes, now: float) -> TokenBucket | None:
-        """The tokens that deliveries take; None: there is no limit."""
+        """The tokens that deliveries take; None without a rate limit."""
         settings = self._broker.topics.get(topic)
         if settings is None or not settings.rate_milli:
             self._buckets.pop(topic, None)
@@ -88,32 +84,32 @@ class TopicLimits:
         return bucket
 
     def grown(self, info: TopicInfo) -> None:
-        """A topic may have grown: find out which of its messages are too old by now."""
+        """A topic may have grown: evaluate its age limit again."""
         topic = info.name
         settings = self._broker.topics.get(topic)
-        if settings is None or not settings.max_age_ms or topic in self._looking:
+        if settings is None or not settings.max_age_ms or topic in self._searching:
             return
         if self._by_age.get(topic, (-1, 0))[0] == info.next_offset:
             return
-        look = self._looking[topic] = object()
+        search = self._searching[topic] = object()
         store, age_ms, end = self._store, settings.max_age_ms, info.next_offset
 
         def found(offset: int) -> None:
-            if self._looking.get(topic) is look:
-                del self._looking[topic]
+            if self._searching.get(topic) is search:
+                del self._searching[topic]
                 self._by_age[topic] = (end, offset)
-                self._looked(topic)
+                self._searched(topic)
 
         def failed(_error: StorageError) -> None:
-            """Nobody can wait for a disk that fails: what was known before has to do."""
+            # the last known result must do
             found(self._by_age.get(topic, (0, 0))[1])
 
         self._readers.run(lambda: _offset_at_age(store, topic, age_ms), found, failed)
 
     def is_aged(self, info: TopicInfo, end: int) -> bool:
-        """Whether it is known which messages are too old, as of when the topic ended at ``end``.
+        """Whether the age limit was evaluated for the topic up to ``end``.
 
-        If not it will be: ``looked`` is called then. Whoever hands out messages waits for it.
+        If not, an evaluation begins, and ``searched`` is called at its end. Do not deliver before.
         """
         settings = self._broker.topics.get(info.name)
         if settings is None or not settings.max_age_ms:
@@ -124,14 +120,14 @@ class TopicLimits:
         return False
 
     def forget(self, topic: bytes) -> None:
-        """The topic was deleted: its offsets begin anew."""
-        self._looking.pop(topic, None)
+        """The topic was deleted: its offsets restart."""
+        self._searching.pop(topic, None)
         self._by_age.pop(topic, None)
         self._buckets.pop(topic, None)
 
 
 def _offset_at_age(store: Store, topic: bytes, age_ms: int) -> int:
-    """The first message that is not older than this, compared with the newest."""
+    """The first message at most ``age_ms`` older than the newest."""
     info = store.topic(topic)
     if info is None:
         return 0

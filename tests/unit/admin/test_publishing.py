@@ -65,7 +65,7 @@ def test_an_answer_means_the_disk_has_it():
 @pytest.mark.parametrize(
     ("path", "status", "error"),
     [
-        ("/topics/secure/pump", 403, "takes signed messages only"),
+        ("/topics/secure/pump", 403, "requires signed messages"),
         ("/topics/$SYS/mine", 403, "$SYS"),
         ("/topics/a/%23", 400, "wildcard in a topic name"),
         ("/topics/" + "x" * 2_000, 400, "topic"),

@@ -87,7 +87,7 @@ def test_an_id_of_the_clients_own_is_refused(client, topic, entry):
         ("a" * 1_025, "topic_invalid"),
         ("", "topic_invalid"),
         ("$SYS/x", "topic_reserved"),
-        ("secure/x", "takes signed messages only"),
+        ("secure/x", "requires signed messages"),
     ],
 )
 def test_topics_are_as_closed_to_xadd_as_to_any_publisher(client, name, error):

@@ -34,7 +34,7 @@ async def test_topics_are_looked_at_in_several_turns(bench):
     await bench.rest()
     over = []
     examination = RetentionScan(bench.parts.broker, bench.dispatchers.topics, over.append)
-    examination.go_on()
+    examination.run()
     assert (len(examination.floors), over, examination.is_over) == (3, [], False)
     await turns(5)
     assert (len(examination.floors), over, examination.is_over) == (7, [examination], True)
@@ -43,7 +43,7 @@ async def test_topics_are_looked_at_in_several_turns(bench):
 async def test_what_every_group_has_done_need_not_stay(bench):
     await worked_through(bench)
     examination = RetentionScan(bench.parts.broker, bench.dispatchers.topics, lambda _over: None)
-    examination.go_on()
+    examination.run()
     assert examination.floors == {TOPIC: 10}
     assert examination.lows() == {TOPIC: 10}
 
@@ -51,7 +51,7 @@ async def test_what_every_group_has_done_need_not_stay(bench):
 async def test_a_topic_that_was_deleted_meanwhile_has_no_low(bench):
     await worked_through(bench)
     examination = RetentionScan(bench.parts.broker, bench.dispatchers.topics, lambda _over: None)
-    examination.go_on()
+    examination.run()
     bench.dispatchers.topics.delete(TOPIC, Told())
     assert examination.lows() == {}
     await bench.rest()
@@ -65,5 +65,5 @@ async def test_one_that_fails_is_over(bench, monkeypatch):
     examination = RetentionScan(bench.parts.broker, bench.dispatchers.topics, lambda _over: None)
     monkeypatch.setattr(bench.dispatchers.topics.limits, "low", lambda _info: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        examination.go_on()
+        examination.run()
     assert examination.is_over
