@@ -1,10 +1,7 @@
 """The batches of the pipeline that are not applied yet: the open one and the one in flight."""
 
-from collections.abc import Callable
-
 from penstock.core.commands import Command, Published
 from penstock.core.completion import Completion, Journaled, Refusable
-from penstock.limits import BATCH_BYTES_MAX
 from penstock.model.message import FLAG_QOS
 from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
 
@@ -54,38 +51,11 @@ class PendingBatches:
     Base of ``Pipeline``, not a part of it: publishing uses the open batch for every message.
     """
 
-    def __init__(
-        self, *, applies_first: bool, share_bytes: int, monotonic: Callable[[], float]
-    ) -> None:
+    def __init__(self, next_sequence: int, *, applies_first: bool) -> None:
         self._applies_first = applies_first
-        self._batch_bytes_max = min(BATCH_BYTES_MAX, share_bytes)
-        self._monotonic = monotonic
         self._open = PendingBatch()
         self._in_flight: PendingBatch | None = None
-        self.next_sequence = 0  # after the last message that was applied
-        self.is_congested = False  # whether publishers should wait for the disk
-
-    def _enqueue(self, command: Command | None, waiter: Refusable | None, *, durable: bool) -> None:
-        pending = self._open
-        if not pending.steps:
-            pending.opened_at = self._monotonic()
-        if durable and not pending.began_at:
-            pending.began_at = pending.opened_at
-        pending.steps.append((command, waiter, durable))
-
-    def _add_overhead(self, overhead_bytes: int) -> None:
-        pending = self._open
-        pending.overhead_bytes += overhead_bytes
-        used_bytes = pending.batch.payload_bytes + pending.overhead_bytes
-        self.is_congested = used_bytes > self._batch_bytes_max
-
-    def add_producer_run(self, topic: bytes, count: int, producer: bytes, seq: int) -> None:
-        """The last ``count`` messages of a topic have a producer and numbers from ``seq`` on.
-
-        Call it right after ``publish`` of these messages, within ``as_leader``.
-        """
-        place = len(self._open.batch.groups[topic].payloads) - count
-        self._open.batch.add_producer_run(topic, place, count, producer, seq)
+        self.next_sequence = next_sequence  # after the last message that was applied
 
     def _has_steps(self) -> bool:
         return bool(self._open.steps or (self._in_flight and self._in_flight.steps))

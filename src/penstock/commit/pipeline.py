@@ -26,11 +26,17 @@ from contextlib import contextmanager
 
 from penstock.clock import Clock
 from penstock.cluster.replicated_log import ReplicatedLog
-from penstock.commit.applying import Applier, CommitLatency
 from penstock.commit.checkpoint import Checkpointer
 from penstock.commit.completion import Callback
 from penstock.commit.feed import Feed
-from penstock.commit.pending_batch import OVERHEAD_BYTES, PendingBatch, PendingBatches, captured
+from penstock.commit.latency import CommitLatency
+from penstock.commit.pending_batch import (
+    OVERHEAD_BYTES,
+    PendingBatch,
+    PendingBatches,
+    Step,
+    captured,
+)
 from penstock.commit.pending_offsets import PendingOffsets, complete_offsets, note_producers
 from penstock.commit.refusals import Refusals, RetryQueue
 from penstock.commit.replay import commands_of, live_of
@@ -39,15 +45,15 @@ from penstock.commit.withdrawal import cut, withdraw
 from penstock.core.broker import Broker
 from penstock.core.commands import Command, Published, Received, TopicGone, to_event
 from penstock.core.completion import Completion, Journaled, Refusable
-from penstock.core.effects import Effects
+from penstock.core.effects import Effects, Outcome
 from penstock.core.session import Publisher
 from penstock.errors import LeadershipLost, PenstockError
-from penstock.limits import CAPTURE_BESIDE_WAITING_BYTES_MAX
+from penstock.limits import BATCH_BYTES_MAX, CAPTURE_BESIDE_WAITING_BYTES_MAX
 from penstock.model.message import FLAG_FIELDS, FLAG_RETAIN, Extras
 from penstock.net.connections import PausedReader
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
-from penstock.obs.reasons import DropReason
+from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.batch import Batch
 from penstock.store.store import Commit, Store
 
@@ -81,11 +87,9 @@ class Pipeline(PendingBatches):
         """``execute`` carries out effects, ``pass_on`` delivers live messages of other nodes."""
         settings = settings or PipelineSettings()
         share_bytes = settings.share_bytes
-        super().__init__(
-            applies_first=settings.applies_first,
-            share_bytes=share_bytes,
-            monotonic=clock.monotonic,
-        )
+        super().__init__(store.next_sequence, applies_first=settings.applies_first)
+        self._monotonic = clock.monotonic
+        self._batch_bytes_max = min(BATCH_BYTES_MAX, share_bytes)
         self._broker = broker
         self._counters = counters
         self._latency = CommitLatency(counters, clock.monotonic)
@@ -96,11 +100,11 @@ class Pipeline(PendingBatches):
         self._loop = asyncio.get_running_loop()
         self._log = log
         self._offsets = PendingOffsets(store)
-        self.next_sequence = store.next_sequence
         self.next_index = store.next_index  # after the last entry that was applied
         self._waited_at = float("-inf")  # when a client last waited for the disk
         self._start_due = False
         self._is_closed = False
+        self.is_congested = False  # whether publishers should wait for the disk
         self._commit_timer: asyncio.TimerHandle | None = None
         self._paused: dict[PausedReader, None] = {}
         self._on_commit: list[Callable[[], None]] = []
@@ -199,6 +203,14 @@ class Pipeline(PendingBatches):
         sent = self._in_flight.batch if self._in_flight else None
         if on_disk or not self._applies_first or not self._offsets.add(wanted, sent):
             self._open.offset_waiters.append(wanted)
+
+    def add_producer_run(self, topic: bytes, count: int, producer: bytes, seq: int) -> None:
+        """The last ``count`` messages of a topic have a producer and numbers from ``seq`` on.
+
+        Call it right after ``publish`` of these messages, within ``as_leader``.
+        """
+        place = len(self._open.batch.groups[topic].payloads) - count
+        self._open.batch.add_producer_run(topic, place, count, producer, seq)
 
     @contextmanager
     def as_leader(self) -> Iterator[None]:
@@ -310,6 +322,20 @@ class Pipeline(PendingBatches):
             self._waited_at = self._open.opened_at
             self._open.is_urgent = True
         self._wake()
+
+    def _enqueue(self, command: Command | None, waiter: Refusable | None, *, durable: bool) -> None:
+        pending = self._open
+        if not pending.steps:
+            pending.opened_at = self._monotonic()
+        if durable and not pending.began_at:
+            pending.began_at = pending.opened_at
+        pending.steps.append((command, waiter, durable))
+
+    def _add_overhead(self, overhead_bytes: int) -> None:
+        pending = self._open
+        pending.overhead_bytes += overhead_bytes
+        used_bytes = pending.batch.payload_bytes + pending.overhead_bytes
+        self.is_congested = used_bytes > self._batch_bytes_max
 
     # ── committing ────────────────────────────────────────────────────────────────────────────
 
@@ -545,3 +571,34 @@ class Pipeline(PendingBatches):
         if self._commit_timer is not None:
             self._commit_timer.cancel()
         self._log.close()
+
+
+class Applier:
+    """Applies the commands of a pipeline."""
+
+    def __init__(self, broker: Broker, execute: Callable[[Effects], None]) -> None:
+        self._broker = broker
+        self.execute = execute
+        # QoS 2 ids whose message is in the pipeline: a repetition must not be taken for a new one
+        self.receiving: set[tuple[bytes, int]] = set()
+
+    def apply(self, steps: list[Step]) -> None:
+        effects = Effects()
+        apply, receiving = self._broker.apply, self.receiving
+        for command, waiter, _durable in steps:
+            if command is None:
+                assert isinstance(waiter, Callback)  # see ``Pipeline.barrier``
+                effects.controls.append(Outcome(waiter, None))
+                continue
+            try:
+                apply(command, waiter, effects)
+            except Exception:  # noqa: BLE001 - an internal error must affect its own client only
+                _log.exception("apply_failed", command=type(command).__name__)
+                if waiter is not None:
+                    waiter.refused(DisconnectReason.INTERNAL_ERROR)
+            if receiving and type(command) is Received:
+                self.forget(command)
+        self.execute(effects)
+
+    def forget(self, command: Received) -> None:
+        self.receiving -= {(command.client_id, number) for number in command.packet_ids}

@@ -9,7 +9,6 @@ is kept with it.
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from penstock.commit.applying import Applier
 from penstock.commit.feed import Feed
 from penstock.commit.pending_batch import PendingBatch, Step
 from penstock.core.commands import Command, Published, Received
@@ -63,6 +62,14 @@ class Resubmission(Protocol):
     def pending_steps(self) -> Iterable[Step]: ...
 
 
+class StepApplier(Protocol):
+    """Applies steps that need no disk, and forgets QoS 2 ids of those refused."""
+
+    def apply(self, steps: list[Step]) -> None: ...
+
+    def forget(self, command: Received) -> None: ...
+
+
 class RetryQueue:
     """Commands to submit again."""
 
@@ -108,7 +115,7 @@ class Refusals:
     """Refuses the commands of failed commits, counts them, and keeps those to retry."""
 
     def __init__(
-        self, counters: Counters, feed: Feed, applier: Applier, retries: RetryQueue
+        self, counters: Counters, feed: Feed, applier: StepApplier, retries: RetryQueue
     ) -> None:
         self._counters = counters
         self._feed = feed

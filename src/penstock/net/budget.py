@@ -6,9 +6,9 @@ what they add must fit into one budget.
 
 **A tight budget.** While less than half of it is used, only a connection's own bounds count. Beyond
 that the budget is tight: a connection that holds unread bytes may hold its share of the budget at
-most. One that holds nothing may take the next message if there is room, so clients that read go on,
-and the others are paused. Their messages stay in the journal and are read later. Live messages,
-which are not kept for them, are dropped down to the share, oldest first, and counted.
+most. One that holds nothing may take the next message if there is room, so clients that read
+continue, and the others are paused. Their messages stay in the journal and are read later. Live
+messages, which are not kept for them, are dropped down to the share, oldest first, and counted.
 
 **An exhausted budget.** All clients that hold bytes have stopped reading, or read slowly, while
 others wait. After ``STUCK_S`` those are closed that have read nothing for longest.
@@ -124,7 +124,7 @@ class Budget:
             self._end_stuck(now)
 
     def forgive(self, stalled_s: float) -> None:
-        """Do not count a pause of the whole broker against anybody."""
+        """Do not count a pause of the whole broker against any client."""
         for holder, (held, since) in self._holders.items():
             self._holders[holder] = held, since + stalled_s
 

@@ -1,6 +1,6 @@
 """Notices that the whole broker was stopped: SIGSTOP, a stalled machine, a suspended laptop.
 
-When it goes on, timers are due before a single byte has been read, and what clients sent meanwhile
+When it resumes, timers are due before a single byte has been read, and what clients sent meanwhile
 lies unread in their sockets. So the pause is not counted as silence of any client, and nothing
 times out until that input has been read.
 """

@@ -53,7 +53,7 @@ class Turns:
                 next(work)
             except StopIteration:
                 pass
-            except Exception:  # noqa: BLE001 - one client's trouble stays its own
+            except Exception:  # noqa: BLE001 - must not affect other clients
                 _log.exception("work_failed")
             else:
                 self._shared.append(work)

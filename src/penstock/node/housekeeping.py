@@ -5,7 +5,7 @@ are journaled like those of clients. In a cluster one node makes each of them:
 
 =================================================  ============================================
 connections of an earlier incarnation of the node  this node, when it has started and caught up
-those of a node that died, or was removed          the leader, when ``present`` says so
+those of a node that died or was removed           the leader, by ``Consensus.present``
 sessions that are away for too long                the leader
 durable subscribers that were not seen for long    the leader; the node that has one connected
                                                    refreshes it
@@ -72,7 +72,7 @@ class Housekeeping:
         self._identities = identities
         self._first_connection = 0  # connections of this incarnation have greater ids
         # Sessions that were connected when the last incarnation ended, with their connection. Ids
-        # alone do not tell: they grow with the clock, which may have been set back.
+        # alone are not enough: they grow with the clock, which may have been set back.
         self._left: dict[bytes, int] = {}
         self._expiring: dict[bytes, int] = {}  # ``Expired`` is pending; by last connection
         self._forgetting: dict[bytes, int] = {}  # ``Forgotten`` is pending; by time last seen

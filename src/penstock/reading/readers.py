@@ -2,7 +2,7 @@
 
 Two of them read messages. At most ``READS_MAX`` reads are under way or read and not delivered, for
 the threads are faster than the loop and what they have read takes memory. A third thread runs
-searches, which clients can make long: nobody who waits for messages waits for those.
+searches, which may take long, so that reads of messages do not wait for them.
 """
 
 import asyncio

@@ -220,7 +220,7 @@ async def test_captured_messages_leave_room_while_somebody_waits_for_the_disk(mo
 
 
 async def test_publishers_are_asked_to_wait_when_the_open_batch_is_large(monkeypatch):
-    monkeypatch.setattr("penstock.commit.pending_batch.BATCH_BYTES_MAX", 100)
+    monkeypatch.setattr("penstock.commit.pipeline.BATCH_BYTES_MAX", 100)
     resumed = []
 
     class Reader:
