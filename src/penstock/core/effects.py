@@ -132,22 +132,10 @@ class Erasing(msgspec.Struct, frozen=True):
 
 
 Control = (
-    Accepted
-    | TakenOver
-    | Ended
-    | SubscribeAnswer
-    | UnsubscribeAnswer
-    | FollowUp
-    | PageTurned
-    | PortionSent
-    | Unkept
-    | Outcome
-    | OpenedForNobody
-    | IdentityTaken
-    | GroupChanged
-    | TopicEnded
-    | Erasing
-)
+    Accepted | TakenOver | Ended | SubscribeAnswer | UnsubscribeAnswer | FollowUp | PageTurned
+    | PortionSent | Unkept | Outcome | OpenedForNobody | IdentityTaken | GroupChanged
+    | TopicEnded | Erasing
+)  # fmt: skip
 
 
 class Effects:

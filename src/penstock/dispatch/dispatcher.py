@@ -59,7 +59,7 @@ class LeasedMessage(msgspec.Struct, frozen=True, gc=False):
     deliveries: int
 
 
-class Worker(Protocol):
+class GroupWorker(Protocol):
     """Takes messages of a group."""
 
     @property
@@ -100,7 +100,7 @@ class _Assignment(NamedTuple):
     """The messages of one round, and who gets them."""
 
     picker: Picker
-    shares: list[tuple[Worker, list[Run]]]
+    shares: list[tuple[GroupWorker, list[Run]]]
     tokens: int  # taken from the topic's rate limit; the rest is refunded
     version: int  # of the group when they were chosen
     generation: int  # of the group; a dispatcher of another node may choose at the same time
@@ -133,8 +133,10 @@ class Dispatcher:
         self._backlog = backlog
         self.topic = backlog.topic
         self.group = group
-        self.workers: dict[bytes, Worker] = {}  # least recently served first
-        self._newcomers: dict[bytes, Worker] = {}  # not told yet that there is nothing for them
+        self.workers: dict[bytes, GroupWorker] = {}  # least recently served first
+        self._newcomers: dict[
+            bytes, GroupWorker
+        ] = {}  # not told yet that there is nothing for them
         self._assignment: _Assignment | None = None  # of the round that is running
         self._messages: dict[int, Message] = {}  # of that round
         self._gone: set[bytes] = set()  # left since the assignment, even if they came back
@@ -149,7 +151,7 @@ class Dispatcher:
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────
 
-    def join(self, worker: Worker) -> None:
+    def join(self, worker: GroupWorker) -> None:
         self.workers[worker.consumer] = self._newcomers[worker.consumer] = worker
 
     def leave(self, consumer: bytes) -> None:
@@ -263,7 +265,9 @@ class Dispatcher:
         elif bucket is not None:
             bucket.refund(want)
 
-    def _shares(self, group: Group, picker: Picker, want: int) -> list[tuple[Worker, list[Run]]]:
+    def _shares(
+        self, group: Group, picker: Picker, want: int
+    ) -> list[tuple[GroupWorker, list[Run]]]:
         """Divide messages among the workers with room.
 
         Each gets its part at once, unless a worker expects messages to be spread one by one.
@@ -287,7 +291,7 @@ class Dispatcher:
             ready = {name: room for name, room in ready.items() if room} if one_by_one else {}
         return self._to_shares(runs_of)
 
-    def _to_shares(self, runs_of: dict[bytes, list[Run]]) -> list[tuple[Worker, list[Run]]]:
+    def _to_shares(self, runs_of: dict[bytes, list[Run]]) -> list[tuple[GroupWorker, list[Run]]]:
         """Shares by worker; these workers go to the end of the round-robin order."""
         shares = []
         for name, runs in runs_of.items():
@@ -429,7 +433,9 @@ class Dispatcher:
         else:
             self.dispatch()
 
-    def _deliver(self, worker: Worker, share: GroupDelivery, messages: dict[int, Message]) -> None:
+    def _deliver(
+        self, worker: GroupWorker, share: GroupDelivery, messages: dict[int, Message]
+    ) -> None:
         found = _leased_messages(share, messages)
         if len(found) < len(share.offsets):
             self._settle_removed([o for o in share.offsets if o not in messages])
@@ -505,7 +511,7 @@ def _compact(heads: list[int]) -> list[int]:
     return heads[:1] if len(set(heads)) == 1 else heads
 
 
-def _share(worker: Worker, runs: list[Run], now_ms: int) -> tuple[bytes, int, list[Run]]:
+def _share(worker: GroupWorker, runs: list[Run], now_ms: int) -> tuple[bytes, int, list[Run]]:
     if worker.visibility_ms:
         return b"", now_ms + worker.visibility_ms, runs
     return worker.consumer, 0, runs

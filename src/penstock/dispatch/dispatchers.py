@@ -14,7 +14,7 @@ from penstock.core.effects import GroupChanged
 from penstock.core.groups import Group
 from penstock.dispatch.backlog import Backlog
 from penstock.dispatch.dead_letters import DeadLetters
-from penstock.dispatch.dispatcher import Dispatcher, Worker
+from penstock.dispatch.dispatcher import Dispatcher, GroupWorker
 from penstock.dispatch.groups import GroupOperations
 from penstock.dispatch.leases import Leases
 from penstock.dispatch.parts import DispatchParts
@@ -51,7 +51,7 @@ class Dispatchers:
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────
 
-    def join(self, topic: bytes, group: bytes, worker: Worker) -> None:
+    def join(self, topic: bytes, group: bytes, worker: GroupWorker) -> None:
         """Dispatch messages of a group to this worker, too."""
         dispatcher = self.dispatcher(topic, group) or self._open(topic, group)
         self._resting.pop((topic, group), None)

@@ -5,9 +5,9 @@ leases is answered at once, without a commit.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol, runtime_checkable
 
+from penstock.commit.completion import Callback
 from penstock.core.commands import LeasesExtended, LeasesReturned, LeasesSettled, Returned
 from penstock.core.completion import Completion
 from penstock.dispatch.parts import RETRY_S, DispatchParts
@@ -91,7 +91,7 @@ class Leases:
             topic, group, ranges_of(held), now_ms, delay_ms, reason, counts, is_failure
         )
         self._parts.counters.returned_total += len(held)
-        _Return(self._parts, command, completion, self._returned).submit()
+        self._submit_return(command, completion)
 
     def extend(
         self,
@@ -117,22 +117,35 @@ class Leases:
 
     def return_all_of(self, topic: bytes, group: bytes, consumer: bytes) -> None:
         """Return everything that a worker has."""
-        _Return(self._parts, Returned(topic, group, consumer), None, self._returned).submit()
+        self._submit_return(Returned(topic, group, consumer))
 
     def return_departed(self, topic: bytes, group: bytes, consumer: bytes) -> None:
         """Like ``return_all_of``, for a worker of a node that is gone; one attempt at a time."""
         key = topic, group, consumer
-        if key in self._departing:
-            return
-        self._departing.add(key)
-        back = partial(self._departed_returned, key)
-        _Return(self._parts, Returned(topic, group, consumer), None, back).submit()
+        if key not in self._departing:
+            self._departing.add(key)
+            self._submit_return(Returned(topic, group, consumer))
 
-    def _departed_returned(
-        self, key: tuple[bytes, bytes, bytes], topic: bytes, group: bytes
+    def _submit_return(
+        self, command: Returned | LeasesReturned, completion: Completion[object] | None = None
     ) -> None:
-        self._departing.discard(key)
-        self._returned(topic, group)
+        """Without a completion this is retried until the commit succeeds."""
+
+        def done(value: object) -> None:
+            if completion is not None:
+                completion.done(value)
+            if isinstance(command, Returned):
+                self._departing.discard((command.topic, command.group, command.consumer))
+            self._returned(command.topic, command.group)
+
+        def refused(reason: DisconnectReason, detail: str) -> None:
+            if completion is not None:
+                completion.refused(reason, detail)
+            else:
+                loop = self._parts.connections.loop
+                loop.call_later(RETRY_S, self._submit_return, command)
+
+        self._parts.pipeline.submit(command, Callback(done, refused), durable=True)
 
 
 def _answer(completion: Completion[object] | None) -> None:
@@ -146,33 +159,3 @@ def _report_lapsed(
     if len(held) < len(leases) and isinstance(completion, LeaseCompletion):
         known = set(held)
         completion.lapsed([lease for lease in leases if lease not in known])
-
-
-class _Return:
-    """Messages being returned. Without a completion it is retried until the commit succeeds."""
-
-    def __init__(
-        self,
-        parts: DispatchParts,
-        command: Returned | LeasesReturned,
-        completion: Completion[object] | None,
-        returned: Callable[[bytes, bytes], None],
-    ) -> None:
-        self._parts = parts
-        self._command = command
-        self._completion = completion
-        self._returned = returned
-
-    def submit(self) -> None:
-        self._parts.pipeline.submit(self._command, self, durable=True)
-
-    def done(self, value: object) -> None:
-        if self._completion is not None:
-            self._completion.done(value)
-        self._returned(self._command.topic, self._command.group)
-
-    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
-        if self._completion is not None:
-            self._completion.refused(reason, detail)
-        else:
-            self._parts.connections.loop.call_later(RETRY_S, self.submit)

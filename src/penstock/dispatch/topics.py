@@ -70,35 +70,24 @@ class TopicOperations:
                 is_log = self.info(topic) is not None
                 command = msgspec.structs.replace(command, keep=is_log)
             self._creating.add(topic)
-        applied = Callback(
-            lambda value: self._configured(topic, completion, value),
-            lambda reason, detail: self._not_configured(topic, completion, reason, detail),
-        )
-        self._parts.pipeline.submit(command, applied, durable=True)
+
+        def done(value: object) -> None:
+            self._creating.discard(topic)
+            if completion is not None:
+                completion.done(value)
+            self._dispatch_all(topic)
+
+        def refused(reason: DisconnectReason, detail: str) -> None:
+            self._creating.discard(topic)
+            if completion is not None:
+                completion.refused(reason, detail)
+
+        self._parts.pipeline.submit(command, Callback(done, refused), durable=True)
 
     def _exists(self, topic: bytes) -> bool:
         """Whether a topic was created and will still exist after the commits that are pending."""
         is_created = self._parts.broker.topics.get(topic) is not None
         return is_created and not self._parts.pipeline.is_dropping(topic)
-
-    def _configured(
-        self, topic: bytes, completion: Completion[object] | None, value: object
-    ) -> None:
-        self._creating.discard(topic)
-        if completion is not None:
-            completion.done(value)
-        self._dispatch_all(topic)
-
-    def _not_configured(
-        self,
-        topic: bytes,
-        completion: Completion[object] | None,
-        reason: DisconnectReason,
-        detail: str,
-    ) -> None:
-        self._creating.discard(topic)
-        if completion is not None:
-            completion.refused(reason, detail)
 
     def delete(self, topic: bytes, completion: Completion[object]) -> None:
         """Delete a topic with its messages, groups and settings."""
@@ -110,17 +99,13 @@ class TopicOperations:
                 return
         count = info.count if info else 0
         self._creating.discard(topic)
-        deleted = Callback(
-            lambda value: self._deleted(topic, count, completion, value),
-            lambda reason, detail: self._not_deleted(topic, completion, reason, detail),
-        )
-        self._parts.pipeline.drop_topic(topic, TopicGone(topic), deleted)
 
-    def _not_deleted(
-        self, topic: bytes, completion: Completion[object], reason: DisconnectReason, detail: str
-    ) -> None:
-        completion.refused(reason, detail)
-        self._dispatch_all(topic)
+        def refused(reason: DisconnectReason, detail: str) -> None:
+            completion.refused(reason, detail)
+            self._dispatch_all(topic)
+
+        deleted = partial(self._deleted, topic, count, completion)
+        self._parts.pipeline.drop_topic(topic, TopicGone(topic), Callback(deleted, refused))
 
     def _deleted(
         self, topic: bytes, count: int, completion: Completion[object], value: object

@@ -39,7 +39,7 @@ class JobSink(Protocol):
 
 
 class QueueWorker:
-    """One client as dispatchers see it: the same ``Worker`` in all its queues."""
+    """One client as dispatchers see it: the same ``GroupWorker`` in all its queues."""
 
     takes_turns = True
 

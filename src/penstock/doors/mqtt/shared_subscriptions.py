@@ -91,7 +91,7 @@ class GroupClient(Protocol):
 
 
 class _Member:
-    """A client in one group of one topic, a ``Worker`` of its dispatcher."""
+    """A client in one group of one topic, a ``GroupWorker`` of its dispatcher."""
 
     takes_turns = False
     settles = False

@@ -34,7 +34,7 @@ WAIT_MS_MAX = 300_000
 
 
 class Poll:
-    """One Poll request, as a dispatcher sees it: a ``Worker``."""
+    """One Poll request, as a dispatcher sees it: a ``GroupWorker``."""
 
     takes_turns = False
 

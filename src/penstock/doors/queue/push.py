@@ -73,7 +73,7 @@ class _PushedMessage:
 
 
 class Push:
-    """One push subscription, as a dispatcher sees it: a ``Worker``."""
+    """One push subscription, as a dispatcher sees it: a ``GroupWorker``."""
 
     takes_turns = False
 

@@ -25,7 +25,7 @@ ON_ITS_WAY_MS = 30_000  # the lease of a message that is about to be claimed or 
 
 
 class StreamWorker:
-    """A waiting consumer as a ``Worker`` of a dispatcher, which is given something once."""
+    """A waiting consumer as a ``GroupWorker`` of a dispatcher, which is given something once."""
 
     takes_turns = False
     settles = False
