@@ -1,8 +1,4 @@
-"""Topics of dead letters: one for each topic and group, named after both.
-
-The name of a group may be any text. In the topic's name it is one level; characters that are not
-allowed there, or would make names ambiguous, are percent-encoded.
-"""
+"""Topics of dead letters: one for each topic and group, named after both (percent-encoded)."""
 
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 

@@ -1,8 +1,4 @@
-"""A message as the journal holds it.
-
-``flags`` are 16 bits, shared by a whole run of messages. Properties of single messages (headers, a
-signature, a schedule) are in ``Extras``, which most messages do not have.
-"""
+"""A message as the journal holds it; properties that few messages have are in ``Extras``."""
 
 import msgspec
 

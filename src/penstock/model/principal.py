@@ -1,7 +1,4 @@
-"""Who acts: the subject of every decision about access.
-
-There are no users yet, so every connection acts as ``ANYONE``.
-"""
+"""Who acts: the subject of every decision about access. There are no users yet."""
 
 from typing import NamedTuple
 

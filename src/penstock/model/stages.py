@@ -1,9 +1,4 @@
-"""Topics of staged rows: one for each part of a sink's epoch.
-
-The name is ``$stage/<sink>/<epoch>/<part>``. A sink may have several levels, the others have one
-each, so a name is parsed from its end. These topics are internal: no client reads, writes or lists
-them.
-"""
+"""Internal topics of staged rows: ``$stage/<sink>/<epoch>/<part>``; a sink may have many levels."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,7 @@
 """Topic names and filters: what is well-formed, and how they split into levels.
 
-Inside the broker a topic is its UTF-8 bytes, exactly as they came: MQTT compares by byte, without
-normalisation [MQTT-4.7.3-4], so decoding would cost time and could only lose information.
+A topic is its UTF-8 bytes, exactly as they came: MQTT compares by byte, without normalisation
+[MQTT-4.7.3-4].
 """
 
 from penstock.limits import TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX

@@ -1,13 +1,9 @@
 """What one commit writes, collected on the event loop.
 
-A batch is filled while the previous commit is in flight, with one ``append`` per publish or run of
-publishes, so appending must cost next to nothing: it adds payloads to their topic and notes one
-*run* (position, count, time, flags). Consecutive appends with the same topic, time and flags extend
-the last run. Everything else (columns, checksum, topic ids, offsets) is left to the codec, which
-works on the whole batch at once in the writer thread. Rare properties (``Extras``, producers) are
-kept apart, so that other messages do not pay for them.
-
-A batch belongs to one thread at a time: to the loop until it is submitted, then to the writer.
+Appending must cost next to nothing: it adds payloads to their topic and notes one *run* (position,
+count, time, flags); an append with the same topic, time and flags extends the last run. Columns,
+checksum, topic ids and offsets are left to the codec, in the writer thread. A batch belongs to the
+loop until it is submitted, then to the writer.
 """
 
 from collections.abc import Sequence

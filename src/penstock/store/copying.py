@@ -1,9 +1,7 @@
 """Copy a store while it is in use, in a separate process: ``python -m penstock.store.copying DIR``.
 
-LMDB lets several processes open a database. A copy within the broker's process would keep its map
-from growing for as long as the copy takes, perhaps minutes, and commits would wait. A separate
-process blocks nothing, and closing the pipe ends it. The copy is the state of one moment, without
-unused pages.
+A copy within the broker's process would keep LMDB's map from growing until it is complete, and
+commits would wait. The copy is the state of one moment, without unused pages.
 """
 
 import subprocess

@@ -1,18 +1,13 @@
 """Deleted offsets in groups that still exist: tombstones, as ranges.
 
-A group is written once and never changed, so a trimmed or deleted message stays on disk until its
-whole group is removed. Meanwhile its offset lies in a *range* of deleted offsets, which every read
-skips. Ranges of a topic are disjoint and never adjacent: two that meet become one, so the offset
-after a range is a living message or the topic's end.
+A group is written once and never changed, so a deleted message stays on disk until its whole group
+is removed. Meanwhile its offset lies in a *range* that every read skips. Ranges of a topic are
+disjoint and never adjacent. A topic's *state* (topics.py) begins with the oldest group that exists,
+its ``TopicInfo`` with the first living message; ranges below the state's beginning are forgotten.
 
-So a topic has two beginnings. Its *state* (topics.py) begins with the oldest group that exists;
-retention moves that, and ranges below it are forgotten. Its ``TopicInfo`` begins with the first
-living message. Trimming deletes a range at the beginning.
-
-Ranges are immutable: a change makes new ones, and a reader keeps those it started with. All ranges
-of all topics are in memory, 24 bytes each. Each knows how many bytes of payload it covers, so sizes
-stay exact without reading messages again. A topic without any costs one failed dict lookup. On disk
-each range is a row; the topic's name precedes the first.
+Ranges are immutable: a change makes new ones, and a reader keeps those it started with. All are in
+memory, 24 bytes each, with the bytes of payload they cover. On disk each range is a row; the
+topic's name precedes the first.
 """
 
 import struct

@@ -8,15 +8,10 @@
     lock.mdb    LMDB's table of readers
     snapshot.new/   a store being received from another node; ignored by a start
 
-The marker is written first and becomes ``ready`` once an empty database is on disk, before the
-first commit. An interrupted creation is recognised by its marker and starts over. Once ready,
-nothing is created or deleted here; missing or unknown files are reported, with advice.
-
-A store received from another node replaces ours with one rename (``switch``), while no database is
-open. Either the old or the new one exists at any moment; a start deletes an unused snapshot.
-
-A directory created here is readable by its owner only, since it holds messages and public keys. An
-existing one keeps its mode.
+The marker is written first and becomes ``ready`` once an empty database is on disk; an interrupted
+creation starts over. After that nothing is created or deleted here. A received store replaces ours
+with one rename (``switch``) while no database is open. A directory created here is readable by its
+owner only.
 """
 
 import fcntl

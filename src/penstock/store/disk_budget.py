@@ -1,23 +1,15 @@
 """Room for the next commit: the store does not exceed its total; commits wait instead.
 
-Retention runs between commits, and publishers may be faster. So each commit first checks how much
-is stored (pages in use, of what retention can free), and removes the oldest entries until it fits.
-Clients wait for that with the commit, so publishers are slowed down to what retention can do. Each
-node of a cluster does the same: a follower makes room before it writes what the leader sends.
-
-Three things keep this cheap. Far from the total nothing is measured: what commits can have added
-since the last measurement is known well enough (``_unseen``). After a commit, when nobody waits, a
-slice of the work is done in advance. And once started it goes on until there is room for many
-commits, because the row of a topic is written once per slice, however many entries that removes.
+Each commit first checks how much is stored (pages in use, of what retention can free), and removes
+the oldest entries until it fits, on a follower of a cluster too. Far from the total nothing is
+measured (``_unseen``). After a commit a slice of the work is done in advance, and once started it
+goes on until there is room for many commits.
 
 Commits do not wait for what cannot be removed: entries that a start would replay, topics that are
-kept. If the store is over its total already (the limit was lowered), each commit frees twice what
-it adds; retention does the rest.
+kept. If the limit was lowered, each commit frees twice what it adds; retention does the rest.
 
-**The file** never shrinks, and is larger than what is in use: LMDB copies each page that it
-changes, and frees the old one after the next commit. How many pages those are depends on how many
-topics one commit touches. So the file size is watched as well. If it grows at the limit, the limit
-is lowered: three times that growth is kept free from then on.
+**The file** never shrinks, and is larger than what is in use, because LMDB copies each page that it
+changes. If it grows at the limit, three times that growth is kept free from then on.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,14 +1,10 @@
 """Dropped topics whose space is not freed yet.
 
-Dropping a topic is one small write, however much it holds: its row leaves ``topics`` and becomes a
-*record* here, in the transaction of the entry that drops it. From then on the name is free. What is
-left is stored under the topic's id, which is never reused: references, ranges of deleted offsets,
-groups in entries shared with other topics. Retention frees it in slices; the record's first offset
-shows its progress, and the record is deleted with the last slice.
-
-A record exists at least until the index contains the entry that dropped the topic. So a start,
-which applies the entries after that, finds a record for each dropped topic in them, and does not
-take its groups for those of a new topic.
+Dropping a topic is one small write: its row leaves ``topics`` and becomes a *record* here, in the
+transaction of the entry that drops it, and the name is free. What is left is stored under the
+topic's id, which is never reused. Retention frees it in slices; the record's first offset shows its
+progress. A record exists at least until the index contains the entry that dropped the topic, so a
+start does not take its groups for those of a new topic.
 """
 
 import struct

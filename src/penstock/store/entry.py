@@ -1,18 +1,12 @@
 """The codec of a journal entry: a batch as columns under one checksum.
 
-An entry is a fixed header, a directory of *sections* and the sections themselves. Each section is
-one column and starts on a multiple of eight bytes. Numbers are little-endian, so columns are read
-in place (``memoryview.cast``) and Arrow can use them directly. Readers skip unknown sections; rare
-properties are in sections that few entries have. docs/reference/journal-format.md has the layout
-byte by byte.
+An entry is a fixed header, a directory of *sections* and the sections, each one column that starts
+on a multiple of eight bytes. Numbers are little-endian, so columns are read in place. Readers skip
+unknown sections. docs/reference/journal-format.md has the layout byte by byte.
 
-Messages are in *group order*: all of the first topic, then all of the second, so a topic's messages
-are found without a scan. ``BOUNDS`` has one number more than there are messages; message *m* is
-``payloads[bounds[m]:bounds[m + 1]]``. Runs are in group order too. The order of arrival is not
-written: sorting the runs by position gives it to the few readers that need it (replay, a session
-that catches up).
-
-Decoding is lazy: only the header and directory are read before something is asked for.
+Messages and runs are in *group order*: all of the first topic, then all of the second. Message *m*
+is ``payloads[bounds[m]:bounds[m + 1]]``. Sorting the runs by position gives the order of arrival.
+Decoding is lazy: at first only the header and directory are read.
 """
 
 import struct

@@ -1,14 +1,12 @@
 """LMDB as the store needs it: databases by name, a map that grows, our exceptions.
 
-**Growth.** LMDB maps a fixed range of addresses. The map doubles before a write could fill it; the
-new size costs address space, not disk. Resizing is only allowed while this process has no open
-transaction, so readers pass a gate that the writer can shut: it waits for those inside (reads are
-short) and lets the others in afterwards.
+**Growth.** The map doubles before a write could fill it. Resizing is only allowed while this
+process has no open transaction, so readers pass a gate that the writer can shut.
 
 **Errors.** A write either commits or changes nothing. A full disk raises StorageFull, and the same
 environment works again as soon as there is room. When the disk takes only part of a write, LMDB
-reports an input/output error; then we ask the file system for the space, which distinguishes a full
-disk from a broken one.
+reports an input/output error; asking the file system for the space tells a full disk from a broken
+one.
 """
 
 import errno

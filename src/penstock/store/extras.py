@@ -1,12 +1,8 @@
 """Columns of rare properties of messages: headers, signatures, schedules.
 
 They are *sparse*: one column has the numbers of the messages that have the property, ascending, the
-others have its values. A batch without any writes none of these columns, and a reader finds those
-of a range of messages with two bisections.
-
-A signature is a record of fixed size, a schedule is two times. Headers are a list of lists of
-pairs, laid out as in Arrow: per message the bounds of its headers, per name and per value the
-bounds of its bytes.
+others its values. A signature is a record of fixed size, a schedule is two times; headers are a
+list of lists of pairs, laid out as in Arrow.
 """
 
 import struct

@@ -1,14 +1,11 @@
 """Where the groups of a topic are: references, in rows of many.
 
 A *reference* locates one group. References of a topic are packed one after another, 56 bytes each,
-ascending by offset; a row of them has the same bytes in memory and on disk. On disk the key is
-topic id ‖ first offset of the row.
+ascending by offset; on disk the key of a row is topic id ‖ first offset.
 
 References of new commits are collected in memory. A *round* freezes what was collected and writes
-it, one row per topic, so that ten thousand busy topics cost ten thousand rows per round and not per
-commit. The rows of a round are spread over the commits that follow: as the next round fills, the
-current one is written to the same degree, and it is complete when the next one is due. All of it is
-derived; a start rebuilds it from the entries after the last complete round.
+one row per topic, spread over the commits that follow; it is complete when the next one is due. A
+start rebuilds the index from the entries after the last complete round.
 
 Readers take a topic's rows in memory under a lock and *then* look at the disk. What a round moves
 in between is seen twice, never missed; overlapping rows are recognised by their offsets.

@@ -1,7 +1,6 @@
 """Small parts of a topic, each from another entry, joined to one slice.
 
-Devices that publish one by one leave a few messages per topic in each entry. A slice for each would
-cost more than its messages, here and for the reader. So their numbers, of which there are few, are
+Devices that publish one by one leave a few messages per topic in each entry. Their numbers are
 copied and counted from the beginning of the joined slice; payloads and texts stay views, and are
 joined when the slice is complete.
 """

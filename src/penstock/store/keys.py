@@ -1,9 +1,8 @@
 """Keys of the databases. Big-endian, so that bytes sort like the numbers.
 
-LMDB keys hold at most 511 bytes, while topics may have 1,024. A name that does not fit is cut and
-completed with its digest; the value then has the full name. A cut key is always exactly
-``KEY_BYTES_MAX`` long and a whole one always shorter, so they cannot be confused, and names with a
-common prefix stay together.
+LMDB keys hold at most 511 bytes, while topics may have 1,024. A longer name is cut and completed
+with its digest to exactly ``KEY_BYTES_MAX``, and the value has the full name; whole keys are
+shorter.
 """
 
 import struct

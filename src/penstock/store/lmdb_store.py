@@ -1,20 +1,13 @@
 """The store on LMDB.
 
-Databases: ``journal`` (entries), and derived from it ``index`` (see index.py) and ``topics``;
-``rows`` (checkpoint rows of the broker's state); ``live`` (how many groups of an entry are left,
-for entries from which retention removed some); ``deleted`` (deleted offsets in groups that still
-exist, see deletions.py); ``meta`` (the marks, see marks.py; dropped topics, see dropped.py).
+Databases: ``journal`` (entries), and derived from it ``index`` (index.py) and ``topics``; ``rows``
+(checkpoint rows of the broker's state); ``live`` (how many groups of an entry are left, once
+retention removed some); ``deleted`` (deletions.py); ``meta`` (marks.py, dropped.py).
 
-**Commit** runs in one write transaction: it appends the entry at the right edge of ``journal``,
-puts the batch's rows, and writes a slice of the current index round. Memory (topic states, index,
-counters) changes only after the transaction has committed, so a failure leaves nothing to undo.
-
-**Start** reads the marks, applies the entries after the last complete round, verifying checksum and
-order of each, and verifies a sample of the older ones. Its cost follows the length of a round, not
-of the journal.
-
-**Reads** are in reader.py, **retention** in retention.py; commits wait for retention where the
-store would exceed its total (disk_budget.py).
+**Commit** runs in one write transaction: it appends the entry to ``journal``, puts the batch's
+rows, and writes a slice of the current index round. Memory changes only after the transaction has
+committed, so a failure leaves nothing to undo. **Start** applies the entries after the last
+complete round, verifying checksum and order of each, and verifies a sample of the older ones.
 """
 
 from collections.abc import Callable, Iterator, Sequence

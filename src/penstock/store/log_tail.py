@@ -1,12 +1,9 @@
 """The log: the journal as the nodes of a cluster agree on it.
 
 Log entries are journal entries, in the same database, under the same keys. Those that are not
-committed yet are its **tail**: no read sees them, no topic knows of them, and they may be replaced.
-``LmdbStore.apply`` makes them visible. What only a log needs (an empty entry, a membership change)
-is wrapped as a journal entry here.
-
-Beside the log, ``meta`` has one **record**: the commit index, and whatever consensus stores with
-it.
+committed yet are its **tail**: no read sees them, and they may be replaced. ``LmdbStore.apply``
+makes them visible. Beside the log, ``meta`` has one **record**: the commit index, and whatever
+consensus stores with it.
 """
 
 import struct

@@ -1,8 +1,4 @@
-"""How far a number of payload bytes reaches, without reading payloads.
-
-A reference knows how many bytes its group has. So whole groups are skipped, and only a group that
-is not wanted as a whole, or does not fit, is opened.
-"""
+"""How far a number of payload bytes reaches; groups that fit as a whole are not opened."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice

@@ -1,8 +1,4 @@
-"""The store without a disk: lost with the process.
-
-It keeps decoded entries in a list and does everything in the simplest way. That makes it useful for
-trying things out, and the specification of ``LmdbStore``: both pass the same conformance tests.
-"""
+"""The store without a disk: the simple specification of ``LmdbStore``, with the same tests."""
 
 import threading
 from bisect import bisect_left, bisect_right

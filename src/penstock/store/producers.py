@@ -1,11 +1,8 @@
 """Columns of producer runs, for deduplication of messages that are sent again.
 
 A *producer run* says that consecutive messages of a group came from one producer, numbered without
-gaps: ``number … number + count - 1`` have the seqs ``seq … seq + count - 1``. A run covers many
-messages, and a batch without numbered messages has none of these columns.
-
-Runs of an entry ascend and do not overlap: those of a range of messages are found by bisection, and
-cut to it.
+gaps: ``number … number + count - 1`` have the seqs ``seq … seq + count - 1``. Runs of an entry
+ascend and do not overlap.
 """
 
 from array import array

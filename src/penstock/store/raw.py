@@ -1,13 +1,9 @@
 """Cutting a range of one topic out of an entry as views, without decoding it.
 
-``slices`` copies what it cuts and makes objects of rare properties. For bulk reads that is too
-slow: if every message is signed, each costs some microseconds. Here a column is a view of the
-entry's bytes, valid as long as the entry is, and the caller joins the views once.
-
-This costs some bisections per slice, whatever the number of messages. A few columns have to change,
-because their numbers count from the beginning of the entry. Those are shifted at once
-(``lessened``): a column is treated as one large integer, from which the same number is subtracted
-at every position.
+``slices`` copies what it cuts and makes objects of rare properties, which is too slow for bulk
+reads. Here a column is a view of the entry's bytes, valid as long as the entry is. Columns whose
+numbers count from the beginning of the entry are shifted at once (``lessened``): a column is one
+large integer, from which the same number is subtracted at every position.
 """
 
 from array import array

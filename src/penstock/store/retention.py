@@ -3,39 +3,30 @@
 Nothing here grows with what is merely stored:
 
 * limits by **count and bytes** are examined for topics that were written to (and once for all
-  topics, in slices, after a start or a change of the rules);
+  topics, after a start or a change of the rules);
 * limits by **age** use one cursor per distinct age, from the oldest entry up to the first group
   that is too young. A topic's own age limit is examined with the topic, when its oldest group
-  expires, because there may be as many such limits as topics;
-* the **total** removes the oldest entries, of all topics alike: one look at the columns of an
-  entry, one row per topic and slice, one deletion (``_remove_groups``);
-* entries **without content** (events before the checkpoint, all groups gone) are swept once, when
-  the checkpoint has passed them;
-* **dropped** topics (dropped.py) are freed group by group, once the index has them all. Their
-  messages were counted as removed when they were dropped. Cursors skip their groups, recognised by
-  the topic's id.
+  expires;
+* the **total** removes the oldest entries, of all topics alike;
+* entries **without content** are swept once, when the checkpoint has passed them;
+* **dropped** topics (dropped.py) are freed group by group, once the index has them all. Cursors
+  skip their groups, recognised by the topic's id.
 
-A topic's oldest groups whose messages were all deleted are removed as well, whatever the limits,
-and so are those below its low-water mark; limits count what is left.
+A topic's oldest groups whose messages were all deleted, or that lie below its low-water mark, are
+removed whatever the limits; limits count what is left.
 
 Messages that are still needed are skipped, and their topic is noted: *blocked* if a sequence is
-needed, *held* if the topic is protected from some offset on. It is examined again when that
-sequence or offset has moved. An age cursor does not wait for held topics, which may stay held for
-ever; so when such a topic is examined again, groups that the cursor has passed count as expired.
-The same holds for a topic that has lost its own limits.
+needed, *held* if the topic is protected from some offset on. It is examined again when that has
+moved. An age cursor does not wait for held topics: when one is examined again, groups that the
+cursor has passed count as expired. The same holds for a topic that has lost its own limits.
 
 A group is removed by moving its topic's ``first_offset`` past it. Its entry is deleted with the
 last of its groups; until then ``live`` counts the others. A slice reads a snapshot from before it
-began and writes in one transaction, so nothing moves under its cursors; memory (cursors, queue,
-topic states) follows after the transaction has committed.
+began and writes in one transaction; memory follows after that has committed.
 
-Commits wait for ``make_room`` where the store would exceed its total. It only does the stages that
-certainly free space.
-
-Each *stage* of a slice (written topics, all topics, each age, the sweep, the total) has its own
-number of steps: however many topics are written to, the total is still enforced. The index need not
-be complete. It lacks a topic's newest groups; the topic is examined again when they are written,
-and journal cursors end with the last complete round.
+Each *stage* of a slice has its own number of steps: however many topics are written to, the total
+is still enforced. The index may lack a topic's newest groups; the topic is examined again when they
+are written, and journal cursors end with the last complete round.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

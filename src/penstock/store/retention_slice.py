@@ -1,7 +1,4 @@
-"""One slice of retention: what it reads, what it writes, and what it has changed so far.
-
-Everything here lives as long as one transaction; if that fails, nothing has happened.
-"""
+"""One slice of retention; if its transaction fails, nothing has happened."""
 
 from penstock.store.deletions import Ranges
 from penstock.store.dropped import Dropped

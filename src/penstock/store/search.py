@@ -1,9 +1,8 @@
 """Where a topic's messages pass a sequence, a time, or a stream id of time and offset.
 
-Bisection over offsets, one read for each step: twenty reads for a million messages. Offsets that
-are gone (removed, deleted) stand for the next existing message, which keeps the order, so gaps need
-no special care. Messages may come and go meanwhile; the answer then holds for some moment of the
-search.
+Bisection over offsets, one read for each step. Offsets that are gone stand for the next existing
+message, which keeps the order. Messages may come and go meanwhile; the answer then holds for some
+moment of the search.
 """
 
 from collections.abc import Callable

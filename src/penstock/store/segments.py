@@ -1,8 +1,7 @@
-"""One node's part of an entry as a batch; and the encoding of a batch on its way to another node.
+"""One node's part of an entry as a batch; and the encoding of a batch for another node.
 
-In a cluster the leader joins the batches of all nodes into entries. Each node applies them batch by
-batch, its own and those of others alike. A batch travels encoded as an entry without a place in the
-journal: one codec, one checksum.
+In a cluster the leader joins the batches of all nodes into entries, and each node applies them
+batch by batch. A batch travels encoded as an entry without a place in the journal.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,4 @@
-"""Cutting a range of one topic out of an entry, column by column.
-
-This costs a few copies of contiguous memory and some bisections, whatever the number of messages.
-Only the first run of a slice needs arithmetic, as a slice may begin inside it.
-"""
+"""Copying a range of one topic out of an entry, column by column, without a loop over messages."""
 
 from array import array
 from bisect import bisect_left, bisect_right

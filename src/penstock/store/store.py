@@ -1,24 +1,19 @@
 """What a store is: the protocol that the broker uses, and the values it returns.
 
-There are two: ``LmdbStore`` (durable) and ``MemoryStore`` (lost with the process; the simple one
-against which the other is tested). Only the writer thread may call ``commit``, ``retain``, ``trim``
-and ``delete``; reads may be called from any thread, and see the effect of every such call that has
-returned.
+Only the writer thread may call ``commit``, ``retain``, ``trim`` and ``delete``; reads may be called
+from any thread, and see the effect of every such call that has returned.
 
 **Retention** removes whole groups (one topic's part of one entry), oldest first. A limit says what
 must be *kept*: with ``messages_max=10`` at least the newest ten stay, and so does the rest of the
 tenth's group. An entry is deleted when all its groups are gone and no start will replay it.
 **Trimming and deleting** are exact: a message is gone at once, though its bytes are freed with the
-group. **Dropping** a topic is part of a batch: with its commit all messages are gone and the name
-is free; retention frees the bytes.
+group. **Dropping** a topic is part of a batch; retention frees the bytes.
 
 Two things hold retention back. Messages from a *sequence* on, of any topic, may still be needed;
 and of ``ProtectedTopics``, messages from an *offset* on are not consumed yet. The first stops every
 limit of a topic, the second only limits that were not set for the topic itself. Neither stops the
 total: a full disk would refuse new messages to keep old ones. Topics that are ``kept`` are exempt
-from all limits; their writer ends them.
-
-Conversely, messages below a topic's *low-water mark* are removed whatever the limits.
+from all limits. Messages below a topic's *low-water mark* are removed whatever the limits.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,14 +1,12 @@
 """The state of topics: which offsets exist. Loaded when needed, kept while it may change.
 
 A topic's row on disk may lag behind its state here by the entries of an incomplete round, never the
-reverse. Applying an entry is idempotent: a group that the state already contains is skipped, so a
-start may apply entries to rows that are partly newer.
+reverse. Applying an entry is idempotent, so a start may apply entries to rows that are partly
+newer.
 
 Memory holds the topics whose row is behind, those with deleted messages, and a bounded number of
-others, the *idle* ones, evicted in LRU order. Any number of topics may have to stay, so nothing
-here iterates over them. The writer thread changes states; readers get copies. A state begins with
-the oldest group that exists, a ``TopicInfo`` with the first message that was not deleted. Both
-change under one lock, so that no reader sees one without the other.
+others, the *idle* ones, evicted in LRU order; nothing here iterates over all. The writer thread
+changes states and ranges under one lock; readers get copies.
 """
 
 import struct

@@ -1,10 +1,8 @@
 """Examine everything in a store, and report what is wrong.
 
-Checked are: the checksum and order of every entry; that the index leads to every group that
-retention has left, and that an entry has as many of those as it should; that topic rows, records of
-dropped topics and deleted ranges agree with the journal. Nothing is changed. A running broker is
-not disturbed: one snapshot is read, though pages are not reused while it is open. Run it in a
-process of its own, as LMDB forbids to open a file twice in one process.
+Nothing is changed, and a running broker is not disturbed: one snapshot is read, though pages are
+not reused while it is open. Run it in a process of its own, as LMDB forbids to open a file twice in
+one process.
 """
 
 from itertools import chain, pairwise

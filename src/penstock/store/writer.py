@@ -1,8 +1,7 @@
-"""The one thread that writes.
+"""The one thread that writes: batches and jobs (retention), in the order of submission.
 
-Batches and jobs (retention) are executed in the order in which they were submitted. The event loop
-decides which messages share a batch; nothing is joined or split here. ``done`` is called on this
-thread, exactly once per batch, even after a failure, because clients wait for the answer.
+``done`` is called on this thread, exactly once per batch, even after a failure, because clients
+wait for the answer.
 """
 
 import threading

@@ -10,12 +10,10 @@ A pattern is the first of these that it fits:
 =================  ========================================================================
 
 ``plant/*`` does not match ``plant``, but ``plant/#`` does [MQTT-4.7.1-2]. A key has its patterns in
-one text, separated by commas; without any, it may publish to every topic.
-
-All patterns of a list become one regular expression, in which nothing that repeats can also match
-what follows it, except at the very end: the time is bounded by the length of the topic times the
-number of patterns. A malformed filter only matches its own spelling, which no topic has: mistakes
-lock out rather than let in.
+one text, separated by commas; without any, it may publish to every topic. A list becomes one
+regular expression, whose time is bounded by the length of the topic times the number of patterns. A
+malformed filter only matches its own spelling, which no topic has: mistakes lock out rather than
+let in.
 """
 
 import re

@@ -1,10 +1,8 @@
 """Why a publish was refused for its signature, and the text for the client.
 
-A client without permission learns little: an unknown, a revoked and an expired key and a wrong
-signature all get the same text. The operator learns everything, from counters by fault.
-
-Clients of the binary protocol read a reply with one call of 256 bytes. So a text stays within
-``TEXT_BYTES_MAX``; a long topic is cut.
+An unknown, a revoked and an expired key and a wrong signature all get the same text; the operator
+learns more from counters by fault. Clients of the binary protocol read a reply with one call of 256
+bytes, so a text stays within ``TEXT_BYTES_MAX``.
 """
 
 from enum import Enum

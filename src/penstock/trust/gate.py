@@ -2,10 +2,7 @@
 
 A door calls ``admit_signed`` for a publish with a signature; for others ``admit_unsigned``, or
 ``demands_signature`` where it caches the answer by topic. None means accepted. A refusal is already
-counted, so a door only sends its text.
-
-The version is checked first, because that costs nothing; then key, signature and permission; the
-replay window last, because only an accepted signature may take a place in it.
+counted. The replay window is checked last: only an accepted signature may take a place in it.
 """
 
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX

@@ -1,14 +1,9 @@
 """The keys that devices sign with, and the ring that holds them.
 
-A **key** is valid from its registration until it is revoked or expires. Revoking and enabling
-replace the key in the ring by a changed copy, which applies to the next frame on every connection.
-
-**Rotation** gives a device a new key without a gap: the new one is valid at once, the old one
-expires after the overlap and names its successor.
-
-The ring is part of the state that follows from the journal: it only changes through ``put`` and
-``remove``. A checkpoint takes changed keys as rows, in the order in which they became dirty; one
-that changes again keeps its place.
+A **key** is valid from its registration until it is revoked or expires; changes replace it in the
+ring and apply to the next frame. **Rotation** leaves no gap: the new key is valid at once, the old
+one expires after the overlap. The ring follows from the journal: it only changes through ``put``
+and ``remove``. A checkpoint takes changed keys as rows, in the order in which they became dirty.
 """
 
 import re

@@ -1,11 +1,8 @@
 """Which topics require a signature, and which signature versions they accept.
 
-The rules of ``[signing]`` are checked in order, and the first whose pattern matches decides. Then
-comes what ``required`` lists, by default everything that begins with ``secure/`` (exactly these
-seven bytes). All other topics accept publishes with or without a signature, but a signature must be
-valid.
-
-Patterns are those of :mod:`penstock.trust.acl`.
+The first matching rule of ``[signing]`` decides, then what ``required`` lists, by default topics
+that begin with ``secure/``. Other topics accept unsigned publishes too, but a signature must be
+valid. Patterns are those of :mod:`penstock.trust.acl`.
 """
 
 from typing import NamedTuple

@@ -1,26 +1,19 @@
 """The replay window: a version 2 signature is accepted at most once.
 
-A signature says when it was made. One that is older than the window is refused for its age, so
-nonces need not be remembered longer than that. They are kept in **buckets** by time of signing; a
-bucket that is entirely out of the window is dropped at once. Key id, time and nonce are remembered
-together: a sender may use a nonce again at another time.
-
-Three edge cases:
+A signature that is older than the window is refused for its age, so key id, time and nonce need not
+be remembered longer than that. They are kept in **buckets** by time of signing, dropped as a whole.
+A full window refuses: forgetting a nonce would silently accept a replay.
 
 * **The future.** Clocks differ, so a signature may be ahead by ``AHEAD_MS_MAX``, and no more.
 * **Before the start.** Nonces do not survive a restart. What was signed before
   ``remembers_from_ms`` may have been accepted by the last process and is refused. The time of the
-  start is the simple choice; it leaves a gap for senders whose clocks are ahead (signed "after" the
-  start, accepted before it). The strict choice is the time of the last signed message in the
-  journal plus ``AHEAD_MS_MAX`` plus one: no signature accepted before can be that late.
+  start leaves a gap for senders whose clocks are ahead; the strict choice is the time of the last
+  signed message in the journal plus ``AHEAD_MS_MAX`` plus one.
 * **A clock set back.** Dropped buckets would be inside the window again, without their nonces. So
   ``remembers_from_ms`` rises with every drop and never falls.
 
-A full window refuses: forgetting a nonce would silently accept a replay.
-
-**Stored or not.** A protocol whose clients repeat what was not acknowledged must distinguish a
-repetition of something stored, which it may acknowledge, from one whose first copy was not stored
-(yet). So an accepted signature is *unstored* until ``note_stored``.
+An accepted signature is *unstored* until ``note_stored``, so that a door can tell a repetition of
+something stored, which it may acknowledge, from one whose first copy was not stored (yet).
 """
 
 from struct import Struct

@@ -1,26 +1,20 @@
 """What a signature covers, how to make one, and how to check one.
 
-**Version 1** is Ed25519 over the bytes of the topic followed by those of the payload. It covers
-neither the boundary between the two nor the time, so anybody who saw a frame can send it again, and
-can move bytes across the boundary. It is accepted for devices that only know this version.
+**Version 1** is Ed25519 over the topic followed by the payload. It covers neither the boundary
+between the two nor the time, so frames can be replayed. It is accepted for devices that only know
+this version. **Version 2** covers a header before them; big-endian, without padding::
 
-**Version 2** covers a header before them, which closes these gaps; big-endian, without padding::
-
-    domain tag            20 bytes  "penstock-signature-2"
-    key id                 4        u32
-    time of signing        8        u64, milliseconds since 1970
-    nonce                  8        bytes, never twice with the same time and key
-    topic length           2        u16
-    payload length         4        u32
+    domain tag        20   bytes  "penstock-signature-2"
+    key id             4   u32
+    time of signing    8   u64, milliseconds since 1970
+    nonce              8   bytes, never twice with the same time and key
+    topic length       2   u16
+    payload length     4   u32
     topic
     payload
 
-The tag keeps a version 2 signature from being valid as version 1 for a likely topic, or for another
-program. Lengths precede what they measure, so no two messages have the same bytes.
-
-Every signed publish goes through ``is_valid``. It builds one string, signature first, for
-libsodium, which also refuses signatures that are not in canonical form and points of small order.
-Everything else costs less than 5 % of that (figures in ``docs/operating/signing.md``).
+The tag keeps a version 2 signature from being valid as version 1, or for another program. libsodium
+also refuses signatures that are not in canonical form and points of small order.
 """
 
 from struct import Struct
