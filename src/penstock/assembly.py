@@ -91,7 +91,6 @@ class Assembly:
         self._connect()
 
     def _connect(self) -> None:
-        """Register the handlers of effects and commits."""
         on = self.effects.on
         on(FollowUp, self._follow_up)
         on(Erasing, Eraser(self.store, self.pipeline).erase)

@@ -51,7 +51,6 @@ class Checkpointer:
         self._changed_index = index
 
     def is_due(self, now: float) -> bool:
-        """Whether a commit should be made to write rows."""
         if self._round_index is not None:
             return True
         is_time = now >= self._next_round_at or self._is_pressed

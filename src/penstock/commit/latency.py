@@ -17,7 +17,6 @@ class CommitLatency:
 
     @property
     def sent(self) -> int:
-        """Messages sent to subscribers so far."""
         return sum(self._counters.messages_out_total)
 
     def committed(self, commit: Commit) -> None:

@@ -69,7 +69,6 @@ class PendingBatches:
         return self._open.batch.payload_bytes + in_flight
 
     def holds(self, topic: bytes) -> bool:
-        """Whether messages of a topic are pending."""
         in_flight = self._in_flight.batch.groups if self._in_flight else {}
         return topic in self._open.batch.groups or topic in in_flight
 

@@ -552,7 +552,6 @@ class Pipeline(PendingBatches):
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything submitted is committed and applied."""
         nothing_open = not self._open.steps and self._open.batch.is_empty
         return nothing_open and self._in_flight is None and not self._retries
 

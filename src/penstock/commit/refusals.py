@@ -101,7 +101,6 @@ class RetryQueue:
                 self._pipeline.submit(command, None, durable=True)
 
     def _has_newer(self, topic: bytes, sequence: int) -> bool:
-        """Whether a newer message of the topic is retained, or about to be."""
         retained = self._retained.get(topic)
         if retained is not None and retained.sequence >= sequence:
             return True

@@ -58,7 +58,6 @@ def live_of(batch: Batch) -> Iterator[tuple[bytes, list[bytes]]]:
 
 
 def _batch_runs(batch: Batch, is_wanted: Callable[[int], bool]) -> Iterable[_Run]:
-    """Runs of all topics, in order of arrival."""
     found: list[_Run] = []
     for topic, group in batch.groups.items():
         first = 0

@@ -124,7 +124,6 @@ def _copy_messages(old: Batch, new: Batch, chosen: _Selection) -> dict[bytes, di
 
 
 def _copy_notes(old: Batch, new: Batch, topic: bytes, moved: dict[int, int]) -> None:
-    """Copy extras and producer runs of a topic."""
     extras = {moved[n]: found for n, found in old.extras.get(topic, {}).items() if n in moved}
     if extras:
         new.extras[topic] = extras

@@ -49,7 +49,6 @@ class EffectHandlers:
         self.on(PortionSent, lambda effect: effect.waiter.drain_more())
 
     def on(self, effect: type[Effect], handler: Callable[[Effect], None]) -> None:
-        """Call ``handler`` for every effect of this type."""
         self._handlers.setdefault(effect, []).append(handler)
 
     def execute(self, effects: Effects) -> None:

@@ -28,7 +28,6 @@ class LiveFanout:
                 client.forward(live)
 
     def pass_on(self, topic: bytes, payloads: list[bytes]) -> None:
-        """Forward messages that another node received."""
         route = self._routes.cached.get(topic) or self._routes.resolve(topic)
         self.forward(route.targets, Live.of(topic, payloads))
 

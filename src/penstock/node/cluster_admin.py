@@ -56,7 +56,6 @@ class NodeClusterAdmin:
         await self._done(partial(self._cluster.remove, node_id))
 
     async def transfer(self, node_id: int) -> None:
-        """Transfer leadership."""
         check_leads(self._cluster)
         await self._done(partial(self._cluster.transfer, node_id))
 

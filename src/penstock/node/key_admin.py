@@ -21,7 +21,6 @@ class NodeKeyAdmin:
         self._allocated = 0  # the last id given out; its key may not be journaled yet
 
     async def confirmed(self) -> None:
-        """Wait until reads are current. Raises NoQuorum."""
         await confirmed(self._cluster)
 
     def keys(self) -> list[Key]:

@@ -37,39 +37,32 @@ class NodeQueueAdmin:
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
     async def confirmed(self) -> None:
-        """Wait until reads are current. Raises NoQuorum."""
         await confirmed(self._cluster)
 
     def first_offset(self, topic: bytes) -> int:
-        """Where a new group that starts at the beginning would start."""
         return self._dispatchers.topics.earliest(topic)
 
     def lag(self, group: Group) -> int:
         return self._dispatchers.groups.lag(group)
 
     def messages(self, topic: bytes) -> int:
-        """How many messages a topic has from ``first_offset`` on."""
         return self._dispatchers.topics.messages(topic)
 
     def consumers(self, topic: bytes, group: bytes) -> int:
         return self._dispatchers.workers(topic, group)
 
     def first_letter(self, letters: bytes) -> int:
-        """The oldest dead letter that was neither redriven nor dropped."""
         return self._dispatchers.dead_letters.first(letters)
 
     def letter_count(self, letters: bytes) -> int:
-        """How many dead letters there are from ``first_letter`` on."""
         return self._dispatchers.dead_letters.count(letters)
 
     # ── changing ──────────────────────────────────────────────────────────────────────────────
 
     async def configure_topic(self, command: TopicConfigured) -> None:
-        """Create a topic or change its settings."""
         await self._done(partial(self._dispatchers.topics.configure, command))
 
     async def delete_topic(self, topic: bytes) -> None:
-        """Delete a topic, its messages, groups and settings."""
         await self._done(partial(self._dispatchers.topics.delete, topic))
 
     async def make_group(self, topic: bytes, group: bytes, at: str, value: int) -> bool:
@@ -90,13 +83,11 @@ class NodeQueueAdmin:
         await self._applied(self._dispatchers.groups.delete_command(topic, group))
 
     async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int:
-        """Send dead letters back to their topic; return how many."""
         letters, undone = self._dispatchers.dead_letters, "not all letters were sent back"
         begin = partial(letters.redrive, topic, group, maximum)
         return await self._counted(begin, undone)
 
     async def drop(self, topic: bytes, group: bytes) -> int:
-        """Drop the dead letters of a group; return how many."""
         letters = self._dispatchers.dead_letters
         return await self._counted(partial(letters.drop, topic, group))
 

@@ -35,7 +35,6 @@ class SysTopics:
         self._last: dict[bytes, bytes] = {}
 
     def publish(self) -> None:
-        """Publish the values that changed."""
         for name, value in self._values():
             topic, payload = b"$SYS/broker/" + name.encode(), str(value).encode()
             if self._last.get(topic) != payload:

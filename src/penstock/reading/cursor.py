@@ -97,7 +97,6 @@ class Cursor:
         )
 
     def resume(self) -> None:
-        """The sink has room again."""
         self._read()
 
     # ── live ──────────────────────────────────────────────────────────────────────────────────
