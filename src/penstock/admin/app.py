@@ -1,7 +1,4 @@
-"""The HTTP application: its pages and the form of its errors.
-
-Each page is in a module of its own, with a function ``routes``; to add one, list it below. There
-is no hidden page.
+"""The HTTP application. Each page is in a module with a function ``routes``, listed below.
 
 ``/health`` answers whenever the event loop runs; a supervisor restarts the broker when it does not.
 ``/ready`` tells whether new work should come here: not while the storage is full or failing, the
@@ -39,12 +36,7 @@ def create_app(
     publisher: TopicPublisher | None = None,
     hosts: Collection[str] = (),
 ) -> Starlette:
-    """Return the ASGI application.
-
-    Pages whose part is None are left out. ``token`` is the administrators'; without one, everybody
-    on this machine is an administrator. ``hosts`` are the names that the Host header may have,
-    besides addresses and localhost.
-    """
+    """Pages whose part is None are left out. ``hosts`` are further names for the Host header."""
     app = Starlette(
         routes=[
             *_probe_routes(view),

@@ -1,7 +1,6 @@
 """``/cluster``: the status of the cluster as this node sees it, and changes of its membership.
 
-Only the leader changes the membership. Other nodes answer 421 with ``leader_addr``; any node that
-is not in a cluster accepts ``/cluster/init``. All requests answer with the status after the change,
+Nodes that do not lead answer 421 with ``leader_addr``. The response has the status after a change,
 which may still be in progress: a node that was added is a learner until it has caught up.
 """
 

@@ -1,9 +1,7 @@
 """``/dlq``: inspect, redrive and drop messages that failed too often.
 
-They are stored in a topic of their own, named after the topic and the group
-(:mod:`penstock.model.dead_letters`). The headers of a letter tell its origin.
-
-One request redrives a limited number of letters, so that the response does not take long.
+They are in a topic named after topic and group (:mod:`penstock.model.dead_letters`); their headers
+tell the origin. A request redrives a limited number, so that the response does not take long.
 """
 
 import codecs

@@ -1,12 +1,8 @@
 """What a metric is, what a scrape reads, and how it becomes Prometheus text.
 
-A table of metrics is a tuple of ``Metric`` rows; each row reads its value from a ``Scrape``:
-
-* ``StoredFigures`` may need the disk, so a worker thread reads them first;
-* ``Survey`` sums over topics and groups; there may be many, so it is gathered in slices;
-* everything else is in memory and read on the event loop, in one go.
-
-All of them are bounded: none grows with the journal. A worker thread writes the text.
+Each row of a table (``Metric``) reads its value from a ``Scrape``. A worker thread reads first what
+may need the disk (``StoredFigures``); sums over topics and groups are gathered in slices
+(``Survey``); everything else is read on the event loop, in one go. None grows with the journal.
 """
 
 from bisect import bisect_left
@@ -56,11 +52,7 @@ class Scrape(NamedTuple):
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One row of a table.
-
-    ``label`` is set when ``read`` returns a mapping. It may be several names separated by commas;
-    the keys are tuples then.
-    """
+    """One row of a table; ``label`` may be several names with commas: the keys are tuples then."""
 
     name: str
     kind: Kind
@@ -109,10 +101,7 @@ def families(table: Iterable[Metric], scrape: Scrape) -> list[Family]:
 
 
 def exposition(found: list[Family]) -> bytes:
-    """Return the Prometheus text, followed by the metrics of the process; in any thread.
-
-    The registry lives for one scrape: there is no global state.
-    """
+    """Return the Prometheus text, followed by the metrics of the process; in any thread."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Found(found))
     ProcessCollector(registry=registry)

@@ -1,8 +1,7 @@
 """``/groups``: list, create, configure, move and delete consumer groups.
 
-A group is identified by two names that may contain anything, so both are query parameters or fields
-of the body, never parts of the path. A group can be created before its topic, so that it misses no
-message.
+The names of topic and group may contain anything, so they are parameters or fields of the body. A
+group can be created before its topic, so that it misses no message.
 """
 
 from collections.abc import Iterable
@@ -131,11 +130,9 @@ class _GroupPages:
         group = known_group(self._admin, topic, name)
         consumers = self._admin.consumers(group.topic, group.name)
         if consumers:
-            raise RequestRefused(
-                409,
-                f"the group {name!r} of {topic!r} has connected consumers: {consumers}",
-                "stop them first; otherwise they would create it again, at the beginning",
-            )
+            what = f"the group {name!r} of {topic!r} has connected consumers: {consumers}"
+            advice = "stop them first; otherwise they would create it again, at the beginning"
+            raise RequestRefused(409, what, advice)
         deleted = self._describe(group)
         await applied(self._admin.delete_group(group.topic, group.name))
         _log.info("group_deleted", topic=topic, group=name)
@@ -164,11 +161,8 @@ class _GroupPages:
 def known_group(admin: QueueAdmin, topic: str, name: str) -> Group:
     group = admin.groups.get(known_topic(admin, topic), name.encode())
     if group is None:
-        raise RequestRefused(
-            404,
-            f"there is no group {name!r} of the topic {topic!r}",
-            "penstock groups list shows all groups; penstock groups create makes one",
-        )
+        advice = "penstock groups list shows all groups; penstock groups create makes one"
+        raise RequestRefused(404, f"there is no group {name!r} of the topic {topic!r}", advice)
     return group
 
 

@@ -1,9 +1,8 @@
 """``/keys``: list, register, revoke, enable and rotate the keys that devices sign with.
 
-A change is durable, and in force for the next frame, when the response arrives. Changes are made
-one at a time: the id chosen for a key stays free until the key is stored. Two ids must not share a
-public key, because a version 1 signature does not name the key: revoking one would leave the other
-usable.
+A change is durable and in force when the response arrives. Changes are made one at a time: the id
+chosen for a key stays free until it is stored. Two ids must not share a public key: a version 1
+signature does not name the key, so revoking one would leave the other usable.
 """
 
 import asyncio
@@ -151,11 +150,9 @@ class _KeyPages:
             raise RequestRefused(409, f"there are {KEYS_MAX} keys", "that is the maximum")
         for other in others:
             if other.public_key == key.public_key:
-                raise RequestRefused(
-                    409,
-                    f"this public key is registered already, as key {other.id}",
-                    "generate a new pair for each key; a revoked key can be enabled again",
-                )
+                what = f"this public key is registered already, as key {other.id}"
+                advice = "generate a new pair for each key; a revoked key can be enabled again"
+                raise RequestRefused(409, what, advice)
 
     async def _store(self, event: str, key: Key) -> None:
         await applied(self._admin.store_key(key))

@@ -1,14 +1,10 @@
-"""The metrics: the tables from which ``/metrics`` and the reference page are made.
+"""The tables from which ``/metrics`` and the reference page are made.
 
-To add a metric, add a row here, or to the table for queues (:mod:`~penstock.admin.metrics_queues`)
-or the cluster (:mod:`~penstock.admin.metrics_cluster`). A scrape walks the tables
-(:mod:`~penstock.admin.exposition`); nothing happens between scrapes, and there is no global state.
-The same figures follow under the names of MetricMQ (:mod:`~penstock.admin.metrics_metricmq`) and
-HermesMQ (:mod:`~penstock.admin.metrics_hermesmq`).
+To add a metric, add a row here, in :mod:`~penstock.admin.metrics_queues` or in
+:mod:`~penstock.admin.metrics_cluster`. A scrape walks the tables; there is no global state.
 
 Every possible label value is always present, as 0 if need be, so that a rate over a first event is
-not lost. Names follow the Prometheus conventions: prefix, subject, unit last, ``_total`` for
-counters.
+not lost. Names follow the Prometheus conventions: prefix, subject, unit last, then ``_total``.
 """
 
 import asyncio
@@ -242,10 +238,7 @@ async def render_off_loop(
     with_topics: bool = False,
     group_series: int = SERIES_DEFAULT,
 ) -> bytes:
-    """Return the same, with series by topic on request, while the event loop keeps serving.
-
-    One survey at a time: a slice each of a hundred surveys would block the loop.
-    """
+    # One survey at a time: a slice each of a hundred surveys would block the loop.
     table = (*_ALWAYS, *PER_TOPIC) if with_topics else _ALWAYS
     stored = await run_in_threadpool(read_stored, view, with_topics=with_topics)
     survey = Survey(view.queues, group_series)

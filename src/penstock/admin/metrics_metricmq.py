@@ -1,18 +1,12 @@
 """The same figures under MetricMQ's names, for existing dashboards.
 
-It has every name that MetricMQ served, and those that its documentation promised and its dashboards
-use. They mean what that documentation says: a delivery is a message passed to one subscriber,
-gauges fall when clients leave, and the histograms have MetricMQ's buckets.
+They mean what its documentation says: a delivery is a message passed to one subscriber, gauges fall
+when clients leave, and the histograms have MetricMQ's buckets.
 
-**Connections** are those of clients, HTTP excluded: MetricMQ served its metrics on another port.
-Accepted, closed and open connections always add up.
-
-**Errors** are requests answered with an error, and connections that the broker closed because of
-what the client sent or because a resource was exhausted. A client that disconnects or times out is
-not an error.
-
-**Topics** have series of their own only in ``/metrics?topics=1``: there may be thousands. Labels
-are chosen by clients, so they are escaped.
+**Connections** exclude HTTP: MetricMQ served its metrics on another port. **Errors** are requests
+answered with an error, and connections that the broker closed because of what the client sent or
+because a resource was exhausted. **Topics** have series of their own only in ``/metrics?topics=1``:
+there may be thousands. Clients choose these labels, so they are escaped.
 """
 
 from collections.abc import Mapping

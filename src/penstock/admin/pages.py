@@ -116,11 +116,8 @@ async def check_current(request: Request, source: Confirmed) -> None:
 
 
 def check_host(request: Request) -> None:
-    """Allow only hosts given as an address, as localhost, or by a configured name.
-
-    Reads the header itself: ``request.url`` replaces names that it considers invalid by our own
-    address, and which names those are differs between versions of Starlette.
-    """
+    # Not ``request.url``: it replaces names that it considers invalid by our own address, and which
+    # names those are differs between versions of Starlette.
     header = request.headers.get("host")
     if header is None:
         return  # HTTP/1.0 by hand: browsers always send one
@@ -129,20 +126,14 @@ def check_host(request: Request) -> None:
         ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
     except ValueError:
         if host.lower() not in {"localhost", *request.app.state.hosts}:
-            raise RequestRefused(
-                403,
-                f"unknown host name {printable(host)}",
-                "use an IP address or localhost, or add the name to admin.hosts on the broker",
-            ) from None
+            advice = "use an IP address or localhost, or add the name to admin.hosts on the broker"
+            raise RequestRefused(403, f"unknown host name {printable(host)}", advice) from None
 
 
 def check_no_web_page(request: Request) -> None:
     if "origin" in request.headers:
-        raise RequestRefused(
-            403,
-            "requests from web pages are not accepted",
-            "use the penstock command, or a program that sends no Origin header",
-        )
+        advice = "use the penstock command, or a program that sends no Origin header"
+        raise RequestRefused(403, "requests from web pages are not accepted", advice)
 
 
 def check_administrator(request: Request, token: str) -> None:
@@ -163,11 +154,9 @@ def _check_administrator(request: Request, token: str) -> None:
     if token:
         _check_token(request, token)
     elif not _is_loopback(request):
-        raise RequestRefused(
-            403,
-            "administration is limited to the broker's own machine while no token is configured",
-            "set admin.token (PENSTOCK_ADMIN_TOKEN) on the broker and present it",
-        )
+        what = "administration is limited to the broker's own machine while no token is configured"
+        advice = "set admin.token (PENSTOCK_ADMIN_TOKEN) on the broker and present it"
+        raise RequestRefused(403, what, advice)
     else:
         check_host(request)
 
@@ -177,12 +166,9 @@ def _check_token(request: Request, token: str) -> None:
     given = presented.encode("utf-8", "surrogateescape")
     # In constant time: the time it takes must not reveal how much of the token was right.
     if not hmac.compare_digest(given, f"Bearer {token}".encode()):
-        raise RequestRefused(
-            401,
-            f"the administrator token is {'wrong' if presented else 'missing'}",
-            "send it as Authorization: Bearer TOKEN (the penstock command: --token)",
-            {"www-authenticate": "Bearer"},
-        )
+        what = f"the administrator token is {'wrong' if presented else 'missing'}"
+        advice = "send it as Authorization: Bearer TOKEN (the penstock command: --token)"
+        raise RequestRefused(401, what, advice, {"www-authenticate": "Bearer"})
 
 
 def _is_loopback(request: Request) -> bool:
@@ -249,11 +235,7 @@ async def read_body(request: Request, kind: type[_Body]) -> _Body:
 
 
 async def applied(change: Awaitable[_Value], status: int = 503) -> _Value:
-    """Wait until a change is durable and in force; turn its error into a response.
-
-    ``status`` is for changes refused for another reason than the disk or the cluster being
-    unavailable.
-    """
+    """``status`` is for changes refused although the disk and the cluster are available."""
     try:
         return await change
     except NotLeader as error:

@@ -1,8 +1,7 @@
 """``/queues``: list, create, configure and delete topics that are used as queues.
 
-Every topic can be used as a queue. The list has those that were created or configured, and those
-with groups; names that begin with ``$`` only if the prefix does. A request changes only the
-settings that it names.
+The list has topics that were created or configured or have groups; names that begin with ``$`` only
+if the prefix does. A request changes only the settings that it names.
 """
 
 from heapq import nsmallest
@@ -113,11 +112,8 @@ def is_topic(admin: QueueAdmin, topic: bytes) -> bool:
 def known_topic(admin: QueueAdmin, name: str) -> bytes:
     topic = name.encode()
     if not is_topic(admin, topic):
-        raise RequestRefused(
-            404,
-            f"there is no topic {name!r}",
-            "penstock queue list shows all queues; penstock queue create makes one",
-        )
+        advice = "penstock queue list shows all queues; penstock queue create makes one"
+        raise RequestRefused(404, f"there is no topic {name!r}", advice)
     return topic
 
 

@@ -1,9 +1,7 @@
 """Sums over all topics used as queues, and over their groups, for a scrape.
 
-There may be tens of thousands, they belong to the event loop, and each costs some microseconds. So
-they are visited in slices, and the event loop serves others in between: each number is true at its
-own moment. The number of topics and groups visited is bounded. The groups with the largest lag get
-series of their own.
+There may be tens of thousands, and each costs some microseconds. So they are visited in slices, the
+event loop serves others in between, and each number is true at its own moment.
 """
 
 from collections import Counter

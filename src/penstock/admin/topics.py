@@ -1,9 +1,7 @@
 """``/topics``: list topics, read and publish messages, with nothing but ``curl``.
 
 Reads run in a worker thread and are bounded in messages and bytes. ``POST`` publishes the body with
-QoS 1, under the same admission rules as every protocol, and answers once it is durable. Web pages
-may not post: a browser would do it for any of them. :mod:`penstock.admin.pages` explains why the
-host name is checked.
+QoS 1 and answers once it is durable. Web pages may not post: a browser would do it for any of them.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""What the HTTP pages can read from a running broker, and what they can change.
-
-``BrokerView`` is read-only. Changes go through ``KeyAdmin`` (device keys), ``QueueAdmin`` (topics,
-groups, dead letters), ``ClusterAdmin`` (membership) and ``TopicPublisher`` (messages). The package
-``node`` implements them.
+"""What the HTTP pages can read and change in a running broker; ``node`` implements it.
 
 A ``BrokerView`` answers from memory, on the event loop. Only ``store``, ``journal`` and
 ``queue_pending`` may read the disk: call them in a worker thread.

@@ -2,8 +2,6 @@
 
 A :class:`~penstock.errors.PenstockError` becomes a line or two on standard error and exit status 1;
 a usage error has exit status 2. Any other exception is a bug and keeps its traceback.
-
-``-h`` is the host, as in the tools of MQTT and Redis; help is ``--help``, for every command.
 """
 
 import sys

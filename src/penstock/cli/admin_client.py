@@ -106,10 +106,7 @@ class AdminClient:
     def pages(
         self, path: str, key: str, after: dict[str, str], **query: object
     ) -> Iterator[Document]:
-        """Yield the items of a list over all its pages.
-
-        ``after`` maps the parameters that name the last item seen to its fields.
-        """
+        """``after`` maps the parameters that name the last item seen to its fields."""
         while True:
             page = self.get(path, **query)
             yield from page[key]
@@ -134,10 +131,8 @@ class AdminClient:
             if leader is None:
                 return self._document(status, content)
             self.server = leader
-        raise PenstockError(
-            f"too many redirects between nodes, the last one to {self.server}",
-            "a leader is being elected; try again in a moment",
-        )
+        what = f"too many redirects between nodes, the last one to {self.server}"
+        raise PenstockError(what, "a leader is being elected; try again in a moment")
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         host, port = self.server.host, self.server.port
@@ -149,15 +144,13 @@ class AdminClient:
         except ConnectionRefusedError as error:
             raise unreachable(error, host, port, self._timeout_s) from error
         except (OSError, http.client.IncompleteRead) as error:
-            raise PenstockError(
-                f"no broker answers at {self.server}: {error or type(error).__name__}",
-                "start one (penstock serve), or give its address (-h HOST -p PORT)",
-            ) from error
+            what = f"no broker answers at {self.server}: {error or type(error).__name__}"
+            advice = "start one (penstock serve), or give its address (-h HOST -p PORT)"
+            raise PenstockError(what, advice) from error
         except http.client.HTTPException as error:  # its text is unsafe for a terminal
-            raise PenstockError(
-                f"the server at {self.server} does not speak HTTP",
-                "if that is a port for nodes (peer_listen), use one for clients (listen)",
-            ) from error
+            what = f"the server at {self.server} does not speak HTTP"
+            advice = "if that is a port for nodes (peer_listen), use one for clients (listen)"
+            raise PenstockError(what, advice) from error
         finally:
             connection.close()
 
@@ -168,10 +161,8 @@ class AdminClient:
                 return document
             error, advice = document["error"], document.get("advice", "")
         except (msgspec.DecodeError, KeyError):
-            raise PenstockError(
-                f"the server at {self.server} is not a Penstock broker (status {status})",
-                "give the address of the broker: -h HOST -p PORT",
-            ) from None
+            what = f"the server at {self.server} is not a Penstock broker (status {status})"
+            raise PenstockError(what, "give the address of the broker: -h HOST -p PORT") from None
         kind = BrokerUnavailable if status == http.HTTPStatus.SERVICE_UNAVAILABLE else Refused
         raise kind(f"the broker at {self.server} refused: {error}", advice)
 

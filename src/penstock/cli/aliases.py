@@ -1,8 +1,4 @@
-"""``mqtt-broker``, ``mqtt-producer``, ``mqtt-consumer``: names that existing scripts call.
-
-They are ``penstock serve``, ``pub`` and ``sub``. Only the broker's host and port are spelled
-differently; all other options are passed on.
-"""
+"""``mqtt-broker``, ``mqtt-producer``, ``mqtt-consumer``: names that existing scripts call."""
 
 import sys
 from typing import NoReturn

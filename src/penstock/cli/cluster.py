@@ -1,9 +1,7 @@
 """``penstock cluster``: create a cluster, add and remove nodes, show its status.
 
-Any node can be contacted: the others redirect to the leader what only the leader knows or does.
-Nodes advertise their own addresses (``cluster.advertise``), so a node is named by its number alone.
-
-What takes a while (an election, a node catching up) is waited for, with progress reports.
+Any node can be contacted: it redirects to the leader. Nodes advertise their own addresses
+(``cluster.advertise``), so a node is named by its number alone.
 """
 
 import secrets
@@ -111,8 +109,7 @@ def _status_of(broker: AdminClient) -> ClusterStatus:
 def _probed(broker: AdminClient, own: ClusterStatus) -> ClusterStatus:
     """Contact every other node: one may know a leader, and all may be up but cut off.
 
-    That a node answers us does not mean that nodes reach each other: ``is_active`` remains as the
-    contacted node sees it.
+    ``is_active`` remains as the contacted node sees it: nodes may not reach each other.
     """
     found = {m.id: _status_at(broker, m.client_addr) for m in own.members if m.id != own.node_id}
     same = [s for s in found.values() if s is not None and s.cluster_id == own.cluster_id]
@@ -417,10 +414,8 @@ def transfer(node: int, broker: AdminClient) -> None:
     """
     _retried(lambda: broker.post("/cluster/transfer", to=node))
     if not _await(lambda: _status_of(broker).leader == node, ELECTION_S):
-        raise PenstockError(
-            f"node {node} is not the leader after {ELECTION_S:g} s",
-            "check with penstock cluster status that it is up and has caught up",
-        )
+        advice = "check with penstock cluster status that it is up and has caught up"
+        raise PenstockError(f"node {node} is not the leader after {ELECTION_S:g} s", advice)
     print_result({"leader": node}, f"node {node} is the leader")
 
 

@@ -1,12 +1,10 @@
 """``penstock cluster try``: a cluster of three nodes on this machine, with one command.
 
-Each node is a separate ``penstock serve`` process that can be killed. The nodes run in sessions of
-their own: Ctrl-C reaches only this command, which stops them. If this command is killed, the system
-sends them SIGTERM.
+The nodes are processes in sessions of their own: Ctrl-C reaches only this command, which stops
+them. If it is killed, the system sends them SIGTERM.
 
 With a named directory the cluster is kept for the next run, including its ports, because nodes know
-each other by address. A temporary directory is removed at the end, unless a node was started in it
-by hand and is still running.
+each other by address. A temporary directory is removed, unless a node still runs in it.
 """
 
 import ctypes
@@ -221,10 +219,9 @@ class _Running:
         while not condition():
             self._check_all_run()
             if monotonic() > deadline:
-                raise PenstockError(
-                    f"the nodes have not formed a cluster after {START_S:g} s",
-                    f"their logs are in {self._directory}; the machine may be overloaded",
-                )
+                what = f"the nodes have not formed a cluster after {START_S:g} s"
+                advice = f"their logs are in {self._directory}; the machine may be overloaded"
+                raise PenstockError(what, advice)
             sleep(POLL_S)
 
     def _check_all_run(self) -> None:

@@ -32,11 +32,7 @@ connection_options = option_set(
 
 
 def queue_client(server: Address, *, stale_reads: bool = False) -> "QueueClient":
-    """Connect by the queue protocol; fail at once if nothing listens there.
-
-    The client itself retries until the timeout of a call, which suits programs. At a terminal, most
-    likely the broker is not running or the port is wrong.
-    """
+    """Fail at once if nothing listens there; the client itself retries, which suits programs."""
     dial(server.host, server.port, DIAL_TIMEOUT_S).close()
     return connect([str(server)], stale_reads=stale_reads)
 

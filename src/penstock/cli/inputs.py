@@ -69,10 +69,7 @@ def confirm(question: str) -> None:
 def duration(
     _context: click.Context, _parameter: click.Parameter, text: str | None
 ) -> float | None:
-    """Parse a duration into seconds, as in 90d, 12h, 500ms (a click callback).
-
-    The unit is mandatory: some would read a bare 90 as days.
-    """
+    """Return seconds (a click callback). The unit is mandatory: a bare 90 may be meant as days."""
     if text is None:
         return None
     try:

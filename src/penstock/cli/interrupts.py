@@ -11,10 +11,7 @@ from types import FrameType
 
 @contextmanager
 def signals_as_input() -> Iterator[int]:
-    """Yield a file descriptor that becomes readable on SIGINT or SIGTERM.
-
-    A second signal interrupts, in case writing to our output blocks.
-    """
+    """Yield a descriptor that a signal makes readable. A second one interrupts blocked output."""
     reading, writing = os.pipe()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

@@ -1,9 +1,8 @@
 """Read the messages of topics, and those that follow, in journal order.
 
-For ``penstock read`` and ``penstock sub --from``. The broker tells which topics match and which of
-them have changed (``changes``); each is read from the last position. So nothing is missed or
-repeated, even if the broker restarts: it then answers ``again``, all topics are listed again, and
-the positions remain valid.
+The broker tells which topics match and have changed (``changes``); each is read from the last
+position. So nothing is missed or repeated. After a restart the broker answers ``again``: all topics
+are listed again, and the positions remain valid.
 """
 
 from heapq import merge

@@ -1,8 +1,7 @@
 """The files of a device's key: a C header for the firmware, and JSON for Python.
 
-Both contain the secret, are readable only by their owner, and never overwrite others unless that is
-requested: the secret would be lost. When a key is rotated, its files are renamed to include its id,
-since it stays valid for a while.
+Only their owner can read them. They never overwrite others unless that is requested: the secret
+would be lost. A rotated key stays valid for a while, so its files are renamed to include its id.
 """
 
 import os
@@ -80,10 +79,9 @@ class KeyFiles:
             self.set_aside = _paths(directory, f"{device}.{replaced}")
             taken = [path for path in self.set_aside if os.path.lexists(path)]
         if taken and not force:
-            raise PenstockError(
-                f"{taken[0]} exists, and may contain the only copy of a secret",
-                "choose another directory with --out, or overwrite it with --force",
-            )
+            what = f"{taken[0]} exists, and may contain the only copy of a secret"
+            advice = "choose another directory with --out, or overwrite it with --force"
+            raise PenstockError(what, advice)
 
     @property
     def names(self) -> list[str]:

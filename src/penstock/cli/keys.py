@@ -1,12 +1,8 @@
 """``penstock keys``: create, register, revoke and rotate the keys that devices sign with.
 
-The key pair is generated here; the broker receives the public key only, and assigns the id. With
-``--offline`` the id is a random 32-bit number: a collision is unlikely, and ``keys add`` would
-refuse it.
-
-With ``--json`` a command prints the broker's response and the paths of the files it wrote. The
-secret key is printed only on request (``--print-secret``), and never as JSON: output ends up in
-logs and on screens.
+The key pair is generated here; the broker receives only the public key, and assigns the id. With
+``--offline`` the id is a random 32-bit number; ``keys add`` would refuse a collision. The secret is
+printed only on request, and never as JSON: output ends up in logs.
 """
 
 import secrets
@@ -191,10 +187,9 @@ def _hand_out(files: KeyFiles, key: DeviceKeyPair, until: str, *, print_secret: 
     try:
         files.write(key)
     except OSError as error:
-        raise PenstockError(
-            f"created key {key.key_id}, but {error.filename} cannot be written: {error.strerror}",
-            f"run penstock keys revoke {key.key_id}, then create a key in another directory",
-        ) from error
+        what = f"created key {key.key_id}, but {error.filename} cannot be written: {error.strerror}"
+        advice = f"run penstock keys revoke {key.key_id}, then create a key in another directory"
+        raise PenstockError(what, advice) from error
     wrote = f"Wrote {_listed(files.paths)}. They contain the secret key; only you can read them."
     if files.set_aside:
         wrote += f"\nThe files of the previous key were renamed to {_listed(files.set_aside)}."
@@ -367,10 +362,7 @@ def _keys_of(broker: AdminClient, device: str) -> list[Document]:
 
 
 def _key_id(broker: AdminClient, key: str, state: str, alternative: str = "") -> int:
-    """Return the given id, or that of a device's only key in a state.
-
-    If the only key is in another state, return it: the broker explains the refusal.
-    """
+    # The only key is returned even if it is in another state: the broker explains the refusal.
     if _is_id(key):
         return int(key)
     found = _keys_of(broker, key)
@@ -403,10 +395,8 @@ def _latest_id(broker: AdminClient, key: str) -> int:
     if active := [known for known in latest if known["state"] == _ACTIVE]:
         return _only(key, active)
     ids = ", ".join(f"{known['id']} ({known['state']})" for known in latest)
-    raise PenstockError(
-        f"the latest key of {key} is not active: {ids}",
-        f"penstock keys new {key} --out DIR creates one, in a directory without its old files",
-    )
+    advice = f"penstock keys new {key} --out DIR creates one, in a directory without its old files"
+    raise PenstockError(f"the latest key of {key} is not active: {ids}", advice)
 
 
 def _device_of(broker: AdminClient, key_id: int) -> str:

@@ -1,8 +1,4 @@
-"""Command groups that suggest similar names, and that import a command only when it is called.
-
-A producer on a small machine should not pay for importing a server. So a ``LazyGroup`` has a table
-of names and one-line help texts: ``--help`` imports nothing either.
-"""
+"""Command groups that suggest similar names, and import a command only when it is called."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches

@@ -1,8 +1,6 @@
 """Configuration flags for a command, made from the schema.
 
-``@configured`` gives a command ``--config``, ``--set``, and a flag for each option that has one in
-the schema; the command is called with ``loaded``. Values are passed to the loader as text, so that
-flags and files have the same rules and error messages.
+Values are passed to the loader as text, so that flags and files have the same rules and errors.
 """
 
 import os

@@ -1,12 +1,10 @@
 """``penstock pub``: publish a message, a file, or a message per line of standard input.
 
-With QoS 0 it succeeds when the broker answers a ping sent after the last message: it has then read
-all messages and refused none, since MQTT 3.1.1 can refuse only by closing the connection. With QoS
-1 and 2 it succeeds when the broker has confirmed every message; on failure it reports how many were
-confirmed, which are the first ones, as confirmations come in order.
+With QoS 0 it succeeds when the broker answers a ping sent after the last message: MQTT 3.1.1 can
+refuse only by closing the connection. With QoS 1 and 2 it succeeds when every message is confirmed;
+on failure it reports how many were, which are the first ones, as confirmations come in order.
 
-Lines are read in chunks: what is available is published together, a typed line at once. The
-connection is kept alive while there is no input.
+Available lines are published together, a typed line at once.
 """
 
 import os

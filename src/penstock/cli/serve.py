@@ -72,8 +72,6 @@ async def _start(server: Server, stop: asyncio.Event) -> None:
 
     The event loop is blocked while the journal is read, so the signal handler raises. Aborting
     there is a crash, which loses nothing. If it raises elsewhere, ``stop`` is checked later.
-
-    A running broker waits until a full disk has room; a starting one cannot.
     """
 
     def interrupt(_number: int, _frame: object) -> None:
@@ -162,20 +160,14 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long the event loop may hold the interpreter while the writer thread waits for it.
-
-A commit needs the interpreter several times. With Python's default of 5 ms each of these waits is
-longer than the flush itself, and would delay acknowledgements under load.
-"""
+"""How long the event loop may hold the interpreter while the writer thread waits for it. A commit
+needs it several times; with Python's 5 ms each wait would be longer than the flush itself."""
 
 FILES_BESIDE_CLIENTS = 128  # listeners, the store, logs, HTTP
 
 
 def _fit_files(config: Config) -> Config:
-    """Raise the limit of open files to fit all clients, or lower the limit of clients.
-
-    Otherwise the system would reject connections before the broker can count them.
-    """
+    # Otherwise the system would reject connections before the broker can count them.
     wanted = config.limits.clients_max + FILES_BESIDE_CLIENTS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -1,8 +1,7 @@
 """``penstock spark files``: the current Parquet files of an archive, for programs without Spark.
 
-The directory also contains files of aborted batches, whose rows are in other files, and files that
-compaction has replaced, which are kept for running readers. The manifest and the sink's log tell
-which files count, so no Spark is needed.
+The directory also has files of aborted batches, and files that compaction has replaced. The
+manifest and the sink's log tell which files count.
 """
 
 from typing import Final

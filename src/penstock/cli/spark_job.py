@@ -1,11 +1,8 @@
 """Run a job for ``penstock spark run``: start Spark, show the progress, handle signals.
 
-Options are checked before Spark is started, which takes half a minute on a small machine.
-
-SIGINT and SIGTERM end a stream after the current batch, with exit status 0. A second signal ends it
-at once, with 130 or 143; nothing is lost, since the batch is repeated the next time. Before a
-stream has started, and in batch jobs, the first signal ends the process at once. Spark's processes
-then exit, too; their messages about that are suppressed.
+SIGINT and SIGTERM end a stream after the current batch, with exit status 0. A second signal, or the
+first one before a stream has started and in batch jobs, ends the process at once, with 130 or 143.
+Nothing is lost, since the batch is repeated the next time.
 """
 
 import os
@@ -87,11 +84,8 @@ _NAMES: Final = {
 def _started(
     found: PipelineJob, java: JavaOutput, settings: dict[str, str], where: dict[str, str]
 ) -> SparkSession:
-    """Start Spark, and report the beginning and the end: it takes a while.
-
-    Spark logs a failure several times, at length. This command reports it once, so that log is
-    turned off (``log4j2.properties``), except on a cluster, where tasks are retried.
-    """
+    # Spark logs a failure several times, at length. This command reports it once, so that log is
+    # turned off (``log4j2.properties``), except on a cluster, where tasks are retried.
     _ended_by_signals(java)
     java.say("Starting Spark ...")
     began = time.monotonic()

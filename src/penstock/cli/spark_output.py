@@ -1,8 +1,7 @@
 """Filters the output of Spark's Java process.
 
-Java and its Python workers write to the standard error that they inherit. While they start, that is
-a pipe: a thread reads it, drops known noise, and writes the rest to the terminal, above the
-progress table if there is one.
+Java and its Python workers inherit a pipe as standard error. A thread reads it, drops known noise,
+and writes the rest to the terminal, above the progress table if there is one.
 """
 
 import os

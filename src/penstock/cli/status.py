@@ -49,10 +49,7 @@ def _node(found: Document) -> str:
 
 
 def unreadiness(server: Address) -> str:
-    """Return why a broker is not ready; empty if it is, or does not answer.
-
-    MQTT 3.1.1 cannot carry the reason for which a connection is closed.
-    """
+    """Return why a broker is not ready, which MQTT 3.1.1 cannot carry; empty if it is."""
     try:
         found = AdminClient(server, "", REASON_TIMEOUT_S).get("/status")
     except PenstockError:

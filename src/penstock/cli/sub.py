@@ -1,23 +1,18 @@
 """``penstock sub``: subscribe, and print a line per message.
 
-A message is acknowledged after its line has been written: either the reader of the pipe has it, or
-the broker still does. So with a stored session (``-c``) a run continues where the last one ended,
-and ``-n COUNT`` consumes exactly COUNT.
-
-Once the broker has confirmed the subscription, a line on standard error reports it: nothing is
-missed from then on. Standard output has messages only.
+A message is acknowledged after its line has been written. So with a stored session (``-c``) a run
+continues where the last one ended, and ``-n COUNT`` consumes exactly COUNT. A line on standard
+error reports the subscription; standard output has messages only.
 
 **When the connection breaks** the command reconnects and subscribes again, until ``--timeout`` if
 given; only the first connection must succeed. If the broker is still reachable, it closed the
 connection on purpose. A client with a chosen id then exits: another client uses the same id, and
 the two would keep disconnecting each other.
 
-**With ``--from`` or ``--since``** it reads the journal by the queue protocol instead: first the
-stored messages, then new ones, each once, even if the broker restarts.
+**With ``--from`` or ``--since``** it reads the journal by the queue protocol instead.
 
-SIGINT and SIGTERM do not interrupt: they make a file descriptor readable, which the client watches
-next to its socket. What has been written is acknowledged, then the client disconnects. A second
-signal interrupts, in case writing to the output blocks.
+SIGINT and SIGTERM make a file descriptor readable, which the client watches next to its socket.
+What has been written is acknowledged, then the client disconnects.
 """
 
 import select

@@ -13,10 +13,7 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it.
-
-        Names other than localhost count as reachable: the answer must not depend on a resolver.
-        """
+        """Names other than localhost are not: the answer must not depend on a resolver."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:

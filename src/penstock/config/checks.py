@@ -1,7 +1,6 @@
 """Rules between options.
 
-A rule is checked only if all its options could be read, so that no rule complains about a default
-that merely replaces an invalid value.
+A rule is checked only if all its options could be read: a default may replace an invalid value.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,30 +54,26 @@ def _exposure_faults(config: Config, *, key: str) -> Iterator[ConfigFault]:
             )
 
 
-def _connect_faults(config: Config) -> Iterator[ConfigFault]:
-    if config.limits.connect_bytes_max > config.limits.packet_bytes_max:
-        yield ConfigFault(
-            "is above limits.packet_bytes_max",
-            "lower it or raise the other",
-            "limits.connect_bytes_max",
-        )
+def _order_faults(config: Config, *, key: str, other: str, why: str = "") -> Iterator[ConfigFault]:
+    if getattr(config.limits, key) > getattr(config.limits, other):
+        what = f"is above limits.{other}{why}"
+        yield ConfigFault(what, "lower it or raise the other", f"limits.{key}")
 
 
-def _packet_faults(config: Config) -> Iterator[ConfigFault]:
-    if config.limits.packet_bytes_max > config.limits.outbound_bytes_max:
-        yield ConfigFault(
-            "is above limits.outbound_bytes_max, so the largest messages could never be delivered",
-            "lower it or raise the other",
-            "limits.packet_bytes_max",
-        )
-
+_CONNECT_ORDER = partial(_order_faults, key="connect_bytes_max", other="packet_bytes_max")
+_PACKET_ORDER = partial(
+    _order_faults,
+    key="packet_bytes_max",
+    other="outbound_bytes_max",
+    why=", so the largest messages could never be delivered",
+)
 
 _RULES: Final[list[tuple[AbstractSet[str], Callable[[Config], Iterator[ConfigFault]]]]] = [
     ({"listen", "http_listen"}, _listener_faults),
     ({"listen", "allow_anonymous"}, partial(_exposure_faults, key="listen")),
     ({"http_listen", "allow_anonymous"}, partial(_exposure_faults, key="http_listen")),
-    ({"limits.connect_bytes_max", "limits.packet_bytes_max"}, _connect_faults),
-    ({"limits.packet_bytes_max", "limits.outbound_bytes_max"}, _packet_faults),
+    ({"limits.connect_bytes_max", "limits.packet_bytes_max"}, _CONNECT_ORDER),
+    ({"limits.packet_bytes_max", "limits.outbound_bytes_max"}, _PACKET_ORDER),
     (CLUSTER_KEYS, cluster_faults),
 ]
 """Each rule with the options that it reads."""

@@ -1,8 +1,7 @@
 """The advertised addresses, the secret, and the rules of ``[cluster]``.
 
-A node advertises its address to others. One that means something else on another machine (0.0.0.0,
-or loopback) would send them to themselves. That would look like a network failure, so it is
-refused at startup, where it can be explained.
+An address that means something else on another machine (0.0.0.0, or loopback) would send others to
+themselves. That would look like a network failure, so it is refused at startup.
 """
 
 import stat
@@ -47,10 +46,7 @@ def advertised(config: Config) -> Address | None:
 
 
 def cluster_secret(cluster: Cluster) -> bytes:
-    """Return the cluster secret, empty if none is configured.
-
-    Raises ``ConfigError`` if the file is invalid, or readable by all users of the machine.
-    """
+    """Raises ``ConfigError`` if the file is invalid, or readable by all users of the machine."""
     if cluster.secret or not cluster.secret_file:
         return cluster.secret.encode()
     try:
@@ -87,11 +83,10 @@ def _lone_faults(cluster: Cluster) -> Iterator[ConfigFault]:
     """Node settings without peer_listen are a mistake: the broker would start standalone."""
     for key in ("node_id", "advertise_peer", "advertise"):
         if getattr(cluster, key):
-            yield ConfigFault(
-                "has no effect without cluster.peer_listen",
-                'add peer_listen = "HOST:7700" under [cluster] (flag --peer-listen), or remove it',
-                f"cluster.{key}",
+            advice = (
+                'add peer_listen = "HOST:7700" under [cluster] (flag --peer-listen), or remove it'
             )
+            yield ConfigFault("has no effect without cluster.peer_listen", advice, f"cluster.{key}")
 
 
 def _identity_faults(config: Config) -> Iterator[ConfigFault]:
@@ -102,22 +97,17 @@ def _identity_faults(config: Config) -> Iterator[ConfigFault]:
             "cluster.node_id",
         )
     if config.durability != "sync":
-        yield ConfigFault(
-            "a cluster node must not acknowledge a message before it is on disk",
-            'write durability = "sync", or run it standalone (without cluster.peer_listen)',
-            "durability",
-        )
+        what = "a cluster node must not acknowledge a message before it is on disk"
+        advice = 'write durability = "sync", or run it standalone (without cluster.peer_listen)'
+        yield ConfigFault(what, advice, "durability")
 
 
 def _credential_faults(cluster: Cluster) -> Iterator[ConfigFault]:
     files = {name: getattr(cluster, name) for name in ("tls_cert", "tls_key", "tls_ca")}
     for name, file in files.items():
         if not file and any(files.values()):
-            yield ConfigFault(
-                "is missing: TLS needs tls_cert, tls_key and tls_ca",
-                "set all three, or none",
-                f"cluster.{name}",
-            )
+            what = "is missing: TLS needs tls_cert, tls_key and tls_ca"
+            yield ConfigFault(what, "set all three, or none", f"cluster.{name}")
     if cluster.secret and cluster.secret_file:
         yield ConfigFault(
             "is set in addition to cluster.secret", "keep one of them", "cluster.secret_file"
@@ -163,8 +153,6 @@ def _is_wildcard(address: Address) -> bool:
 
 
 def _advertised_fault(address: Address, key: str, flag: str) -> ConfigFault:
-    return ConfigFault(
-        f"{address} would be advertised to others, for whom it is their own machine",
-        f"set the address at which they reach this machine: {flag} HOST:{address.port}",
-        key,
-    )
+    what = f"{address} would be advertised to others, for whom it is their own machine"
+    advice = f"set the address at which they reach this machine: {flag} HOST:{address.port}"
+    return ConfigFault(what, advice, key)

@@ -1,9 +1,8 @@
 """A digest of the settings that must be the same on all nodes of a cluster.
 
-Nodes apply the same journal and must reach the same state. Some limits affect that state: a session
-drops what does not fit into its queue. Settings that only decide what is journaled could differ,
-but clients would find a different broker on each node. Nodes exchange the digest and refuse each
-other if it differs. It has a few bytes per setting, so that the error can name the setting.
+Nodes apply the same journal and must reach the same state, which some limits affect: a session
+drops what does not fit into its queue. Nodes refuse each other if the digest differs. It has a few
+bytes per setting, so that the error can name the setting.
 """
 
 from collections.abc import Iterator

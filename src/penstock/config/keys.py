@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Literal, get_args, get_origin
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import FieldInfo
 
 from penstock.config.schema import SECTIONS, RetentionRule, SigningRule
@@ -57,17 +58,19 @@ class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _key(section: str, field: FieldInfo) -> ConfigKey:
-    base, meta = get_args(field.type)
+    base, *details, text = get_args(field.type)
+    meta = details[0] if details else Meta()
+    extra = meta.extra or {}
     return ConfigKey(
         name=f"{section}.{field.name}" if section else field.name,
         kind=_kind(base),
-        text=meta.description,
+        text=text,
         default=field.default,
         low=meta.ge,
         high=meta.le,
         choices=_choices(base),
-        flag=meta.extra["flag"],
-        form=meta.extra["form"],
+        flag=extra.get("flag", ""),
+        form=extra.get("form", ""),
     )
 
 
@@ -110,10 +113,7 @@ _SIMILARITY_MIN = 0.75  # from 0 to 1: a far-fetched suggestion misleads
 
 
 def closest(name: str, names: list[str]) -> str:
-    """Return the known name that was probably meant, or "".
-
-    The right name in the wrong section is more likely than a misspelling.
-    """
+    """The right name in the wrong section is more likely than a misspelling."""
     leaf = name.rpartition(".")[2]
     same_leaf = [known for known in names if known.rpartition(".")[2] == leaf]
     if same_leaf:

@@ -1,9 +1,7 @@
 """The line of a TOML file on which each key was set; the parser of the standard library drops it.
 
 The text is cut into statements: the fewest lines that parse by themselves. No proper prefix of a
-multi-line value parses, so the cut is exact, and the parsed statement has the key, be it quoted,
-dotted or plain. The cost is quadratic in the lines of a long array, which is fine for
-configuration files.
+multi-line value parses, so the cut is exact. The cost is quadratic in the lines of a long array.
 """
 
 import tomllib

@@ -1,9 +1,7 @@
 """Which addresses to listen on, and which of them are required.
 
-An address that was configured is required: without it the broker does not start. Of the defaults
-only the first is. The others are a convenience for clients of Redis, the queue protocol and
-Prometheus; a program that uses one of those ports (a Redis on 6379) must not keep the broker from
-starting.
+A configured address is required. Of the defaults only the first is: a program that uses one of the
+other ports (a Redis on 6379) must not keep the broker from starting.
 """
 
 from typing import NamedTuple

@@ -1,11 +1,8 @@
 """Load and check the configuration from file, environment and flags.
 
-Each layer is a flat map from option names to values. Flags override the environment, which
-overrides the file. An overridden value is checked all the same: its mistake would surface on the
-day that the flag is dropped.
-
-All problems are raised together, ordered by layer and line. The rules between options ignore those
-whose value is unknown because of a mistake (in the value, in a name, or in the whole file).
+Flags override the environment, which overrides the file. An overridden value is checked all the
+same: its mistake would surface on the day that the flag is dropped. All problems are raised
+together. The rules between options ignore those whose value is unknown because of a mistake.
 """
 
 import re
@@ -118,10 +115,6 @@ def _origin(layers: list[_Layer], name: str) -> Origin:
 
 
 def _build(values: dict[str, object]) -> Config:
-    """Nest the flat values and convert them.
-
-    If ``listen`` is set, the default of ``http_listen`` is empty.
-    """
     if values.get("listen"):
         values.setdefault("http_listen", ())
     sections: dict[str, dict[str, object]] = {}

@@ -1,13 +1,10 @@
 """The configuration options: each is declared here, and nowhere else.
 
-To add an option, add a field: its name, type, default, range and description. The loader checks
-values against it, ``penstock config explain`` prints it, a ``flag`` makes it an option of
-``penstock serve``, and the reference page and the example file are generated from it.
+To add an option, add a field: its name, type, default, range and description. The loader,
+``penstock config explain``, the flags of ``penstock serve`` and the generated pages use it.
 
 The unit is part of the name (``keep_alive_s_max``): an option with the word ``s`` or ``ms`` takes a
-duration ("24h"), one with ``bytes`` a size ("256KiB"); see :mod:`penstock.config.units`.
-
-Most defaults are in :mod:`penstock.limits`. ``Config()`` is the same as an empty file.
+duration ("24h"), one with ``bytes`` a size ("256KiB"). Most defaults are in :mod:`penstock.limits`.
 """
 
 from typing import Annotated, Literal, get_args
@@ -26,18 +23,13 @@ _DAY_S = 24 * 3600
 _YEAR_S = 365 * _DAY_S
 
 
-def _about(description: str, flag: str = "", form: str = "") -> Meta:
-    """Describe an option that is not a number.
-
-    ``flag`` is its command-line flag. ``form`` is what its texts must be: "address", "filter" or
-    "secret"; a secret is never shown.
-    """
-    return Meta(description=description, extra={"flag": flag, "form": form})
+def _about(flag: str = "", form: str = "") -> Meta:
+    """``flag`` is for the command line. ``form`` is that of texts: address, filter or secret."""
+    return Meta(extra={"flag": flag, "form": form})
 
 
-def _range(low: float, high: float, description: str, flag: str = "") -> Meta:
-    """Describe a number; both ends of the range are included."""
-    return Meta(ge=low, le=high, description=description, extra={"flag": flag, "form": ""})
+def _range(low: float, high: float, flag: str = "") -> Meta:
+    return Meta(ge=low, le=high, extra={"flag": flag})
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,112 +52,98 @@ class Limits(Section, frozen=True, kw_only=True):
     """Limits on what clients can use."""
 
     clients_max: Annotated[
-        int, _range(1, 1_000_000, "Maximum number of connections, all protocols.", "--max-clients")
+        int, _range(1, 1_000_000, "--max-clients"), "Maximum number of connections, all protocols."
     ] = limits.CLIENTS_MAX
     packet_bytes_max: Annotated[
-        int, _range(KIB, limits.BATCH_BYTES_MAX, "Largest MQTT packet accepted.")
+        int, _range(KIB, limits.BATCH_BYTES_MAX), "Largest MQTT packet accepted."
     ] = limits.PACKET_BYTES_MAX
     connect_bytes_max: Annotated[
-        int, _range(KIB, MIB, "Largest packet accepted before the client is connected.")
+        int, _range(KIB, MIB), "Largest packet accepted before the client is connected."
     ] = limits.CONNECT_BYTES_MAX
     frame_bytes_max: Annotated[
         int,
-        _range(
-            KIB, limits.BATCH_BYTES_MAX, "Largest binary frame, and largest RESP command argument."
-        ),
+        _range(KIB, limits.BATCH_BYTES_MAX),
+        "Largest binary frame, and largest RESP command argument.",
     ] = limits.FRAME_BYTES_MAX
     incomplete_bytes_max: Annotated[
         int,
-        _range(
-            MIB,
-            64 * GIB,
-            "Bytes in incomplete packets; beyond it the most silent connection is closed.",
-        ),
+        _range(MIB, 64 * GIB),
+        "Bytes in incomplete packets; beyond it the most silent connection is closed.",
     ] = limits.INCOMPLETE_BYTES_MAX
     connect_timeout_s: Annotated[
-        float, _range(0.1, 3600, "Time allowed for the first packet of a new connection.")
+        float, _range(0.1, 3600), "Time allowed for the first packet of a new connection."
     ] = limits.CONNECT_TIMEOUT_S
     keep_alive_s_max: Annotated[
-        int, _range(1, 65_535, "Longest keep-alive; a longer one is treated as this one.")
+        int, _range(1, 65_535), "Longest keep-alive; a longer one is treated as this one."
     ] = limits.KEEP_ALIVE_S_MAX
     idle_timeout_s: Annotated[
-        float, _range(1, _YEAR_S, "Idle time after which a binary connection is closed.")
+        float, _range(1, _YEAR_S), "Idle time after which a binary connection is closed."
     ] = limits.IDLE_TIMEOUT_S
     client_id_bytes_max: Annotated[
-        int, _range(23, 65_535, "Longest client id; MQTT requires at least 23 bytes.")
+        int, _range(23, 65_535), "Longest client id; MQTT requires at least 23 bytes."
     ] = limits.CLIENT_ID_BYTES_MAX
     inflight_max: Annotated[
-        int, _range(1, 32_767, "Unacknowledged QoS 1 and 2 deliveries per client.")
+        int, _range(1, 32_767), "Unacknowledged QoS 1 and 2 deliveries per client."
     ] = limits.INFLIGHT_MAX
     queue_messages_max: Annotated[
-        int, _range(1, 10_000_000, "Messages queued per session, besides those in flight.")
+        int, _range(1, 10_000_000), "Messages queued per session, besides those in flight."
     ] = limits.QUEUE_MESSAGES_MAX
     queue_full: Annotated[
         Literal["drop_oldest", "drop_newest"],
-        _about("Which message to drop when the queue of a session is full."),
+        "Which message to drop when the queue of a session is full.",
     ] = "drop_oldest"
     session_expiry_s: Annotated[
-        int, _range(1, 10 * _YEAR_S, "How long a persistent session outlives its connection.")
+        int, _range(1, 10 * _YEAR_S), "How long a persistent session outlives its connection."
     ] = limits.SESSION_EXPIRY_S
     subscriber_expiry_s: Annotated[
         int,
-        _range(
-            1, 10 * _YEAR_S, "How long a durable subscriber is kept after its last acknowledgement."
-        ),
+        _range(1, 10 * _YEAR_S),
+        "How long a durable subscriber is kept after its last acknowledgement.",
     ] = limits.SUBSCRIBER_EXPIRY_S
     sessions_max: Annotated[
-        int, _range(1, 10_000_000, "Maximum number of sessions; beyond it no persistent one opens.")
+        int, _range(1, 10_000_000), "Maximum number of sessions; beyond it no persistent one opens."
     ] = limits.SESSIONS_MAX
     subscriptions_max: Annotated[
-        int, _range(1, 1_000_000, "Maximum number of topic filters per session.")
+        int, _range(1, 1_000_000), "Maximum number of topic filters per session."
     ] = limits.SUBSCRIPTIONS_MAX
-    topic_bytes_max: Annotated[int, _range(1, 65_535, "Longest topic or topic filter.")] = (
+    topic_bytes_max: Annotated[int, _range(1, 65_535), "Longest topic or topic filter."] = (
         limits.TOPIC_BYTES_MAX
     )
     topic_levels_max: Annotated[
-        int, _range(1, 1_000, "Maximum number of levels in a topic or topic filter.")
+        int, _range(1, 1_000), "Maximum number of levels in a topic or topic filter."
     ] = limits.TOPIC_LEVELS_MAX
     retained_max: Annotated[
         int,
-        _range(
-            0, 100_000_000, "Maximum number of retained messages; further ones are not retained."
-        ),
+        _range(0, 100_000_000),
+        "Maximum number of retained messages; further ones are not retained.",
     ] = limits.RETAINED_MAX
     outbound_bytes_max: Annotated[
         int,
-        _range(
-            64 * KIB, GIB, "Bytes waiting for one slow reader before QoS 0 messages are dropped."
-        ),
+        _range(64 * KIB, GIB),
+        "Bytes waiting for one slow reader before QoS 0 messages are dropped.",
     ] = limits.OUTBOUND_BYTES_MAX
     outgoing_bytes_max: Annotated[
         int,
-        _range(
-            MIB,
-            64 * TIB,
-            "Bytes waiting for all clients together; once half of it is used, clients that do not"
-            " read are sent no more.",
-        ),
+        _range(MIB, 64 * TIB),
+        "Bytes waiting for all clients together; once half of it is used, clients that do not"
+        " read are sent no more.",
     ] = limits.OUTGOING_BYTES_MAX
     routes_cached_max: Annotated[
-        int, _range(1, 10_000_000, "Topics whose subscribers are cached between messages.")
+        int, _range(1, 10_000_000), "Topics whose subscribers are cached between messages."
     ] = limits.ROUTES_CACHED_MAX
     sinks_max: Annotated[
-        int, _range(1, 1_000_000, "Maximum number of sinks; beyond it no new one is created.")
+        int, _range(1, 1_000_000), "Maximum number of sinks; beyond it no new one is created."
     ] = limits.SINKS_MAX
     staged_bytes_max: Annotated[
         int,
-        _range(
-            MIB,
-            64 * TIB,
-            "Bytes that one sink may have staged and not committed; all sinks together may use half"
-            " of journal.total_bytes_max.",
-        ),
+        _range(MIB, 64 * TIB),
+        "Bytes that one sink may have staged and not committed; all sinks together may use half"
+        " of journal.total_bytes_max.",
     ] = limits.STAGED_BYTES_MAX
     stage_expiry_s: Annotated[
         int,
-        _range(
-            1, 10 * _YEAR_S, "How long staged rows are kept that are neither committed nor aborted."
-        ),
+        _range(1, 10 * _YEAR_S),
+        "How long staged rows are kept that are neither committed nor aborted.",
     ] = limits.STAGE_EXPIRY_S
 
 
@@ -174,61 +152,52 @@ class Journal(Section, frozen=True, kw_only=True):
 
     capture: Annotated[
         bool,
-        _about(
-            "Whether QoS 0 messages are journaled too, except for topics that begin with $; QoS 1"
-            " and 2 messages always are."
-        ),
+        "Whether QoS 0 messages are journaled too, except for topics that begin with $; QoS 1"
+        " and 2 messages always are.",
     ] = True
     capture_exclude: Annotated[
         tuple[str, ...],
-        _about("Topic filters whose QoS 0 messages are not journaled.", form="filter"),
+        _about(form="filter"),
+        "Topic filters whose QoS 0 messages are not journaled.",
     ] = ()
     capture_pending_bytes_max: Annotated[
         int,
-        _range(
-            64 * KIB,
-            16 * GIB,
-            "Bytes of QoS 0 waiting for the disk; further messages are not journaled.",
-        ),
+        _range(64 * KIB, 16 * GIB),
+        "Bytes of QoS 0 waiting for the disk; further messages are not journaled.",
     ] = limits.CAPTURE_PENDING_BYTES_MAX
     capture_interval_ms: Annotated[
-        int, _range(0, 10_000, "How long a QoS 0 message waits for others to share its commit.")
+        int, _range(0, 10_000), "How long a QoS 0 message waits for others to share its commit."
     ] = limits.CAPTURE_INTERVAL_MS
     batch_bytes_target: Annotated[
         int,
-        _range(
-            4 * KIB,
-            limits.BATCH_BYTES_MAX,
-            "Size at which a batch of QoS 0 messages is committed at once.",
-        ),
+        _range(4 * KIB, limits.BATCH_BYTES_MAX),
+        "Size at which a batch of QoS 0 messages is committed at once.",
     ] = limits.BATCH_BYTES_TARGET
     map_bytes_initial: Annotated[
         int,
-        _range(
-            MIB, TIB, "Address space (not disk) reserved for the store at first; grows as needed."
-        ),
+        _range(MIB, TIB),
+        "Address space (not disk) reserved for the store at first; grows as needed.",
     ] = limits.MAP_BYTES_INITIAL
     total_bytes_max: Annotated[
         int,
-        _range(
-            MIB, 64 * TIB, "Maximum size of the journal; beyond it the oldest messages are removed."
-        ),
+        _range(MIB, 64 * TIB),
+        "Maximum size of the journal; beyond it the oldest messages are removed.",
     ] = limits.JOURNAL_BYTES_MAX
 
 
 _MessagesMax = Annotated[
-    int, _range(0, 10**12, "Number of newest messages kept per topic; 0 is no limit.")
+    int, _range(0, 10**12), "Number of newest messages kept per topic; 0 is no limit."
 ]
-_AgeMax = Annotated[int, _range(0, 100 * _YEAR_S, "How long messages are kept; 0 is no limit.")]
+_AgeMax = Annotated[int, _range(0, 100 * _YEAR_S), "How long messages are kept; 0 is no limit."]
 _BytesMax = Annotated[
-    int, _range(0, 64 * TIB, "Payload bytes of newest messages kept per topic; 0 is no limit.")
+    int, _range(0, 64 * TIB), "Payload bytes of newest messages kept per topic; 0 is no limit."
 ]
 
 
 class RetentionRule(Section, frozen=True, kw_only=True):
     """Retention for the topics that match a filter; the first matching rule applies."""
 
-    filter: Annotated[str, _about("The topics that this rule applies to.", form="filter")]
+    filter: Annotated[str, _about(form="filter"), "The topics that this rule applies to."]
     messages_max: _MessagesMax = 0
     age_s_max: _AgeMax = 7 * _DAY_S
     bytes_max: _BytesMax = 0
@@ -242,10 +211,8 @@ class Retention(Section, frozen=True, kw_only=True):
     bytes_max: _BytesMax = 0
     rules: Annotated[
         tuple[RetentionRule, ...],
-        _about(
-            "Exceptions by topic filter; the first match applies. A rule inherits the limits that"
-            " it does not set from this section."
-        ),
+        "Exceptions by topic filter; the first match applies. A rule inherits the limits that"
+        " it does not set from this section.",
     ] = ()
 
 
@@ -253,13 +220,13 @@ class SigningRule(Section, frozen=True, kw_only=True):
     """Signing for the topics that match a pattern; the first matching rule applies."""
 
     filter: Annotated[
-        str, _about("The topics of this rule: a topic filter, or a prefix and *.", form="filter")
+        str, _about(form="filter"), "The topics of this rule: a topic filter, or a prefix and *."
     ]
     versions: Annotated[
         tuple[Literal[1, 2], ...],
-        _about("Signature versions accepted for these topics; by default those of the section."),
+        "Signature versions accepted for these topics; by default those of the section.",
     ] = ()
-    required: Annotated[bool, _about("Whether publishes to these topics must be signed.")] = True
+    required: Annotated[bool, "Whether publishes to these topics must be signed."] = True
 
 
 class Signing(Section, frozen=True, kw_only=True):
@@ -267,31 +234,23 @@ class Signing(Section, frozen=True, kw_only=True):
 
     required: Annotated[
         tuple[str, ...],
-        _about(
-            "Topics that refuse unsigned publishes over every protocol: topic filters, or a prefix"
-            " and *.",
-            form="filter",
-        ),
+        _about(form="filter"),
+        "Topics that refuse unsigned publishes over every protocol: topic filters, or a prefix"
+        " and *.",
     ] = ("secure/*",)
     versions: Annotated[
         tuple[Literal[1, 2], ...],
-        _about(
-            "Accepted signature versions; version 1 protects neither against replay nor against"
-            " moving bytes between topic and payload."
-        ),
+        "Accepted signature versions; version 1 protects neither against replay nor against"
+        " moving bytes between topic and payload.",
     ] = (1, 2)
-    window_s: Annotated[int, _range(1, _DAY_S, "Maximum age of a version 2 signature.")] = 300
+    window_s: Annotated[int, _range(1, _DAY_S), "Maximum age of a version 2 signature."] = 300
     nonces_max: Annotated[
         int,
-        _range(
-            1,
-            100_000_000,
-            "Version 2 signatures remembered against replay; further ones are refused.",
-        ),
+        _range(1, 100_000_000),
+        "Version 2 signatures remembered against replay; further ones are refused.",
     ] = 1_000_000
     rules: Annotated[
-        tuple[SigningRule, ...],
-        _about("Exceptions by topic; the first match applies, before required."),
+        tuple[SigningRule, ...], "Exceptions by topic; the first match applies, before required."
     ] = ()
 
 
@@ -300,18 +259,14 @@ class Admin(Section, frozen=True, kw_only=True):
 
     token: Annotated[
         str,
-        _about(
-            "Bearer token of administrators; without one, everybody on this machine is an"
-            " administrator.",
-            form="secret",
-        ),
+        _about(form="secret"),
+        "Bearer token of administrators; without one, everybody on this machine is an"
+        " administrator.",
     ] = ""
     hosts: Annotated[
         tuple[str, ...],
-        _about(
-            "Host names accepted in HTTP requests, besides addresses and localhost; protects"
-            " against DNS rebinding in browsers."
-        ),
+        "Host names accepted in HTTP requests, besides addresses and localhost; protects"
+        " against DNS rebinding in browsers.",
     ] = ()
 
 
@@ -320,91 +275,70 @@ class Cluster(Section, frozen=True, kw_only=True):
 
     node_id: Annotated[
         int,
-        _range(
-            0,
-            limits.NODE_ID_MAX,
-            "Number of this node, unique in the cluster; never reuse that of a node whose disk was"
-            " lost. 0 is a standalone broker.",
-            "--node-id",
-        ),
+        _range(0, limits.NODE_ID_MAX, "--node-id"),
+        "Number of this node, unique in the cluster; never reuse that of a node whose disk was"
+        " lost. 0 is a standalone broker.",
     ] = 0
     peer_listen: Annotated[
-        str, _about("Address to listen on for other nodes.", "--peer-listen", "address")
+        str, _about("--peer-listen", "address"), "Address to listen on for other nodes."
     ] = ""
     advertise_peer: Annotated[
         str,
-        _about(
-            "Address at which other nodes reach this one; by default that of peer_listen.",
-            "--advertise-peer",
-            "address",
-        ),
+        _about("--advertise-peer", "address"),
+        "Address at which other nodes reach this one; by default that of peer_listen.",
     ] = ""
     advertise: Annotated[
         str,
-        _about(
-            "Address at which clients reach this node, given to clients of other nodes; by default"
-            " the first of listen.",
-            "--advertise",
-            "address",
-        ),
+        _about("--advertise", "address"),
+        "Address at which clients reach this node, given to clients of other nodes; by default"
+        " the first of listen.",
     ] = ""
     secret: Annotated[
         str,
-        _about(
-            "Secret that nodes authenticate with, the same on all of them; preferably set it by"
-            " file or environment.",
-            form="secret",
-        ),
+        _about(form="secret"),
+        "Secret that nodes authenticate with, the same on all of them; preferably set it by"
+        " file or environment.",
     ] = ""
     secret_file: Annotated[
-        str, _about("File with the secret that nodes authenticate with.", "--cluster-secret-file")
+        str, _about("--cluster-secret-file"), "File with the secret that nodes authenticate with."
     ] = ""
     tls_cert: Annotated[
-        str, _about("PEM file with this node's certificate, for the name node-ID; enables TLS.")
+        str, "PEM file with this node's certificate, for the name node-ID; enables TLS."
     ] = ""
-    tls_key: Annotated[str, _about("PEM file with the private key of that certificate.")] = ""
+    tls_key: Annotated[str, "PEM file with the private key of that certificate."] = ""
     tls_ca: Annotated[
-        str, _about("PEM file with the certificate of the authority that signs those of all nodes.")
+        str, "PEM file with the certificate of the authority that signs those of all nodes."
     ] = ""
     tick_ms: Annotated[
-        int, _range(10, 10_000, "Heartbeat interval of the leader; the same on all nodes.")
+        int, _range(10, 10_000), "Heartbeat interval of the leader; the same on all nodes."
     ] = 100
     election_ticks: Annotated[
         int,
-        _range(3, 1_000, "Missed heartbeats before an election; randomised up to twice as many."),
+        _range(3, 1_000),
+        "Missed heartbeats before an election; randomised up to twice as many.",
     ] = 10
     no_leader_timeout_s: Annotated[
-        float, _range(0.1, 3600, "How long writes wait for a leader before they fail (no_quorum).")
+        float, _range(0.1, 3600), "How long writes wait for a leader before they fail (no_quorum)."
     ] = 5.0
     node_grace_s: Annotated[
         float,
-        _range(
-            0.1,
-            _DAY_S,
-            "How long a node may be unreachable before its clients are considered gone: their wills"
-            " are published, their jobs redelivered.",
-        ),
+        _range(0.1, _DAY_S),
+        "How long a node may be unreachable before its clients are considered gone: their wills"
+        " are published, their jobs redelivered.",
     ] = 10.0
     log_kept_entries: Annotated[
         int,
-        _range(
-            1,
-            10**9,
-            "Newest log entries kept for nodes that return; a node further behind receives a"
-            " snapshot.",
-        ),
+        _range(1, 10**9),
+        "Newest log entries kept for nodes that return; a node further behind receives a snapshot.",
     ] = 10_000
     log_kept_bytes: Annotated[
         int,
-        _range(
-            64 * MIB,
-            16 * TIB,
-            "Bytes of log entries kept for nodes that return; four times as many for nodes that are"
-            " up but slow.",
-        ),
+        _range(64 * MIB, 16 * TIB),
+        "Bytes of log entries kept for nodes that return; four times as many for nodes that are"
+        " up but slow.",
     ] = GIB
     snapshot_rate_bytes: Annotated[
-        int, _range(64 * KIB, 64 * GIB, "Bytes per second at which a snapshot is sent to a node.")
+        int, _range(64 * KIB, 64 * GIB), "Bytes per second at which a snapshot is sent to a node."
     ] = 64 * MIB
 
 
@@ -413,21 +347,17 @@ class Resp(Section, frozen=True, kw_only=True):
 
     replay: Annotated[
         bool,
-        _about(
-            "Whether SUBSCRIBE first sends what the journal holds of the topic, and RESP 2 clients"
-            " may send any command while subscribed; off, both are as in Redis.",
-            "--redis-replay",
-        ),
+        _about("--redis-replay"),
+        "Whether SUBSCRIBE first sends what the journal holds of the topic, and RESP 2 clients"
+        " may send any command while subscribed; off, both are as in Redis.",
     ] = False
     allow_flush: Annotated[
         bool,
-        _about(
-            "Whether FLUSHALL and FLUSHDB may delete the topics of all protocols, except those that"
-            " require signatures."
-        ),
+        "Whether FLUSHALL and FLUSHDB may delete the topics of all protocols, except those that"
+        " require signatures.",
     ] = False
     password: Annotated[
-        str, _about("Password for AUTH and HELLO; without one, none is required.", form="secret")
+        str, _about(form="secret"), "Password for AUTH and HELLO; without one, none is required."
     ] = ""
 
 
@@ -436,11 +366,13 @@ class Log(Section, frozen=True, kw_only=True):
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        _about("Lowest level that is logged.", "--log-level"),
+        _about("--log-level"),
+        "Lowest level that is logged.",
     ] = "info"
     format: Annotated[
         Literal["auto", "console", "json"],
-        _about("Log format; auto is console on a terminal and json elsewhere.", "--log-format"),
+        _about("--log-format"),
+        "Log format; auto is console on a terminal and json elsewhere.",
     ] = "auto"
 
 
@@ -448,7 +380,7 @@ class Sys(Section, frozen=True, kw_only=True):
     """Statistics published under $SYS."""
 
     interval_s: Annotated[
-        float, _range(0, _DAY_S, "Interval at which $SYS topics are published; 0 disables them.")
+        float, _range(0, _DAY_S), "Interval at which $SYS topics are published; 0 disables them."
     ] = 10.0
 
 
@@ -456,53 +388,44 @@ class Shutdown(Section, frozen=True, kw_only=True):
     """How the broker stops."""
 
     timeout_s: Annotated[
-        float, _range(0, 3600, "How long a shutdown waits for work in progress.")
+        float, _range(0, 3600), "How long a shutdown waits for work in progress."
     ] = 30.0
 
 
 class Config(Section, frozen=True, kw_only=True):
     """The whole configuration. ``Config()`` has all defaults."""
 
-    data: Annotated[str, _about("Data directory: the journal and all other state.", "--data")] = (
+    data: Annotated[str, _about("--data"), "Data directory: the journal and all other state."] = (
         "penstock-data"
     )
     listen: Annotated[
         tuple[str, ...],
-        _about(
-            "Addresses to listen on, for all protocols. Of the defaults, all but the first are"
-            " skipped with a warning if the port is in use.",
-            "--listen",
-            "address",
-        ),
+        _about("--listen", "address"),
+        "Addresses to listen on, for all protocols. Of the defaults, all but the first are"
+        " skipped with a warning if the port is in use.",
     ] = LISTEN
     http_listen: Annotated[
         tuple[str, ...],
-        _about(
-            "Further addresses, usually for health checks and metrics; they accept every protocol,"
-            " too. Empty by default if listen is set.",
-            "--http-listen",
-            "address",
-        ),
+        _about("--http-listen", "address"),
+        "Further addresses, usually for health checks and metrics; they accept every protocol,"
+        " too. Empty by default if listen is set.",
     ] = HTTP_LISTEN
     allow_anonymous: Annotated[
         bool,
-        _about(
-            "Whether everybody who reaches a listener may use the broker; required to listen beyond"
-            " this machine.",
-            "--allow-anonymous",
-        ),
+        _about("--allow-anonymous"),
+        "Whether everybody who reaches a listener may use the broker; required to listen beyond"
+        " this machine.",
     ] = False
     durability: Annotated[
         Literal["sync", "interval"],
-        _about(
-            "When a message is acknowledged: sync, once it is on disk; interval, before that, so"
-            " that a crash or power failure loses up to about durability_interval_ms.",
-            "--durability",
-        ),
+        _about("--durability"),
+        "When a message is acknowledged: sync, once it is on disk; interval, before that, so"
+        " that a crash or power failure loses up to about durability_interval_ms.",
     ] = "sync"
     durability_interval_ms: Annotated[
         int,
-        _range(1, 60_000, "How much a crash or power failure may lose with durability = interval."),
+        _range(1, 60_000),
+        "How much a crash or power failure may lose with durability = interval.",
     ] = 100
     limits: Limits = Limits()
     journal: Journal = Journal()

@@ -1,8 +1,7 @@
 """Durations and sizes with units: "24h", "500ms", "256KiB".
 
-The name of an option has its unit (``session_expiry_s``, ``packet_bytes_max``). A bare number is in
-that unit; text may use any unit of the same kind. Sizes are powers of 1024: "MB" is ambiguous and
-refused.
+A bare number is in the unit of the option's name; text may use any unit of the same kind. Sizes are
+powers of 1024: "MB" is ambiguous and refused.
 """
 
 import re
@@ -48,10 +47,7 @@ def without_unit(text: str, unit: str) -> float:
 
 
 def with_unit(number: float, unit: str) -> str:
-    """Format a number of ``unit`` with the largest suffix that leaves it whole.
-
-    ``without_unit`` reads it back. Large numbers are grouped by underscores, as TOML allows.
-    """
+    """Use the largest suffix that leaves the number whole, and underscores, as TOML allows."""
     if number == 0 or not unit:
         return _plain(number)
     suffixes = _SUFFIXES[unit]

@@ -1,8 +1,7 @@
 """Decode and check the value of an option; encode it as TOML.
 
-The same rules apply to the text of an environment variable or flag and to a typed value of the
-file. So a number may also be text, with or without a unit; a list may be text with commas; rules
-may be the text of a TOML array.
+Text from the environment or a flag and typed values from the file follow the same rules: a number
+may be text, with or without a unit; a list may be text with commas; rules a TOML array as text.
 """
 
 import json

@@ -1,10 +1,7 @@
 """Structured logging: an event name in snake_case and key-value pairs, one line each.
 
 On a terminal a line is coloured text (``connection_closed reason=slow_reader client=pump-7``),
-elsewhere a JSON object. Nothing is logged per message, so the cost does not grow with the load.
-
-Clients choose much of what is logged (client ids, topics, first bytes). Three guards apply to every
-line, without any effort at the call site:
+elsewhere a JSON object. Clients choose much of what is logged, so every line is guarded:
 
 * **One bounded line.** Text values are escaped and truncated by ``printable``: no newline can forge
   a second event, no control sequence reaches a terminal.

@@ -1,8 +1,7 @@
 """The broker in the process of a test: in a thread of its own, or in the caller's event loop.
 
-``AsyncBroker`` does the work; ``Broker`` runs one in a thread and forwards to it. While no broker
-runs there is no thread, and after a failed start or the end of the ``with`` block no temporary
-directory. Settings are checked in the constructor, before there is anything to clean up.
+While no broker runs there is no thread, and after a failed start or the end of the ``with`` block
+no temporary directory. Settings are checked in the constructor, before there is anything to clean.
 """
 
 import asyncio
@@ -152,10 +151,7 @@ class AsyncBroker:
 
 
 class Broker:
-    """A broker in a thread of its own: ``with Broker() as broker``.
-
-    The keywords are those of ``AsyncBroker``.
-    """
+    """A broker in a thread of its own; the keywords are those of ``AsyncBroker``."""
 
     def __init__(
         self,

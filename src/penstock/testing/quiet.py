@@ -1,8 +1,7 @@
 """Keeps the log of a test's broker out of the output of the test.
 
-Logging is set up once per process, and unconfigured structlog prints everything to standard output.
-So the first broker that starts sets it up unless the program has, and the last one to stop resets
-it. A configuration of the program, made before or meanwhile, is left alone.
+Unconfigured structlog prints everything to standard output. So the first broker that starts sets it
+up unless the program has, and the last one to stop resets it.
 """
 
 import threading

@@ -1,11 +1,7 @@
 """The settings of a test's broker: keywords, read by the loader of the configuration file.
 
-What holds for the file holds here: a size may be written "64KiB", a misspelt option is answered
-with the likely one, contradictions are refused. The environment is ignored: a test must not depend
-on it.
-
-One thing is easier than in the file. Some limits may not exceed others; if a test lowers one of
-them and leaves out the smaller one, that is lowered, too.
+The environment is ignored: a test must not depend on it. Some limits may not exceed others; if a
+test lowers one of them and leaves out the smaller one, that is lowered, too.
 """
 
 import contextlib
@@ -39,10 +35,7 @@ ORDERED = (
 
 
 def settings(options: Mapping[str, object], data: str | Path | None, port: int) -> Config:
-    """Check the keywords of a test's broker; raise ``ConfigError`` with everything that is wrong.
-
-    Without ``data`` the data directory is a placeholder.
-    """
+    """Without ``data`` the data directory is a placeholder."""
     flags = {
         **DEFAULTS,
         "data": None if data is None else str(data),
