@@ -44,7 +44,11 @@ class Refusal(NamedTuple):
 
 
 class Admission:
-    """Decides for every door whether a principal may publish to a topic."""
+    """Decides for every door whether a topic may be published to.
+
+    The principal is not used yet. Verdicts are cached per topic, in ``Route.policy``, and doors
+    skip ``admit`` for cached routes: a rule that depends on the principal needs its own cache.
+    """
 
     def __init__(
         self,

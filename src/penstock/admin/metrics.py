@@ -37,7 +37,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # understood by old s
 
 _Reason = TypeVar("_Reason", bound=Enum)
 
-PROTOCOLS = ("mqtt", "binary", "resp", "http")  # label values that are always present
+PROTOCOLS = ("mqtt", "binary", "resp", "queue", "http")  # label values that are always present
 
 
 def _by_protocol(scrape: Scrape) -> Mapping[str, float]:
