@@ -4,9 +4,9 @@ Effects are collected per client, because that is how they leave: in one joined 
 carried out in this order: controls, deliveries, acknowledgements. So a CONNACK precedes the
 messages queued for the session, and a SUBACK the retained messages of the subscription.
 
-On replay after a restart nobody waits, and nothing is collected.
+On replay after a restart there are no waiters, and nothing is collected.
 
-In a cluster most commands come from other nodes, and nobody here waits for an answer. Some concern
+In a cluster most commands come from other nodes, and have no waiter here. Some concern
 this node all the same: a client id connected at another node, or messages became available to
 workers here. Such effects have no waiter.
 """

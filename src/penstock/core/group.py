@@ -113,7 +113,7 @@ class Group:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many messages are in flight or delayed that no more may be delivered."""
+        """Whether the limit of messages in flight and delayed is reached."""
         pending = len(self.pending)
         return pending >= PENDING_MAX and pending - len(self.returned) >= PENDING_MAX
 
@@ -437,7 +437,7 @@ class Group:
         return offset
 
     def _place(self, offsets: Iterable[int], *, keeps_lease: bool = False) -> None:
-        """Make messages that nobody has exhausted, delayed or returned."""
+        """Make messages without a consumer exhausted, delayed or returned."""
         returned: list[list[int]] = [[] for _ in range(PRIORITIES)]
         for offset in offsets:
             pending = self.pending[offset]
@@ -534,7 +534,7 @@ class Group:
     # ── replacing what is pending ─────────────────────────────────────────────────────────────
 
     def replace_pending(self, pending: dict[int, Pending]) -> None:
-        """Replace all pending messages by these, which nobody has."""
+        """Replace all pending messages by these, which have no consumer."""
         self.changed |= {offset >> CHUNK_BITS for offset in (*self.pending, *pending)}
         self.pending.clear()
         self.pending.update(pending)

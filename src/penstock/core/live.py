@@ -44,7 +44,7 @@ class Live:
         self.runs = runs
         self.count = count
         self.mqtt = mqtt
-        """The messages as MQTT packets, QoS 0; None until somebody asks with ``as_mqtt``."""
+        """The messages as MQTT packets, QoS 0; None before the first ``as_mqtt``."""
         self._resp: dict[int, bytes] | None = None
 
     @classmethod

@@ -2,7 +2,7 @@
 
 Each delivered message costs a token. Tokens arrive at the rate, up to the burst, and are a real
 number, so one message in five minutes is a rate like any other. A caller that asks for more than
-available gets what there is, or learns when there will be a token.
+is available gets fewer, or learns when there will be a token.
 
 The burst is for consumers that come after a pause. A caller that got less than it asked for is
 waiting, and tokens that arrive until it returns, shortly after, belong to it whatever the burst.

@@ -23,7 +23,7 @@ passed for good. A head stops before such a message until something after it is 
 delayed is below the head, and nothing else is. Returned messages have waited for their time
 already; only their expiry is checked again.
 
-A ``Picker`` serves several polls one after the other, on a view that nobody changes meanwhile.
+A ``Picker`` serves several polls one after the other, on a view that does not change meanwhile.
 """
 
 from bisect import bisect_right

@@ -5,7 +5,7 @@ new table: it is one registration there.
 
 A table is written in **rounds**. ``begin_round`` notes which rows differ from the disk, ``take``
 gives them in portions, ``failed`` takes back rows whose commit failed. A row contains everything up
-to the moment it is taken, and says so, so that replay can skip that.
+to the moment it is taken, and records that moment, so that replay can skip it.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -187,8 +187,8 @@ class DeadLetters:
         if origin is None or is_signed or not self._parts.gate.demands_signature(origin):
             return ""
         return (
-            f"dead letter {message.offset} has no signature, and {printable(origin)} takes signed"
-            " messages only: publish it again with a signature, then drop the dead letters"
+            f"dead letter {message.offset} has no signature, and {printable(origin)} requires"
+            " signed messages: publish it again with a signature, then drop the dead letters"
             " (penstock dlq drop)"
         )
 

@@ -518,7 +518,7 @@ def _share(worker: GroupWorker, runs: list[Run], now_ms: int) -> tuple[bytes, in
 
 
 def _cut(assignment: _Assignment, unread: list[int]) -> _Assignment:
-    """The assignment up to the first unread message, even if later ones are at hand.
+    """The assignment up to the first unread message, even if later ones were read.
 
     What is dispatched of each priority must be a prefix.
     """

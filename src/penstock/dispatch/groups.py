@@ -96,7 +96,7 @@ class GroupOperations:
         """``is_first``: the group starts at the beginning, wherever that is now.
 
         Only such a group is entitled to messages that waited for a group. Where no other group
-        still needs older messages, it gets what nobody has done.
+        still needs older messages, it gets what is not done.
         """
         since, is_rest = (0 if is_first else start), False
         if is_first and self._topics.limits.is_used_up(topic):
