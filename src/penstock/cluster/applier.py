@@ -45,8 +45,6 @@ class LogApplier:
         settings = node.settings
         self.kept_log = KeptLog(settings.log_kept_entries, settings.log_kept_bytes)
 
-    # ── Entries ───────────────────────────────────────────────────────────────────────────────
-
     def apply(self, entry: Entry) -> None:
         node, proposals = self._node, self._proposals
         self.kept_log.add(entry.index, len(entry.buffer))
@@ -122,8 +120,6 @@ class LogApplier:
             if own is not None:
                 self._engine.disk.commit(own.batch)
 
-    # ── Roles ─────────────────────────────────────────────────────────────────────────────────
-
     def roles_changed(self, state: SoftState) -> None:
         self._leadership.roles_changed(state)
         if state.role is not Role.LEADER:
@@ -156,14 +152,12 @@ class LogApplier:
 
 
 def parts(entry: Entry) -> list[SegmentRange]:
-    """The batches within an entry; none if it has nothing for the broker."""
     if not (entry.count or entry.events or entry.dropped):
         return []
     return spans(entry)
 
 
 def commit_of(entry: Entry, span: SegmentRange, batch: Batch, written: Written = NO_COST) -> Commit:
-    """The commit of ``batch``, which is one part of an entry, and the cost of the last write."""
     return Commit(
         index=entry.index,
         base_sequence=entry.base_sequence + span.start,

@@ -40,8 +40,6 @@ class Bootstrap:
         self.lost_cluster_id = b""  # the cluster that this node was part of before it lost its data
         self.was_removed = False  # whether that cluster has removed it since
 
-    # ── With an empty store ───────────────────────────────────────────────────────────────────
-
     def start(self, genesis: Sequence[Member], done: DoneCallback) -> None:
         """Form a cluster of these nodes, unless one of them objects.
 
@@ -66,7 +64,6 @@ class Bootstrap:
             node.send(other, Blank())
 
     def _answered(self, sender: NodeId) -> None:
-        """Another node is blank, too."""
         for others, begin, timer in self._forming:
             others.discard(sender)
             if not others:
@@ -94,7 +91,6 @@ class Bootstrap:
         node.when_written(done)
 
     def received(self, sender: NodeId, frame: Frame) -> None:
-        """Take a frame while this node is in no cluster."""
         if isinstance(frame, Welcome):
             if len(frame.cluster_id) == len(self._node.record.cluster_id):
                 self._initialise(frame.cluster_id, frame.genesis, frame.members)
@@ -127,10 +123,7 @@ class Bootstrap:
         _log.info("cluster_joined", cluster=cluster_id.hex(), nodes=sorted(record.members))
         self._begin_with(record)
 
-    # ── Towards such nodes ────────────────────────────────────────────────────────────────────
-
     def greet(self) -> None:
-        """Tell new members which cluster they are in."""
         node, record = self._node, self._node.record
         if not node.is_leader and record.applied:
             return  # the cluster has begun, and welcoming is the leader's job

@@ -39,7 +39,6 @@ class PeerDialer:
         return connection
 
     def check_certificate(self, connection: PeerConnection, node: NodeId) -> None:
-        """Raise PeerFault if the certificate is another node's."""
         self._security.check_certificate(node, connection.certificate)
 
     def _address(self, node: NodeId, text: str) -> Address:

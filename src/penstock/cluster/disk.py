@@ -68,7 +68,6 @@ class DiskWork(msgspec.Struct):
         return DiskWork(rows=self.rows, checkpoint=self.checkpoint)
 
     def add_rows(self, batch: Batch) -> None:
-        """Take over a batch's part of the checkpoint."""
         self.rows = [*self.rows, *batch.rows]
         if batch.checkpoint is not None:
             self.checkpoint = batch.checkpoint

@@ -112,11 +112,9 @@ class Engine:
 
     @property
     def has_tail(self) -> bool:
-        """Whether the log has entries that are not applied."""
         return self.raw is None or self.raw.last_index != self.record.applied
 
     def begin(self, owner: EngineOwner) -> None:
-        """Start the writer. Once, before anything else."""
         self._owner = owner
         self.disk.start()
 
@@ -138,7 +136,6 @@ class Engine:
         return max((entry.index for entry in tail if entry.kind), default=0)
 
     def close(self) -> None:
-        """Finish what the writer has, then do nothing more."""
         self._is_closed = True
         self.disk.close()
 
@@ -176,7 +173,6 @@ class Engine:
             self.guarded(lambda: self._pump(raw))
 
     def _pump(self, raw: RawNode) -> None:
-        """Take readies until there are none, or the disk is busy."""
         self.catch_up()
         while not self._is_closed:
             if not (self.disk.is_busy and self.record.is_alone()):
@@ -195,7 +191,6 @@ class Engine:
             self._done(work, None)
 
     def _take(self, ready: Ready) -> None:
-        """Sort a ready into what happens now and what happens after the disk."""
         work, record = self.work, self.record
         hard = ready.hard_state
         if hard is not None:
@@ -259,7 +254,6 @@ class Engine:
         return None if self.record.is_alone() and not is_changing else self._commit
 
     def _done(self, work: DiskWork, written: Written | None) -> None:
-        """All of a work is durable: tell the core, and release what waited for it."""
         if self._is_closed:
             return
         assert self.raw is not None

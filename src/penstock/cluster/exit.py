@@ -18,7 +18,6 @@ def exit_process(error: BaseException) -> None:
 
 
 def exit_report(error: BaseException) -> dict[str, str]:
-    """The error, with advice for a node that has exited."""
     what = error.message if isinstance(error, PenstockError) else str(error)
     if isinstance(error, StorageFull):
         advice = "Make room on the disk of the data directory, then start the node again."

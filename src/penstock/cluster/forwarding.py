@@ -38,7 +38,6 @@ class QueuedBatch(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """About how much it adds to an entry."""
         content = self.content
         return content.payload_bytes if isinstance(content, Batch) else len(content)
 
@@ -159,7 +158,6 @@ class ProposalQueue:
         return repeated, refused
 
     def next(self) -> list[QueuedBatch]:
-        """The batches that share the next entry. They stay in the queue."""
         waiting = list(self._waiting.values())
         return waiting[: choose(waiting)]
 

@@ -49,7 +49,6 @@ class FrameHandler:
         }
 
     def received(self, sender: NodeId, frame: Frame) -> None:
-        """Take a frame from a node that the transport has authenticated as ``sender``."""
         node = self._node
         if node.is_closed:
             return
@@ -107,7 +106,6 @@ class FrameHandler:
             self._membership.told_removed()
 
     def unreachable(self, peer: NodeId) -> None:
-        """Note that something sent to a node was dropped."""
         node = self._node
         raw = node.raw
         if raw is None or node.is_closed:
@@ -118,7 +116,6 @@ class FrameHandler:
         node.wake()
 
     def report_snapshot(self, peer: NodeId, *, is_ok: bool) -> None:
-        """Note that sending a snapshot to a node has ended."""
         node = self._node
         if is_ok:
             node.counts.snapshots_sent += 1
@@ -129,7 +126,6 @@ class FrameHandler:
             node.wake()
 
     def broadcast(self, topic: bytes, payloads: Sequence[bytes]) -> None:
-        """Send messages that are not journaled to all other nodes."""
         node = self._node
         if len(node.record.members) < 2:
             return

@@ -34,7 +34,6 @@ class KeptLog:
         return SPARED_TIMES * self._entries_max, SPARED_TIMES * self._bytes_max
 
     def add(self, index: int, size: int) -> None:
-        """Note an applied entry."""
         ranges = self._ranges
         self._bytes += size
         if ranges and ranges[-1][1] + size <= self._range_bytes:
@@ -51,7 +50,6 @@ class KeptLog:
         return max(min([kept, *matches]), last - entries, self._last_beyond(size))
 
     def bytes_after(self, index: int) -> int:
-        """About how many bytes the entries after ``index`` have."""
         return sum([size for last, size in self._ranges if last > index])
 
     def _last_beyond(self, bytes_max: int) -> int:

@@ -23,7 +23,6 @@ class LeadershipTracker:
         self._listeners.append(listener)
 
     def announce(self) -> None:
-        """Call the listeners if anything has changed."""
         leadership = self._node.leadership
         if leadership == self._announced or self._node.is_closed:
             return

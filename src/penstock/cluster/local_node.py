@@ -78,7 +78,6 @@ class LocalNode:
         self.is_closed = False
 
     def begin(self, listener: LogListener) -> None:
-        """Report to this listener. Once, before anything else."""
         self.listener = listener
 
     @property
@@ -97,17 +96,14 @@ class LocalNode:
 
     @property
     def is_initialised(self) -> bool:
-        """Whether this node is in a cluster."""
         return self.raw is not None
 
     @property
     def is_lone(self) -> bool:
-        """Whether no other node has a vote, or a copy."""
         return self.record.is_alone()
 
     @property
     def is_clustered(self) -> bool:
-        """Whether there are, or may soon be, other nodes."""
         is_open = bool(self.settings.peer_listen) and self.record.is_initialised
         return is_open or len(self.record.members) > 1
 
@@ -118,13 +114,11 @@ class LocalNode:
 
     @property
     def leader(self) -> NodeId:
-        """The leader as far as known; 0: none."""
         raw = self.raw
         return raw.lead if raw is not None and not self.is_removed else NO_NODE
 
     @property
     def leader_addr(self) -> str:
-        """Where clients reach the leader; empty if unknown."""
         member = self.record.members.get(self.leader)
         return member.client_addr if member else ""
 

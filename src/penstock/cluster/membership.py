@@ -58,12 +58,10 @@ class Membership:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a change waits to be proposed, or to be applied."""
         return not self._changes.is_idle
 
     @property
     def live(self) -> frozenset[NodeId]:
-        """The node itself, and members heard from within an election timeout."""
         node = self._node
         return node.activity.active(node.record.members, node.node_id, self._election_s)
 
@@ -82,7 +80,6 @@ class Membership:
     # ── Requests ──────────────────────────────────────────────────────────────────────────────
 
     def request(self, kind: ChangeKind, member: Member, done: DoneCallback) -> None:
-        """Have a change made, here or by the leader."""
         node, change = self._node, MemberChange(kind, member)
         if node.raw is None or not node.leader:
             done(NoQuorum("no node leads the cluster", "Start more nodes, then ask again."))
@@ -117,7 +114,6 @@ class Membership:
         self._changes.answer(frame.number, Refused(frame.message, frame.advice))
 
     def _forward(self) -> None:
-        """Send everything that is pending to the current leader."""
         node = self._node
         if node.leader not in {NO_NODE, node.node_id}:
             for number, change in self._changes.waiting():
@@ -140,7 +136,6 @@ class Membership:
         return any(self._consider(raw, number, change) for number, change in waiting)
 
     def _consider(self, raw: RawNode, number: int, change: MemberChange) -> bool:
-        """Propose a change, or answer it if it is needless or refused."""
         view = self._view()
         if is_done(change, self._node.record):
             self._changes.answer(number, None)
@@ -173,7 +168,6 @@ class Membership:
             raw.transfer_leader(to)
 
     def hand_over(self) -> None:
-        """Transfer leadership to any other node that is up."""
         raw = self._node.raw
         if raw is not None and raw.role is Role.LEADER:
             to = transfer_target(self._view(), raw.status().progress)
@@ -255,11 +249,9 @@ class Membership:
             self._forward()
 
     def told_removed(self) -> None:
-        """Answer all requests: the other nodes say that this one was removed."""
         self._changes.end(self._node.node_id)
 
     def expire(self) -> None:
-        """Answer requests that took too long."""
         self._changes.tick()
 
     def tick(self) -> None:

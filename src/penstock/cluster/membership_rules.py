@@ -141,7 +141,6 @@ def _without(node: NodeId, voters: AbstractSet[NodeId]) -> str:
 
 
 def transfer_refusal(to: NodeId, view: MembershipView) -> Refused | None:
-    """Why leadership cannot be transferred to a node; None if it can be tried."""
     if to not in view.conf.voters:
         voters = ", ".join(map(str, view.conf.voters))
         return Refused(f"node {to} has no vote, so it cannot lead", f"Choose one of {voters}.")
@@ -157,13 +156,11 @@ def transfer_target(view: MembershipView, progress: Mapping[NodeId, PeerStatus])
 
 
 def conf_change_of(change: MemberChange) -> ConfChange:
-    """The change as the core proposes it, with the member's addresses."""
     step = (_STEPS[change.kind], change.member.id)
     return ConfChange((step,), context=_encode(change.member))
 
 
 def member_of(change: ConfChange) -> Member | None:
-    """The member that a change adds or moves."""
     try:
         return _decoder.decode(change.context) if change.context else None
     except msgspec.MsgspecError:
@@ -229,7 +226,6 @@ class PendingChanges:
         return any(wanted.change == change for wanted in self._wanted.values())
 
     def waiting(self) -> list[tuple[int, MemberChange]]:
-        """Requests that are not proposed yet, in order."""
         proposed = self.proposed[1] if self.proposed else 0
         return [(n, wanted.change) for n, wanted in self._wanted.items() if n != proposed]
 

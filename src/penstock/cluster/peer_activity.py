@@ -24,7 +24,6 @@ class PeerActivity:
         return None if heard is None else self._monotonic() - heard
 
     def active(self, members: Iterable[NodeId], own: NodeId, within_s: float) -> frozenset[NodeId]:
-        """The node itself, and members heard from within ``within_s``."""
         heard = ((node, self.heard_s(node)) for node in members)
         return frozenset(
             {own, *(node for node, ago in heard if ago is not None and ago < within_s)}

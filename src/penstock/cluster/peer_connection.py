@@ -63,8 +63,6 @@ class PeerConnection(asyncio.Protocol):
         self.is_paused = False  # the socket takes no more for now
         self.is_over = False
 
-    # ── asyncio's side ────────────────────────────────────────────────────────────────────────
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         if self.is_over:
@@ -101,8 +99,6 @@ class PeerConnection(asyncio.Protocol):
         text = f"the connection was lost: {error}" if error else "the other node closed"
         self.close(PeerReason.CONNECTION_LOST, text)
 
-    # ── The owner's side ──────────────────────────────────────────────────────────────────────
-
     def send(self, payloads: Sequence[bytes]) -> None:
         """Send frames in one write. Check ``is_paused`` first."""
         assert self._transport is not None
@@ -125,13 +121,11 @@ class PeerConnection(asyncio.Protocol):
 
     @property
     def peer(self) -> str:
-        """The other side's address, for the log."""
         name = self._transport.get_extra_info("peername") if self._transport else None
         return f"{name[0]}:{name[1]}" if name else ""
 
     @property
     def certificate(self) -> Certificate | None:
-        """The other side's certificate, if this is TLS."""
         found = self._transport.get_extra_info("peercert") if self._transport else None
         return cast("Certificate | None", found)
 

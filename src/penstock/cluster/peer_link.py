@@ -84,10 +84,7 @@ class PeerLink:
         self._is_backing_off = False
         self._task: asyncio.Task[None] | None = None
 
-    # ── For the transport ─────────────────────────────────────────────────────────────────────
-
     def connect_to(self, address: str) -> None:
-        """Connect to this address from now on."""
         if address == self.address:
             return
         self.address = address
@@ -128,8 +125,6 @@ class PeerLink:
         self._close("this node no longer needs the connection")
         self._clear()
 
-    # ── The connection ────────────────────────────────────────────────────────────────────────
-
     async def _run(self) -> None:
         while True:
             fault = await self._connect()
@@ -141,7 +136,6 @@ class PeerLink:
             await self._back_off()
 
     async def _connect(self) -> PeerFault:
-        """One connection, from the attempt to its end."""
         self._retry_now.clear()
         self._opened_at = float("inf")
         self._over = self._loop.create_future()
@@ -168,8 +162,6 @@ class PeerLink:
     def _clear(self) -> None:
         self._queue.clear()
         self.queue_bytes = 0
-
-    # ── Events of the connection ──────────────────────────────────────────────────────────────
 
     def opened(self, connection: PeerConnection, session: PeerSession) -> None:
         self._dialer.check_certificate(connection, self.node)

@@ -87,8 +87,6 @@ class PeerListener:
         for connection in (*self._unauthenticated, *self._nodes.values()):
             connection.close(PeerReason.NODE_STOPPED, "this node stops")
 
-    # ── Accepting ─────────────────────────────────────────────────────────────────────────────
-
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -103,7 +101,6 @@ class PeerListener:
             task.add_done_callback(partial(_close_if_cancelled, accepted))
 
     async def _begin_handshake(self, accepted: socket.socket) -> None:
-        """Begin TLS, if it is configured, and the handshake."""
         connection = self._new_connection()
         if len(self._unauthenticated) >= UNAUTHENTICATED_MAX:
             accepted.close()
@@ -134,8 +131,6 @@ class PeerListener:
         connection = PeerConnection(self, Answerer(self._identity(), secret, nonce, admit))
         return connection
 
-    # ── Events of connections ─────────────────────────────────────────────────────────────────
-
     def opened(self, connection: PeerConnection, session: PeerSession) -> None:
         self._unauthenticated.discard(connection)
         for other in list(self._nodes.values()):
@@ -160,7 +155,6 @@ class PeerListener:
 
 
 def _close_if_replaced(connection: PeerConnection, session: PeerSession) -> None:
-    """Close a connection that a new session supersedes."""
     old = connection.session
     if old is None or old.node_id != session.node_id:
         return
@@ -171,7 +165,6 @@ def _close_if_replaced(connection: PeerConnection, session: PeerSession) -> None
 
 
 def _close_if_cancelled(accepted: socket.socket, handshake: asyncio.Task[None]) -> None:
-    """Close a socket whose handshake was cancelled because this node stops."""
     if handshake.cancelled():
         accepted.close()
 

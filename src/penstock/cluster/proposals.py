@@ -92,7 +92,6 @@ class Proposals:
                 self._node.listener.refused(own.batch, error)
 
     def refuse_own(self, error: PenstockError) -> None:
-        """Give up on this node's batch, if there is one."""
         if self.own is not None:
             self._soon(self.refuse, self.own, error)
 
@@ -118,7 +117,6 @@ class Proposals:
         self._node.send(lead, own.forward)
 
     def tick(self) -> None:
-        """Repeat this node's batch if it is due, or give up on it."""
         self._give_up()
         own = self.own
         if own is None:
@@ -237,7 +235,6 @@ class Proposals:
 
 
 def error_of(reason: RefusalReason) -> PenstockError:
-    """The error for the clients of a refused batch."""
     if reason is RefusalReason.LEADERSHIP_LOST:
         return LeadershipLost("another node leads the cluster now", "Send it again.")
     if reason is RefusalReason.LATE:

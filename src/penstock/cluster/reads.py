@@ -66,7 +66,6 @@ class ReadBarriers:
                 callback(None)
 
     def tick(self, patience_ticks: int) -> None:
-        """Repeat a request that was not answered, give up on those that are too old."""
         self._tick += 1
         if not self._context and not self._known:
             return
@@ -89,7 +88,6 @@ class ReadBarriers:
         return late
 
     def fail(self, error: PenstockError) -> None:
-        """Refuse all requests."""
         waiting = [*self._asked, *self._next, *(w for _, known in self._known for w in known)]
         self._asked, self._next, self._known, self._context = [], [], [], b""
         for callback, _ in waiting:

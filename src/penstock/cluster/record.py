@@ -53,7 +53,6 @@ class RaftRecord(msgspec.Struct, array_like=True):
 
     @property
     def is_initialised(self) -> bool:
-        """Whether this node is in a cluster, be it of one."""
         return self.cluster_id != NO_CLUSTER
 
     def is_alone(self) -> bool:
@@ -63,7 +62,6 @@ class RaftRecord(msgspec.Struct, array_like=True):
     def apply_conf(
         self, conf: ConfState, members: Iterable[Member], gone: Iterable[NodeId]
     ) -> None:
-        """Apply a changed configuration, with the members that it adds or moves, and removes."""
         self.conf = conf
         for member in members:
             self.members[member.id] = member
@@ -105,7 +103,6 @@ def cluster_id_of(genesis: Sequence[Member]) -> bytes:
 
 
 def first_record(node_id: NodeId) -> RaftRecord:
-    """The record of a node that is in no cluster yet."""
     return RaftRecord(VERSION, node_id)
 
 
@@ -146,9 +143,6 @@ def installed_record(theirs: RaftRecord, own: RaftRecord) -> RaftRecord:
         term=term,
         vote=own.vote if own.term == term else NO_NODE,
     )
-
-
-# ── Terms of the log
 
 
 def term_of(terms: Sequence[TermStart], index: int) -> int:

@@ -45,7 +45,6 @@ class StoppedNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inspect_stopped_node(path: Path) -> StoppedNode:
-    """Inspect the data directory of a stopped node. Raises a PenstockError."""
     with _StoppedStore(path) as opened:
         return opened.describe()
 

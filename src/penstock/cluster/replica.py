@@ -78,7 +78,6 @@ class Replica:
 
     @property
     def record(self) -> RaftRecord:
-        """What this node has on disk beside the log; read only."""
         return self._engine.record
 
     @property
@@ -215,7 +214,6 @@ class Replica:
         self._membership.transfer(node_id, done)
 
     def hand_over(self) -> None:
-        """Transfer leadership to any other node, before this one stops."""
         self._membership.hand_over()
 
     # ── Time ──────────────────────────────────────────────────────────────────────────────────

@@ -55,11 +55,9 @@ class PeerSecurity:
 
     @property
     def is_open(self) -> bool:
-        """Whether no authentication is configured."""
         return not self.secret and self.server_tls is None
 
     def check(self, address: Address) -> None:
-        """Refuse an address beyond this machine if no authentication is configured."""
         if self.is_open and not address.is_loopback:
             raise ConfigError(
                 f"nodes cannot use {address} without a secret: anybody who reaches it could write",
@@ -68,7 +66,6 @@ class PeerSecurity:
             )
 
     def check_certificate(self, node: NodeId, certificate: Certificate | None) -> None:
-        """Raise PeerFault if a certificate has not the name of a node."""
         if self.server_tls is None:
             return
         names = list(names_of(certificate or {}))
@@ -85,7 +82,6 @@ class PeerSecurity:
 
 
 def names_of(certificate: Certificate) -> Iterator[str]:
-    """The DNS names and common names of a certificate."""
     yield from (name for kind, name in certificate.get("subjectAltName", ()) if kind == "DNS")
     for part in certificate.get("subject", ()):
         yield from (value for kind, value in part if kind == "commonName")

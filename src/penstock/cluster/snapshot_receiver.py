@@ -70,7 +70,6 @@ class SnapshotReceiver:
                 self._stats.snapshot_bytes += len(frame.data)
 
     def ended(self, connection: PeerConnection) -> None:
-        """Discard an incomplete snapshot whose connection has ended."""
         incoming = self._incoming
         if self._task is not None and incoming is not None and incoming.connection is connection:
             self._task.cancel()
@@ -128,7 +127,6 @@ class _IncomingSnapshot:
         self._job: asyncio.Future[object] | None = None
 
     def put(self, frame: SnapshotChunk | SnapshotEnd) -> None:
-        """Queue a frame; pause reading if too much waits."""
         if isinstance(frame, SnapshotChunk):
             self._waiting_bytes += len(frame.data)
             if self._waiting_bytes > WAITING_BYTES_MAX:
@@ -193,7 +191,6 @@ class _File:
             view = view[self._file.write(view) :]
 
     def finish(self, end: SnapshotEnd) -> None:
-        """Compare it with what was sent, and flush it."""
         if (self.size, self._digest.digest()) != (end.size, end.digest):
             raise StorageDamaged("the snapshot is not what was sent", "It will be sent again.")
         os.fsync(self._file.fileno())
@@ -206,6 +203,5 @@ class _File:
 
 
 def _room(path: Path) -> int:
-    """Bytes that a snapshot may have."""
     found = os.statvfs(path)
     return max(0, found.f_bavail * found.f_frsize - SPARED_BYTES)

@@ -58,7 +58,6 @@ def _first(
 
 
 def _check(record: RaftRecord, settings: Cluster) -> None:
-    """Refuse to start as another node, or as one of several without listening for them."""
     if settings.node_id not in {0, record.node_id}:
         raise StorageForeign(
             f"the data directory belongs to node {record.node_id}, not {settings.node_id}",

@@ -112,7 +112,6 @@ def unreadiness(status: ClusterStatus) -> str:
 
 
 def diagnosis(status: ClusterStatus) -> str:
-    """The status in a sentence, and what to do if it is not well."""
     if status.state is NodeState.LONE:
         return "a single node: no fault tolerance; set peer_listen so that others can join"
     if status.state is NodeState.WAITING and status.emptied_of:
@@ -184,7 +183,6 @@ def _few(reachable: int, voters: int, missing: list[MemberStatus]) -> str:
 
 
 def _led(status: ClusterStatus) -> str:
-    """The diagnosis of the leader, which knows the others."""
     voters = status.voters
     silent = [m for m in voters if m.id != status.node_id and m.is_active is False]
     spare = len(voters) - len(silent) - (len(voters) // 2 + 1)
@@ -208,7 +206,6 @@ def _led(status: ClusterStatus) -> str:
 
 
 def _joining(learners: list[MemberStatus]) -> str:
-    """Learners that are catching up, and those that cannot be reached."""
     lost = [m for m in learners if m.is_active is False]
     there = [m for m in learners if m not in lost]
     learning = f"; {_nodes(there)} catching up" if there else ""

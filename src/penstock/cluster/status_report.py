@@ -22,7 +22,6 @@ _NO_TRAFFIC = PeerStats()
 def status_of(
     node: LocalNode, bootstrap: Bootstrap, first_index: int, log_bytes: int
 ) -> ClusterStatus:
-    """The status of the cluster as this node sees it."""
     record, raw = node.record, node.raw
     if raw is None:
         return ClusterStatus(

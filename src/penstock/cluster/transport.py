@@ -89,7 +89,6 @@ class Transport:
         self._throttled_log = ThrottledLogger(self._log)
 
     async def start(self, listen: Address) -> Address:
-        """Listen for other nodes; return the address with the port that was really taken."""
         address = await self._listener.listen(listen)
         if self._security.is_open:
             self._log.warning(
@@ -111,7 +110,6 @@ class Transport:
     # ── Sending ───────────────────────────────────────────────────────────────────────────────
 
     def send(self, to: NodeId, frame: Frame) -> None:
-        """Send a frame, or drop it and call ``FrameReceiver.unreachable`` later."""
         if self._is_stopped:
             return
         if isinstance(frame, RaftFrame) and frame.message.kind is MessageKind.SNAPSHOT:
@@ -137,7 +135,6 @@ class Transport:
             asyncio.get_running_loop().call_later(LINGER_S, self._disconnect, gone)
 
     def is_connected(self, node: NodeId) -> bool:
-        """Whether control frames reach a node at the moment, as far as known."""
         link = self._links.get((node, Purpose.CONTROL))
         return link is not None and link.is_open
 
@@ -220,7 +217,6 @@ class Transport:
     # ── Events of the listener ────────────────────────────────────────────────────────────────
 
     def admit(self, hello: Hello) -> None:
-        """Admit an authenticated node; raises PeerFault."""
         node = hello.node_id
         self._compare_settings(hello)
         if not self._admits(node):

@@ -50,7 +50,6 @@ class Changer:
         return draft.finish()
 
     def leave_joint(self) -> Changed:
-        """Drop the outgoing half, and nodes that were only in it."""
         draft = _Draft(self._tracker, self._last_index)
         if not draft.outgoing:
             raise ConfChangeError("can't leave a non-joint config")
@@ -169,8 +168,6 @@ class _Draft:
         learners, learners_next = frozenset(self.learners), frozenset(self.learners_next)
         return TrackerConfig(voters, self.auto_leave, learners, learners_next), self.progress
 
-    # ── Steps
-
     def _make_voter(self, node_id: NodeId) -> None:
         self._known(node_id).is_learner = False
         self.learners.discard(node_id)
@@ -205,10 +202,7 @@ class _Draft:
             )
         return self.progress[node_id]
 
-    # ── What must hold, before and after
-
     def _check(self) -> None:
-        """Refuse a configuration that contradicts itself."""
         voters = self.incoming | self.outgoing
         members = voters | self.learners | self.learners_next
         flagged = {node_id for node_id, pr in self.progress.items() if pr.is_learner}

@@ -25,9 +25,6 @@ _RESPONSES = {
 }
 
 
-# ── Running
-
-
 def on_hup(node: Participant, _message: RaftMessage) -> None:
     hup(node, asks_first=node.config.pre_vote)
 
@@ -82,9 +79,6 @@ def _ask_all(node: Participant, kind: MessageKind, term: int, context: bytes) ->
             RaftMessage(kind, voter, node.id, term, log_term, index, context=context)
         )
         _tell_commit(node, voter)
-
-
-# ── Voting
 
 
 def on_vote(node: Participant, message: RaftMessage) -> None:
@@ -144,9 +138,6 @@ def _about(node: Participant, message: RaftMessage, deed: str) -> str:
     )
 
 
-# ── Counting
-
-
 def _on_vote_response(node: Participant, message: RaftMessage) -> None:
     result = _poll(node, message.kind, message.sender, granted=not message.reject)
     if result is VoteResult.WON:
@@ -175,9 +166,6 @@ def _lead(node: Participant) -> None:
     replication.append_empty(node)
     node.info(f"became leader at term {node.term}")
     replication.broadcast_append(node)
-
-
-# ── What candidates do otherwise
 
 
 def _on_proposal(node: Participant, _message: RaftMessage) -> None:

@@ -15,11 +15,8 @@ from penstock.raft.types import (
     SnapshotMeta,
 )
 
-# ── Entries
-
 
 def handle_append(node: Participant, message: RaftMessage) -> None:
-    """Append a leader's entries, or reject them with a hint."""
     log = node.log
     if message.index < log.committed:
         # What is committed is the same everywhere: let the leader continue from there.
@@ -69,9 +66,6 @@ def handle_heartbeat(node: Participant, message: RaftMessage) -> None:
     node.send(MessageKind.HEARTBEAT_RESPONSE, message.sender, context=message.context)
 
 
-# ── Snapshots
-
-
 def handle_snapshot(node: Participant, message: RaftMessage) -> None:
     snapshot = message.snapshot or SnapshotMeta()
     is_taken = _restore(node, snapshot)
@@ -114,9 +108,6 @@ def _where(node: Participant) -> str:
 def _has_member(state: ConfState, node_id: int) -> bool:
     # Nodes in learners_next are also in voters_outgoing.
     return node_id in (*state.voters, *state.learners, *state.voters_outgoing)
-
-
-# ── What is for the leader
 
 
 def _on_proposal(node: Participant, message: RaftMessage) -> None:
@@ -170,7 +161,6 @@ def _on_forget_leader(node: Participant, _message: RaftMessage) -> None:
 def _from_leader(
     handle: Callable[[Participant, RaftMessage], None],
 ) -> Callable[[Participant, RaftMessage], None]:
-    """Note the leader, then handle its message."""
 
     def handle_from_leader(node: Participant, message: RaftMessage) -> None:
         node.election_elapsed = 0

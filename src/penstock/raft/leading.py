@@ -164,7 +164,6 @@ def _on_acknowledgement(node: Participant, progress: PeerProgress, message: Raft
 
 
 def _note_arrival(node: Participant, progress: PeerProgress, message: RaftMessage) -> None:
-    """Free the window, or switch to replicating."""
     state = progress.state
     if state is ProgressState.REPLICATE:
         progress.inflights.free_le(message.index)
@@ -246,7 +245,6 @@ def _on_read_index(node: Participant, message: RaftMessage) -> None:
 
 
 def _release_reads(node: Participant) -> None:
-    """Begin the reads that waited for the first commit of the term."""
     if not node.has_committed_in_term():
         return
     postponed, node.postponed_reads = node.postponed_reads, []

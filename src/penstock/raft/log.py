@@ -68,14 +68,12 @@ class Unstable:
         return None
 
     def next_entries(self) -> tuple[RaftEntry, ...]:
-        """Entries that were not handed out yet."""
         return tuple(self.entries[self.in_progress - self.offset :])
 
     def next_snapshot(self) -> SnapshotMeta | None:
         return None if self.is_snapshot_in_progress else self.snapshot
 
     def accept(self) -> None:
-        """Note that everything was handed out."""
         self.in_progress = self.offset + len(self.entries)
         self.is_snapshot_in_progress = self.snapshot is not None
 

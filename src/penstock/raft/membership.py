@@ -25,7 +25,6 @@ def plan(node: Participant, change: ConfChange) -> Changed:
 
 
 def restore(node: Participant, state: ConfState) -> None:
-    """Restore a configuration from disk or from a snapshot."""
     config = node.config
     node.tracker = Tracker(config.inflight_messages_max, config.inflight_bytes_max)
     _switch(node, confchange.restore(Changer(node.tracker, node.log.last_index), state))

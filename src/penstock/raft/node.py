@@ -70,8 +70,6 @@ class RaftNode(Participant):
             f"applied: {log.applied}, lastindex: {log.last_index}, lastterm: {log.last_term}]"
         )
 
-    # ── Time
-
     def tick(self) -> None:
         self.election_elapsed += 1
         if self.role is Role.LEADER:
@@ -91,8 +89,6 @@ class RaftNode(Participant):
         if self.role is Role.LEADER and self.heartbeat_elapsed >= self.config.heartbeat_ticks:
             self.heartbeat_elapsed = 0
             self.step(_BEAT)
-
-    # ── Messages
 
     def step(self, message: RaftMessage) -> None:
         """Handle a message; term 0 means that it is local. Raises ProposalDropped."""
@@ -147,8 +143,6 @@ class RaftNode(Participant):
                 f"[term: {self.term}] ignored a {kind_name(kind)} message with "
                 f"lower term from {message.sender:x} [term: {message.term}]"
             )
-
-    # ── What was handed out is done
 
     def stable_to(self, term: int, index: int, log_term: int) -> None:
         """Entries up to ``index`` that were handed out in ``term`` are durable.

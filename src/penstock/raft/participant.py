@@ -90,8 +90,6 @@ class Participant:
         self.term = state.term
         self.vote = state.vote
 
-    # ── Tracing
-
     def debug(self, text: str) -> None:
         self.trace("DEBUG", f"{self.id:x} {text}")
 
@@ -101,10 +99,7 @@ class Participant:
     def warn(self, text: str) -> None:
         self.trace("WARN", f"{self.id:x} {text}")
 
-    # ── Sending
-
     def send(self, kind: MessageKind, to: NodeId, *, index: int = 0, context: bytes = b"") -> None:
-        """Send a message of this term at once."""
         self.messages.append(RaftMessage(kind, to, self.id, self.term, 0, index, context=context))
 
     def acknowledge(self, to: NodeId, index: int) -> None:
@@ -112,8 +107,6 @@ class Participant:
         self.after_persist.append(
             RaftMessage(MessageKind.APPEND_RESPONSE, to, self.id, self.term, 0, index)
         )
-
-    # ── Roles
 
     def become_follower(self, term: int, lead: NodeId) -> None:
         self._reset(term)
@@ -165,7 +158,6 @@ class Participant:
         self.postponed_reads = []
 
     def _reset_progress(self) -> None:
-        """Reset what a leader of another term knew of its peers."""
         tracker, last = self.tracker, self.log.last_index
         for node_id, old in tracker.progress.items():
             tracker.progress[node_id] = PeerProgress(
@@ -177,10 +169,7 @@ class Participant:
         self.note_peers()
 
     def note_peers(self) -> None:
-        """Update ``peers`` after the progress map was replaced."""
         self.peers = [(node_id, pr) for node_id, pr in self.tracker.visit() if node_id != self.id]
-
-    # ── Looking
 
     def is_promotable(self) -> bool:
         """Whether this node may lead: it is a voter, and has its state."""

@@ -65,8 +65,6 @@ class PeerProgress(msgspec.Struct):
         said = "".join(f" {note}" for note, holds in notes if holds)
         return f"{self.state!s} match={self.match} next={self.next}{said}"
 
-    # ── States
-
     def become_probe(self) -> None:
         """Find out where the follower is.
 
@@ -94,8 +92,6 @@ class PeerProgress(msgspec.Struct):
         self.pending_snapshot = 0
         self.inflights.reset()
 
-    # ── Sending
-
     def is_paused(self) -> bool:
         """Whether no entries may be sent for now.
 
@@ -105,7 +101,6 @@ class PeerProgress(msgspec.Struct):
         return self.msg_app_flow_paused or self.state is ProgressState.SNAPSHOT
 
     def sent_entries(self, count: int, size: int) -> None:
-        """Note an append message with ``count`` entries of ``size`` bytes."""
         if self.state is ProgressState.REPLICATE:
             if count:
                 self.next += count
@@ -126,8 +121,6 @@ class PeerProgress(msgspec.Struct):
 
     def sent_commit(self, commit: int) -> None:
         self.commit_sent = commit
-
-    # ── Answers
 
     def maybe_update(self, index: int) -> bool:
         """Note an acknowledgement of everything up to ``index``; False if that was known.

@@ -48,7 +48,6 @@ class MajorityConfig(frozenset[NodeId]):
         return indexes[(len(indexes) - 1) // 2]
 
     def vote_result(self, votes: Mapping[NodeId, bool]) -> VoteResult:
-        """The outcome of these votes; those of other nodes do not count."""
         majority = len(self) // 2 + 1 if self else 0
         granted = sum(votes.get(voter, False) for voter in self)
         if granted >= majority:
@@ -93,7 +92,6 @@ class JointConfig(msgspec.Struct, frozen=True):
         return min(index, self.outgoing.committed_index(acked)) if self.outgoing else index
 
     def vote_result(self, votes: Mapping[NodeId, bool]) -> VoteResult:
-        """Won if both won, lost if either lost."""
         results = {self.incoming.vote_result(votes), self.outgoing.vote_result(votes)}
         if VoteResult.LOST in results:
             return VoteResult.LOST

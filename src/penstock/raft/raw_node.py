@@ -130,7 +130,6 @@ class RawNode:
         self._propose((change_entry(change),))
 
     def conf_change_fault(self, change: ConfChange) -> str:
-        """Why a leader would refuse a change now; empty if it would not."""
         return leading.fault_of(self.node, change)
 
     def _propose(self, entries: tuple[RaftEntry, ...]) -> None:

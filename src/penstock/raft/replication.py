@@ -22,9 +22,6 @@ _HEARTBEAT = MessageKind.HEARTBEAT
 _REPLICATE = ProgressState.REPLICATE
 
 
-# ── Appending
-
-
 def append_empty(node: Participant) -> None:
     append_entries(node, ((b"", EntryKind.NORMAL),))
 
@@ -62,17 +59,12 @@ def maybe_commit(node: Participant) -> bool:
     return node.log.maybe_commit(node.tracker.committed(), node.term)
 
 
-# ── Sending
-
-
 def broadcast_append(node: Participant) -> None:
-    """Send all peers what they lack, and the commit index."""
     for node_id, progress in node.peers:
         _maybe_send(node, node_id, progress, is_empty_sent=True)
 
 
 def send_append(node: Participant, to: NodeId, progress: PeerProgress) -> None:
-    """Send a peer what it lacks, and the commit index."""
     _maybe_send(node, to, progress, is_empty_sent=True)
 
 
@@ -85,7 +77,6 @@ def send_more(node: Participant, to: NodeId, progress: PeerProgress) -> None:
 
 
 def send_new(node: Participant) -> None:
-    """Send each peer that lacks entries one message."""
     for node_id, progress in node.peers:
         _maybe_send(node, node_id, progress, is_empty_sent=False)
 

@@ -72,18 +72,14 @@ class Tracker:
     def new_inflights(self) -> Inflights:
         return Inflights(self.inflight_messages_max, self.inflight_bytes_max)
 
-    # ── The configuration
-
     def conf_state(self) -> ConfState:
         return self.config.conf_state()
 
     def is_singleton(self) -> bool:
-        """Whether there is a single voter. There may be learners."""
         voters = self.config.voters
         return len(voters.incoming) == 1 and not voters.outgoing
 
     def voter_nodes(self) -> list[NodeId]:
-        """All voters of both halves, in ascending order."""
         return sorted(self.config.voters.ids())
 
     def learner_nodes(self) -> list[NodeId]:
@@ -93,8 +89,6 @@ class Tracker:
     def visit(self) -> list[tuple[NodeId, PeerProgress]]:
         """All participants, in ascending order: what is sent must not depend on a dict's."""
         return sorted(self.progress.items())
-
-    # ── How far
 
     def committed(self) -> int:
         return self.config.voters.committed_index(self._acked)
@@ -107,8 +101,6 @@ class Tracker:
         """Whether a quorum was heard from since the last check."""
         active = {node_id: pr.recent_active for node_id, pr in self.progress.items()}
         return self.config.voters.vote_result(active) is VoteResult.WON
-
-    # ── Votes
 
     def reset_votes(self) -> None:
         self.votes = {}
