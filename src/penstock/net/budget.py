@@ -20,17 +20,14 @@ from typing import Protocol
 from penstock.limits import KIB
 
 STUCK_S = 10.0  # how long a client that holds bytes may read nothing while others wait
-
 READ_BYTES_MIN = 16 * KIB  # read from the journal for one client even if room is scarce
-
 WOKEN_AT_ONCE = 64  # connections resumed in one turn of the loop
 
 
 class BudgetWaiter(Protocol):
     """Wants to send and found no room."""
 
-    def resume(self) -> None:
-        """There may be room now."""
+    def resume(self) -> None: ...  # there may be room now
 
 
 class BudgetHolder(BudgetWaiter, Protocol):
@@ -38,11 +35,8 @@ class BudgetHolder(BudgetWaiter, Protocol):
 
     counted: int  # bytes that it last reported
 
-    def refresh(self) -> None:
-        """Report again: a transport calls back only when it is nearly empty."""
-
-    def give_up(self) -> None:
-        """Close the connection: its client has read nothing for long, and others wait."""
+    def refresh(self) -> None: ...  # report again: transports call back only when nearly empty
+    def give_up(self) -> None: ...  # close: the client reads nothing, and others wait
 
 
 class Budget:

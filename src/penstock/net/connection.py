@@ -26,13 +26,9 @@ from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 
 CHECK_INTERVAL_S = 30.0  # longest time between two checks of a deadline
-
 SIGNED_AT_ONCE = 64  # signatures verified before other clients are served: some 5 ms
-
 CLOSE_TIMEOUT_S = 5.0  # how long a closed connection may take to read its last bytes
-
 TCP_KEEP_ALIVE_S = 300  # silence after which TCP probes the peer, as in Redis
-
 _log = get_logger("net")
 
 _ORDINARY = {
@@ -51,20 +47,15 @@ class Machine(Protocol[Event]):
     """The codec of a protocol, without input or output of its own."""
 
     @property
-    def pending_bytes(self) -> int:
-        """Bytes of an event that is not complete yet."""
-
-    def receive(self, data: bytes) -> list[Event]:
-        """Decode a chunk. Never raises."""
+    def pending_bytes(self) -> int: ...  # bytes of an event that is not complete yet
+    def receive(self, data: bytes) -> list[Event]: ...  # decode a chunk; never raises
 
 
 class Connection(asyncio.Protocol, Generic[Event]):
     """One client's connection."""
 
     protocol_name: ClassVar[str]  # as listings of clients show it
-
     ends_by_closing = True  # whether closing the socket is an orderly end; MQTT has a packet for it
-
     handles_while_blocked = False  # whether ``hold`` handles some of the events it is given
 
     __slots__ = (
@@ -148,8 +139,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
     def is_waiting(self) -> bool:
         return bool(self._held)
 
-    def let_go(self) -> None:
-        """The connection ends: release what was held for it."""
+    def let_go(self) -> None: ...  # the connection ends: release what was held for it
 
     def topic_deleted(self, topic: bytes) -> None:
         pass
@@ -201,7 +191,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
     def _handle_safely(self, events: list[Event]) -> None:
         try:
             self._handle(events, self._connections.wall_ms())
-        except Exception:  # noqa: BLE001 - see above
+        except Exception:  # noqa: BLE001 - ends this connection, no other
             _log.exception("connection_failed", client_id=printable(self.name))
             self.close(DisconnectReason.INTERNAL_ERROR)
 

@@ -8,9 +8,7 @@ from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus
 
 NODE_BITS = 16
-
 NO_NODE = 0  # the node of ids that carry none
-
 _WITH_NODE_FROM = 1 << 56  # without a node: milliseconds since 1970 times 1,024, less until 4199
 
 

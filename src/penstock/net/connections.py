@@ -33,8 +33,7 @@ class Backpressure(Protocol):
 
     is_congested: bool
 
-    def when_drained(self, reader: "PausedReader") -> None:
-        """Call ``resume_reading`` after the next commit."""
+    def when_drained(self, reader: "PausedReader") -> None: ...  # after the next commit
 
 
 class PausedReader(Protocol):
@@ -49,32 +48,18 @@ class ConnectedClient(Protocol):
     protocol_name: ClassVar[str]
 
     @property
-    def name(self) -> bytes:
-        """Its client id; empty if it has none."""
-
+    def name(self) -> bytes: ...  # its client id; empty if it has none
     @property
     def peer(self) -> str: ...
-
     @property
     def last_packet_at(self) -> float: ...
-
     @property
-    def pattern_count(self) -> int:
-        """Subscriptions to patterns, which RESP alone has."""
-
-    def topic_deleted(self, topic: bytes) -> None:
-        """Forget everything that refers to offsets of a deleted topic."""
-
-    def leadership_lost(self) -> None:
-        """Stop what only the leader's clients may do."""
-
+    def pattern_count(self) -> int: ...  # subscriptions to patterns, which RESP alone has
+    def topic_deleted(self, topic: bytes) -> None: ...  # forget offsets of the deleted topic
+    def leadership_lost(self) -> None: ...  # stop what only the leader's clients may do
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
-
-    def pause(self) -> None:
-        """Take no more input: the broker is stopping."""
-
-    def forgive(self, stalled_s: float) -> None:
-        """Do not count a pause of the whole broker as silence of the client."""
+    def pause(self) -> None: ...  # take no more input: the broker is stopping
+    def forgive(self, stalled_s: float) -> None: ...  # after a stop of the broker
 
 
 class Abortable(Protocol):

@@ -14,11 +14,8 @@ from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
 
 QUIET_S = 0.0001  # after this long without a flush, a message is taken to be alone
-
 NAP_S = 0.00005  # shortest time between two turns that read little; unnoticeable beside a network
-
 NAP_BYTES_MAX = 16 * KIB  # a turn that read this much needs no nap
-
 _log = get_logger("net")
 
 

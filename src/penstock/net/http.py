@@ -34,20 +34,14 @@ from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 
 HEAD_BYTES_MAX = 16 * KIB  # request line and headers; browsers with many cookies need 8 KiB
-
 BODY_BYTES_MAX = 64 * KIB
-
 CONNECTIONS_MAX = 64  # a few scrapers, probes and people
-
 KEEP_ALIVE_S = 5.0  # idle time between two requests of one connection
-
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]  # an ASGI 3 application
-
 OnClose = Callable[[asyncio.Transport, DisconnectReason], None]
-
 _log = get_logger("http")
 
 # uvicorn warns about each bad request, which anybody can cause, and reports errors of the

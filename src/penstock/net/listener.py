@@ -19,11 +19,8 @@ from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 
 _log = get_logger("net")
-
 Door = Callable[[asyncio.Transport, bytes, float], None]
-
 BEYOND_CLIENTS = 64  # connections beyond ``clients_max``: a full broker must still answer probes
-
 BACKLOG = 1024  # connections that the kernel queues when a fleet reconnects at once
 
 

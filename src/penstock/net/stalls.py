@@ -8,7 +8,6 @@ times out until that input has been read.
 from collections.abc import Callable
 
 STALL_S = 1.0  # a turn of the loop that is this late counts as a pause of the broker
-
 SETTLE_S = 0.5  # how long after a pause nothing times out, so that the sockets are read first
 
 

@@ -13,7 +13,6 @@ from penstock.obs.summarized_log import SummarizedLog
 
 FREE = 8  # take-overs of one id that are not delayed
 PER_SECOND = 4.0  # rate of those after them
-
 IDS_MAX = 10_000  # ids that are remembered; of more, the oldest is forgotten
 
 

@@ -16,8 +16,7 @@ _PER_SECOND = 20  # buckets
 class Timed(Protocol):
     """Something with a deadline that may move."""
 
-    def overdue(self, now: float) -> float | None:
-        """Act if the deadline passed; return when to check again, None for never."""
+    def overdue(self, now: float) -> float | None: ...  # return when to check again, if ever
 
 
 class Deadlines:

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator
 from penstock.obs.log import get_logger
 
 _log = get_logger("turns")
-
 TURN_S = 0.005  # how long one client's input is worked on before others are served
-
 STEPS_MAX = 16  # steps of shared work in one turn, should the clock stand still, as in a test
 
 

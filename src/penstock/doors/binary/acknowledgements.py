@@ -27,7 +27,6 @@ from penstock.model.queue_names import is_queue
 from penstock.obs.reasons import DisconnectReason
 
 UNKNOWN_MAX = 65_536  # ranges that wait to be looked up before reading pauses
-
 LOOK_UP_MAX = 16  # messages read at a time; each may be as large as a frame
 
 
@@ -38,9 +37,7 @@ class AcknowledgingClient(Protocol):
     reason: DisconnectReason | None  # None while it is open
 
     def block_input(self) -> None: ...
-
     def unblock_input(self) -> None: ...
-
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 

@@ -34,7 +34,6 @@ from penstock.wire.binary.server import BinaryServerMachine
 from penstock.wire.violation import Violation
 
 HELD_MAX = 1_024  # requests held, or replies that wait for the disk, before reading pauses
-
 ACKS_AT_ONCE = 1_024  # acknowledgements handled between two looks at the clock: 10 µs each at worst
 
 _LAST_ERRORS = {

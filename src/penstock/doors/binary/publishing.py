@@ -18,9 +18,7 @@ class PublishingConnection(Publisher, Protocol):
 
     principal: Principal
 
-    def fail(self, text: str) -> None:
-        """Answer a request with an error."""
-
+    def fail(self, text: str) -> None: ...  # answer a request with an error
     def end_turn(self) -> None: ...
 
 

@@ -23,18 +23,14 @@ from penstock.model.queue_names import WORKERS
 from penstock.obs.reasons import DisconnectReason
 
 UNSENT_LEASE_MS = 30_000  # lease of a job that is done when it is sent
-
 WINDOW = 64  # jobs leased to one worker
 
 
 class JobSink(Protocol):
     """Where the jobs go."""
 
-    def is_full(self) -> bool:
-        """Whether nothing more should be sent for now; ``ask_for_jobs`` when that has changed."""
-
+    def is_full(self) -> bool: ...  # ``ask_for_jobs`` when that has changed
     def send_jobs(self, jobs: list[Message]) -> None: ...
-
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 

@@ -33,12 +33,8 @@ class SubscribingConnection(IdentifiedClient, AcknowledgingClient, LiveClient, P
     """The connection of the client."""
 
     def send(self, data: bytes) -> None: ...
-
-    def fail(self, text: str) -> None:
-        """Answer a request with an error."""
-
-    def is_full(self) -> bool:
-        """Whether the client reads slowly: cursors wait, filters drop."""
+    def fail(self, text: str) -> None: ...  # answer a request with an error
+    def is_full(self) -> bool: ...  # whether the client reads slowly: cursors wait, filters drop
 
 
 class BinarySubscriptions:

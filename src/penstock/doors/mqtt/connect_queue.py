@@ -21,7 +21,6 @@ from penstock.net.connections import Connections
 from penstock.obs.reasons import DisconnectReason
 
 OPENING_MAX = 32  # clients whose session is being opened
-
 SAME_ID_MAX = 16  # clients that wait for one id; of more, the first is closed
 
 
@@ -31,12 +30,8 @@ class ConnectingClient(Protocol):
     reason: DisconnectReason | None
 
     @property
-    def name(self) -> bytes:
-        """Its client id."""
-
-    def open(self) -> None:
-        """Open the session."""
-
+    def name(self) -> bytes: ...  # its client id
+    def open(self) -> None: ...  # open the session
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 

@@ -63,7 +63,6 @@ class MqttConnection(Connection[Event]):
     """One client's connection."""
 
     protocol_name = "mqtt"
-
     ends_by_closing = False
 
     __slots__ = (

@@ -20,9 +20,7 @@ class FetchingOutbox(Protocol):
     least_bytes: int  # room that its next message needs
 
     def is_ready_to_fetch(self) -> bool: ...
-
-    def fetch(self, room: int) -> bool:
-        """Begin to read as much as ``room`` allows; False if that is nothing."""
+    def fetch(self, room: int) -> bool: ...  # begin to read; False if there is no room for anything
 
 
 class FetchQueue:

@@ -30,9 +30,7 @@ from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.encode import PACKET_IDS
 
 FETCH_MESSAGES_MAX = 64  # messages read from the journal at a time for one connection
-
 LEAST_BYTES = KIB  # room in the shared budget below which nothing is read for a connection
-
 _COMPACT_AT = 1_024  # entries at the front that are sent before the columns are moved up
 
 

@@ -42,15 +42,10 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store
 
 PREFIX = b"$share/"
-
 SHARED_QOS_MAX = 1
-
 WINDOW = 256  # messages in flight to one client, if ``limits.inflight_max`` allows as many
-
 MEMBERSHIPS_MAX = 10_000  # topics that one client shares; each costs a dispatcher
-
 JOINED_AT_ONCE = 256  # of those, joined in one turn of the loop
-
 FIRST_ID, LAST_ID = PACKET_ID_MAX + 1, 65_535
 
 
@@ -80,9 +75,7 @@ class GroupClient(Protocol):
     """The connection that messages go to."""
 
     def deliver(self, deliveries: list[Delivery]) -> None: ...
-
-    def may_take(self) -> bool:
-        """Whether it reads fast enough to be given more; ``ask_for_more`` if that changes."""
+    def may_take(self) -> bool: ...  # whether it reads; ``ask_for_more`` follows
 
     def is_id_taken(self, packet_id: int) -> bool:
         """Whether the session uses a packet id of the upper half, given by an earlier version."""

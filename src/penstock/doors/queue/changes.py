@@ -28,10 +28,7 @@ from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 FILTERS_MAX = 1_024
 PAGE_MAX = 1_000
-
-
 WATCHES_MAX = 16  # requests of a connection that may wait for changes, each with filters
-
 EVERYTHING = b"#"
 
 

@@ -53,7 +53,6 @@ from penstock.wire.queue.server import QueueServerMachine
 from penstock.wire.violation import Violation
 
 UNANSWERED_MAX = 1_024  # unanswered requests before nothing more begins; one run may exceed it
-
 PIECE_BYTES = 32 * KIB  # decoded between two looks at the clock: as tiny frames it takes some 10 ms
 
 

@@ -20,7 +20,6 @@ from penstock.wire.queue.slices import slice_of
 
 MESSAGES_MAX = 65_536
 BYTES_MAX = 8 * MIB  # of one response; a single message may exceed it
-
 RAW_BYTES_MAX = 256 * KIB
 """The same of a response with raw columns. Such come at full speed, one behind the other, and each
 holds up everybody else for as long as it takes to write it. With four clients that read all they
@@ -28,10 +27,8 @@ can, a ping took 1.4 times as long as on an idle broker with these, 3 times with
 came at three quarters of the speed."""
 
 NO_TOPIC = bulk.Bulk(0, 0, 0, 0)
-
 TIMES_MAX = 1_024
 TIMES_AT_ONCE = 32  # looked up before other requests: each costs some twenty reads
-
 Result = TypeVar("Result")
 
 

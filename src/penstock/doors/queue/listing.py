@@ -27,7 +27,6 @@ from penstock.wire.queue._generated.queue_pb2 import (
 )
 
 PAGE_MAX = 500  # topics or groups of one response: some milliseconds of work on the loop
-
 COUNTED_AT_ONCE = 500  # topics, and groups, that are counted in one turn of the loop
 
 

@@ -17,31 +17,19 @@ Refused = Callable[[DisconnectReason, str], None]  # what to do if a command is 
 class WaitingRequest(Protocol):
     """A request without an answer until messages or changes come: a Poll, a Changes."""
 
-    def ask(self) -> None:
-        """The client has read: there may be room for an answer again."""
-
-    def stop_waiting(self) -> None:
-        """Answer with what there is."""
-
+    def ask(self) -> None: ...  # the client has read: there may be room for an answer again
+    def stop_waiting(self) -> None: ...  # answer with what there is
     def leadership_lost(self) -> None: ...
-
-    def leave(self) -> None:
-        """The connection ended."""
+    def leave(self) -> None: ...  # the connection ended
 
 
 class PushChannel(Protocol):
     """A connection after Subscribe: messages one way, acknowledgements the other."""
 
     def begin(self) -> None: ...
-
-    def end(self) -> None:
-        """Return what the client has and did not acknowledge."""
-
-    def ask(self) -> None:
-        """There may be room for more messages."""
-
+    def end(self) -> None: ...  # return what the client has and did not acknowledge
+    def ask(self) -> None: ...  # there may be room for more messages
     def send(self, frames: bytes) -> None: ...
-
     def acknowledge(self, leases: Iterable[int]) -> None: ...
 
     def return_leases(
@@ -49,9 +37,7 @@ class PushChannel(Protocol):
     ) -> None: ...
 
     def extend(self, leases: Iterable[int], asked_ms: int) -> None: ...
-
     def topic_deleted(self, topic: bytes) -> None: ...
-
     def refused(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
@@ -66,17 +52,10 @@ class Requester(Protocol):
     reason: DisconnectReason | None  # why it was closed; None while it is open
 
     @property
-    def is_ending(self) -> bool:
-        """Whether the client will send nothing more."""
-
-    def is_full(self) -> bool:
-        """Whether the client has much to read; ``ask`` is called when that has changed."""
-
-    def next_name(self) -> bytes:
-        """A consumer name that is unique in the cluster."""
-
-    def when_stored(self, act: Callable[[], None]) -> None:
-        """Act when all messages of this client are on disk; until then nothing else begins."""
+    def is_ending(self) -> bool: ...  # whether the client will send nothing more
+    def is_full(self) -> bool: ...  # the client has much to read; ``ask`` follows
+    def next_name(self) -> bytes: ...  # a consumer name that is unique in the cluster
+    def when_stored(self, act: Callable[[], None]) -> None: ...  # input blocks until then
 
     def blocking(self, act: Callable[[object], None], refused: Refused) -> Callback:
         """A completion; until it is called nothing else of this client begins."""
@@ -85,7 +64,6 @@ class Requester(Protocol):
         """Become a push connection when all earlier requests are answered."""
 
     def send(self, data: bytes) -> None: ...
-
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 

@@ -163,9 +163,8 @@ def _configure_group(client: Requester, message: queue_pb2.ConfigureGroup, slot:
 
     def configured(_value: object) -> None:
         slot.ok()
-        door.dispatchers.dead_letters.move_exhausted(
-            topic, group
-        )  # there may be fewer tries than before
+        # There may be fewer tries than before.
+        door.dispatchers.dead_letters.move_exhausted(topic, group)
 
     door.dispatchers.groups.create(topic, group, Start(), Callback(lambda _new: None))
     command = GroupConfigured(

@@ -43,9 +43,7 @@ from penstock.wire.queue.events import ProduceRun
 from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 PAYLOADS_MAX = 65_536  # messages in one ProduceMany: however small, each takes memory
-
 SEQ_END = 1 << 64
-
 TIME_MS_MAX = 1 << 48  # latest time of a schedule: some eight thousand years from now
 
 

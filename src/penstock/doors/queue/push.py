@@ -46,15 +46,10 @@ from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 
 PREFETCH_MAX = 1_024
-
 REFRESHES_MAX = 2
-
 ALIASES_MAX = 8  # leases of one message that are remembered
-
 LOOKS_PER_VISIBILITY = 16  # checks of the messages in flight within one visibility, at most
-
 LATE_MS = 5_000  # how long a late acknowledgement is remembered
-
 LATE_MAX = 65_536  # late acknowledgements that are remembered
 
 
@@ -88,9 +83,7 @@ class Push:
         self._by_offset: dict[int, _PushedMessage] = {}
         self._by_lease: dict[int, _PushedMessage] = {}
         self._in_flight = 0
-        self._late: dict[
-            int, int
-        ] = {}  # offsets acknowledged late, until when it matters; oldest first
+        self._late: dict[int, int] = {}  # offsets acknowledged late, and until when it matters
         self._timer: asyncio.TimerHandle | None = None
 
     # ── begin and end ─────────────────────────────────────────────────────────────────────────

@@ -19,7 +19,6 @@ from penstock.wire.queue.faults import NO_QUORUM, NOT_LEADER, Fault
 
 ELECTION_MS: Final = 100
 QUORUM_MS: Final = 1_000  # when to retry: soon during an election, later if nodes are down
-
 _STALE_HINT: Final = ", or set `stale` to read what this node has"
 
 

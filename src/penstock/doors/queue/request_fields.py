@@ -17,12 +17,9 @@ from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 
 AUTO = "auto"  # settle messages when they are handed out; any other mode is manual
-
 VISIBILITY_MS_DEFAULT = 30_000
 VISIBILITY_MS_MAX = 1 << 48  # eight thousand years: the end of a lease must remain a number
-
 REASON_BYTES_MAX = 1_024
-
 _STARTS = {start.value for start in StartAt}
 
 

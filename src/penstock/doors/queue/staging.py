@@ -24,7 +24,6 @@ from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 PAGE_MAX = 500
 NOTES_BYTES_MAX = 256 * KIB  # of one response; the sink that exceeds this is the last
-
 _ANY_PART = b"part"  # stands for those that are named
 
 

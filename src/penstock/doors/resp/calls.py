@@ -36,12 +36,9 @@ from penstock.wire.resp.names import topic_of
 from penstock.wire.resp.server import RespServerMachine
 
 OK = encode.simple("OK")
-
 NEXT, ALL = 1, 2  # replies a client does not want (CLIENT REPLY): the next, or all
-
 QUEUED_MAX = 10_000
 QUEUED_BYTES_MAX = 32 * MIB  # bytes of arguments, and commands, queued before EXEC
-
 QUEUED = encode.simple("QUEUED")
 
 

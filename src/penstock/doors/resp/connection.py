@@ -34,10 +34,7 @@ from penstock.wire.resp.server import RespServerMachine
 from penstock.wire.violation import Violation
 
 INLINE_BYTES_MAX = 64 * KIB  # A line typed by hand; as in Redis
-
 COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB  # for all but the largest argument: names, options
-
-
 UNREAD_S = 30.0  # how long a client may take to read anything while commands of it wait for room
 
 

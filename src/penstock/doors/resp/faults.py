@@ -6,7 +6,6 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.names import name_of
 
 SHOWN_BYTES_MAX = 128  # of a name, or of all arguments, that an error repeats; as in Redis
-
 SYNTAX = "ERR syntax error"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 UNBLOCKED = "UNBLOCKED client unblocked via CLIENT UNBLOCK"

@@ -7,7 +7,6 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
 REDIS_VERSION = "7.0.15"  # the version of Redis that replies match; libraries look at it
-
 _WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."  # noqa: S105
 _AUTH_UNUSED = (
     "ERR AUTH <password> called without any password configured for the default user."

@@ -16,7 +16,6 @@ from penstock.doors.resp.parts import RespParts
 from penstock.wire.resp import encode, glob
 
 Figures = dict[str, object]
-
 STATM = Path("/proc/self/statm")  # the memory of a process, in pages
 
 

@@ -35,11 +35,8 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
 COUNT_MAX = 1_024  # jobs that one PULL may ask for
-
 PENDING_MAX = 100_000  # jobs without an ACK before PULL WITHACK gets no more: they are in memory
-
 ON_ITS_WAY_MS = 30_000  # the lease of a job that is settled when it is sent
-
 BLOCK_MS_MAX = 365 * 24 * 3600 * 1000  # longest time that a PULL may wait, short of for ever
 
 

@@ -14,11 +14,8 @@ from penstock.doors.resp.outbox import RespOutbox
 
 SHOWN_BYTES_MAX = 256
 SHOWN_ARGUMENTS_MAX = 32  # how much of an argument, and how many of them, a monitor is shown
-
 SHOWN_RUN_MAX = 1_024  # commands of one run that monitors see; a line counts the rest
-
 HIDDEN = b'"(redacted)"'
-
 _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", 7: "\\a", 8: "\\b"}
 _ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\"}
 _SHOWN = [

@@ -30,9 +30,7 @@ from penstock.wire.resp import encode
 
 READ_MESSAGES_MAX = 1_024
 READ_BYTES_MAX = 512 * KIB  # read from the journal at a time; waits here if the client is slow
-
 SENT_TOGETHER_MAX = 64  # messages sent between two looks at whether there is room for more
-
 REMAINDER_MESSAGES_MAX = 32  # up to this many are read on the loop: another round would find others
 
 
@@ -44,7 +42,6 @@ class SubscribedClient(Protocol):
     protocol: Literal[2, 3]
 
     def send(self, data: bytes) -> None: ...
-
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 

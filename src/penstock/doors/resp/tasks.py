@@ -17,7 +17,6 @@ from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 
 Steps = Coroutine[object, None, bytes]  # returns the encoded answer
-
 _log = get_logger("streams")
 
 

@@ -31,10 +31,8 @@ from penstock.store.store import Store, TopicInfo
 from penstock.wire.resp import encode
 
 NODE_COUNT = 100  # entries that an approximate trim removes at a time; the size of a node in Redis
-
 READ_COUNT_MAX = 1_024
 READ_BYTES_MAX = 512 << 10  # what is read at a time to find an offset among deleted ones
-
 _log = get_logger("streams")
 
 

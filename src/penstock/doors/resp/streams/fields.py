@@ -31,16 +31,11 @@ import msgspec
 from penstock.model.message import FLAG_FIELDS, Extras, Signature
 
 PAYLOAD = b"payload"  # the field that is the payload of the message
-
 Headers = tuple[tuple[bytes, bytes], ...]
-
 _MARK = (PAYLOAD, b"")
-
 REPLACEMENT = "\ufffd"
 _PLAIN = bytes(byte if 0x20 <= byte < 0x7F else ord("?") for byte in range(256))
-
 _AS_IS = bytes(range(0x20, 0x7F)).replace(b'"', b"").replace(b"\\", b"")  # need no escape in JSON
-
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, str]).decode
 

@@ -30,9 +30,7 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
 NAME_BYTES_MAX = GROUP_BYTES_MAX  # of groups and consumers: each entry keeps its consumer
-
 CONSUMERS_MAX = 10_000  # consumers of one group
-
 PENDING_MAX = 100_000
 """Entries that consumers of one group may leave unacknowledged. No lease ends for them, and all are
 in memory; beyond this number new ones are refused until some are acknowledged."""

@@ -18,9 +18,7 @@ from penstock.store.search import offset_of_entry
 from penstock.store.store import Store
 
 NUMBER_MAX = 2**64 - 1  # of either part of an id
-
 _ID_LENGTH_AT = len(b"*2\r\n$")  # where an encoded entry has the length of its id
-
 INVALID = "ERR Invalid stream ID specified as stream command argument"
 
 

@@ -20,9 +20,7 @@ from penstock.wire.resp import encode
 from penstock.wire.resp.encode import Protocol, Value
 
 Pairs: TypeAlias = list[tuple[str, bytes]]  # names and encoded values
-
 FULL_COUNT = 10  # entries, and pending entries of each list, that FULL shows without COUNT
-
 NO_ID = b"0-0"
 
 HELP = (

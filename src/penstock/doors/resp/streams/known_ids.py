@@ -16,7 +16,6 @@ from penstock.doors.resp.streams.ids import id_of
 from penstock.store.store import Store
 
 KNOWN_MAX = 32_768  # ids that are remembered, of all groups together: some 4 MB
-
 FORGOTTEN_AT_ONCE = 1_024  # ids that are forgotten together, the oldest
 
 

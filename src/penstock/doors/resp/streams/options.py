@@ -14,17 +14,12 @@ from penstock.doors.resp.streams import ids
 from penstock.doors.resp.streams.ids import EntryId, Position
 from penstock.wire.resp.names import topic_of
 
-RETRIES_MAX = (
-    2**31
-)  # largest RETRYCOUNT: deliveries are counted on from there, and must fit every protocol
+RETRIES_MAX = 2**31  # largest RETRYCOUNT: deliveries counted on from it must fit every protocol
 
 INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
 INTEGER_BOUND = 2**63
-
 AUTOCLAIM_COUNT = 100  # XAUTOCLAIM without COUNT
-
 AUTOCLAIM_COUNT_MAX = 2**40  # beyond this Redis has no memory for the reply
-
 TRIM_LIMIT = 10_000  # of an approximate trim without LIMIT; as in Redis
 
 

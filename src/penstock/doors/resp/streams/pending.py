@@ -32,7 +32,6 @@ from penstock.doors.resp.tasks import stepwise
 from penstock.wire.resp import encode
 
 NAMELESS = b""  # the consumer of entries that no named consumer has
-
 ATTEMPTS = 10  # pending entries that XAUTOCLAIM looks at for each that it may claim; as in Redis
 
 

@@ -26,7 +26,6 @@ from penstock.wire.resp import encode
 
 READ_COUNT_MAX = 1_024
 READ_BYTES_MAX = 512 * KIB  # what is read from the journal at a time
-
 StreamEntry = tuple[int, bytes]  # offset, and the encoded array of id and fields
 
 

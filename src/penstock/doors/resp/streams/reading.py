@@ -179,9 +179,8 @@ async def _read_when_grown(
     try:
         async with asyncio.timeout((options.block_ms or 0) / 1000 or None) as timeout:
             with call.connection.blocked(unblock), _Growth(door.feed, positions) as growth:
-                found = await _read_once(
-                    door, starts, options.count_max
-                )  # may have grown meanwhile
+                # They may have grown before they were watched.
+                found = await _read_once(door, starts, options.count_max)
                 while not found:
                     grown = sorted(n for topic in await growth.next() for n in positions[topic])
                     found = await _read_once(door, [starts[n] for n in grown], options.count_max)
