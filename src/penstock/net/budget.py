@@ -1,14 +1,12 @@
 """A bound on all output that waits to be sent, over all connections and protocols.
 
-Each connection has its own bounds (``net/outbox``), but ten thousand of those add up to more memory
-than any machine has. So all outboxes count what they hold, including their transports' buffers, and
-what they add must fit into one budget.
+All outboxes count what they hold, including their transports' buffers.
 
 **A tight budget.** While less than half of it is used, only a connection's own bounds count. Beyond
-that the budget is tight: a connection that holds unread bytes may hold its share of the budget at
-most. One that holds nothing may take the next message if there is room, so clients that read
-continue, and the others are paused. Their messages stay in the journal and are read later. Live
-messages, which are not kept for them, are dropped down to the share, oldest first, and counted.
+that a connection that holds unread bytes may hold its share of the budget at most. One that holds
+nothing may take the next message if there is room, so clients that read go on, and the others are
+paused. Their messages stay in the journal. Live messages are dropped down to the share, oldest
+first.
 
 **An exhausted budget.** All clients that hold bytes have stopped reading, or read slowly, while
 others wait. After ``STUCK_S`` those are closed that have read nothing for longest.

@@ -1,16 +1,13 @@
 """The base of every protocol's connection: reading, writing, deadlines, the end.
 
-Bytes come in, the protocol's machine turns them into events, and the connection handles those.
 A protocol implements ``handle_some`` (what its events mean), ``deadline`` (how long it may be
 silent) and ``let_go`` (what to release at the end). Output gathers in the outbox.
 
-**Events are handled in order, in slices.** One chunk may hold tens of thousands of requests. After
-``TURN_S`` the rest is held for the next turn of the loop, so that other clients are served. A
-request that must be finished before the next begins calls ``block_input``; what follows is held
-until ``unblock_input``. ``handle_some`` may also return without progress, if the next event cannot
-be handled yet; ``resume_soon`` tries it again. While events are held, nothing more is read.
-
-A connection ends once, with one reason, which is counted and, unless it is ordinary, logged.
+**Events are handled in order, in slices.** After ``TURN_S`` the rest of a chunk is held for the
+next turn of the loop, so that other clients are served. A request that must be finished before the
+next begins calls ``block_input``; what follows is held until ``unblock_input``. ``handle_some`` may
+also return without progress; ``resume_soon`` tries again. While events are held, nothing more is
+read.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """What all connections of a broker share on the transport side: clocks, limits, bounds, numbers.
 
-``Connections`` also knows who is connected: ``clients`` speak a protocol of the broker, ``open``
-has HTTP transports as well.
+``clients`` speak a protocol of the broker, ``open`` has HTTP transports as well.
 """
 
 import asyncio

@@ -1,11 +1,4 @@
-"""The HTTP door: connections that speak HTTP, served by uvicorn's own protocol.
-
-The listener hands over the transport and the bytes it has read. From then on the connection belongs
-to ``_HttpConnection``: uvicorn's HTTP/1.1 protocol (parsing, keep-alive, pipelining, flow control)
-with bounds around it. There is no uvicorn *server*: no second listener, no signal handlers, no
-logging set-up. The application is any ASGI callable.
-
-The bounds:
+"""The HTTP door: uvicorn's HTTP/1.1 protocol, without its server, with bounds around it.
 
 * **Head**: at most ``head_bytes_max``, else 400.
 * **Body**: one larger than ``body_bytes_max``, or of unknown size, gets 413, and the connection is

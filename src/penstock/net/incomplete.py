@@ -1,8 +1,7 @@
 """Bytes of packets that are not complete yet, over all connections.
 
-A packet may be 16 MiB, and it is handled only when complete. One client that never sends the last
-byte costs 16 MiB; ten thousand of them would take all memory. So the total is bounded, and when it
-is exceeded the client is closed that has sent nothing for longest.
+A packet may be 16 MiB, and ten thousand clients may never send the last byte. So the total is
+bounded, and when it is exceeded the client is closed that has sent nothing for longest.
 """
 
 from typing import Protocol

@@ -1,7 +1,6 @@
 """Accepting connections and finding out what they speak.
 
-A new connection has a deadline and sends at most a handful of bytes until its protocol is known.
-Then the **door** of that protocol takes over the transport and the bytes. A door is any callable
+The **door** of a protocol takes over the transport and the bytes read. It is any callable
 ``(transport, data, accepted_at)``; a protocol without one is refused with a reason.
 """
 

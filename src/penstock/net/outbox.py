@@ -1,13 +1,8 @@
-"""Output that waits to be written to one client, within bounds; the same for every protocol.
+"""Output that waits to be written to one client, within bounds; one write per turn of the loop.
 
-**Two buffers.** ``_live`` has live messages: if the client reads slowly, the oldest are dropped and
-counted. ``_out`` has what must arrive. Senders check ``is_full`` and read the rest from the journal
-later; only answers remain, and a client that sends without ever reading those is closed.
-
-The output of one turn of the loop leaves as one write.
-
-What is held here and in the transport counts against the budget of all connections
-(``net/budget``).
+``_live`` has live messages: if the client reads slowly, the oldest are dropped and counted.
+``_out`` has what must arrive. Senders check ``is_full`` and read the rest from the journal later;
+only answers remain, and a client that sends without ever reading those is closed.
 """
 
 import asyncio

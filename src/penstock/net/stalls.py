@@ -1,8 +1,7 @@
 """Notices that the whole broker was stopped: SIGSTOP, a stalled machine, a suspended laptop.
 
-When it resumes, timers are due before a single byte has been read, and what clients sent meanwhile
-lies unread in their sockets. So the pause is not counted as silence of any client, and nothing
-times out until that input has been read.
+What clients sent meanwhile lies unread in their sockets. So the pause is not counted as silence of
+any client, and nothing times out until that input has been read.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
-"""Client ids that move from one connection to another: logged, and rate-limited.
+"""Client ids that move from one connection to another: logged, and slowed down if it goes on.
 
-Two programs that share an id by mistake disconnect each other forever. The operator sees that in
-the log, one line per id and minute with a count, and the broker limits the rate.
+Two programs that share an id by mistake throw each other out for ever.
 """
 
 from collections.abc import Callable

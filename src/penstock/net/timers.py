@@ -2,9 +2,6 @@
 
 A connection is put into the bucket of the time at which it *might* be overdue. At that time its
 actual deadline is checked, which later packets have moved on, and it is put into another bucket.
-Ten thousand clients that ping once a minute cost ten thousand cheap checks in ninety seconds.
-
-Pure: time comes in as an argument.
 """
 
 from heapq import heappop, heappush

@@ -1,7 +1,6 @@
 """Long work on the event loop, a few milliseconds per turn, so that other clients are served.
 
-Work is an iterator that yields wherever it may be interrupted. What it looks at may have changed
-when it goes on.
+Work is an iterator that yields wherever it may be interrupted.
 """
 
 import asyncio

@@ -1,16 +1,12 @@
 """What a subscriber acknowledges: from sequences to offsets, and onto the disk.
 
 An ACK names the sequence of a message; the journal keeps offsets in topics. What was sent on this
-connection is remembered in ranges (``dispatch.unacked``), so most offsets are known at once. The
-rest, from an earlier connection or long ago, are looked up in the journal, off the loop and a few
-at a time; meanwhile other requests are held, for a PONG must not overtake them.
+connection is remembered in ranges (``dispatch.unacked``). The rest is looked up in the journal, off
+the loop and a few at a time; meanwhile other requests are held, for a PONG must not overtake them.
 
 Offsets in queues are jobs: the worker settles them. All others are progress of the client and are
 journaled (``Progressed``), without what is known already. An acknowledgement waits for the next
-commit, unless a reply waits behind it. If the commit fails, the connection ends, and the client
-subscribes again.
-
-Acknowledgements may be out of order, repeated, or of messages that never existed.
+commit, unless a reply waits behind it. If the commit fails, the connection ends.
 """
 
 from collections import deque

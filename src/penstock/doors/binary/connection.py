@@ -1,9 +1,8 @@
 """One client of the binary protocol: its requests, their order, the end.
 
-Replies leave in the order of the requests (``replies``). For some requests that is not enough:
-behind a SUBSCRIBE that is still sending history, others are held, and so they are while the journal
-is asked for the offsets of acknowledged messages. Acknowledgements are handled even then: a client
-may have to acknowledge before it reads on.
+Behind a SUBSCRIBE that is still sending history other requests are held, and so they are while the
+journal is asked for the offsets of acknowledged messages. Acknowledgements are handled even then: a
+client may have to acknowledge before it reads on.
 """
 
 import asyncio

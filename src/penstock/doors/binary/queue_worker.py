@@ -1,16 +1,12 @@
 """The connection as a worker: jobs of the queues that its client subscribed to.
 
-``dispatch.dispatcher`` hands out jobs; this is one worker's share. A client **with a name** (a
-client id) must acknowledge its jobs. Until then they are leased to it, ``WINDOW`` at most. An
-acknowledgement counts only for a job that is leased to this worker: one that comes late, after the
-job went to another worker, has no effect. A client **without a name** acknowledges nothing: a job
-is done when it is sent, and only a full outbox stops it.
+A client **with a name** (a client id) must acknowledge its jobs. Until then they are leased to it,
+``WINDOW`` at most; a late acknowledgement, after the job went to another worker, has no effect. For
+a client **without a name** a job is done when it is sent. A client that gives itself a name while
+it works becomes another worker: its jobs go back, and it joins its queues anew.
 
-A client that gives itself a name while it works becomes another worker: it leaves its queues, its
-jobs go back, and it joins them anew.
-
-That a job is done is a command like any other. This object waits for it, and counts with the
-replies, so that a PONG after an acknowledgement says that the job will not come again.
+Settling jobs counts with the replies, so a PONG after an acknowledgement says that the job will not
+come again.
 """
 
 from typing import Protocol

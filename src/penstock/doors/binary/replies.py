@@ -1,14 +1,11 @@
 """Replies leave in the order of the requests, although some wait for the disk.
 
-Two kinds of requests wait for a commit: publishes, each answered with an ACK, and acknowledgements
-of messages, which have no reply. Everything else (PONG, errors, the ACK of a SUBSCRIBE) could be
-answered at once. It waits for the publishes and acknowledgements before it, so a PONG says that the
-disk has all that was sent before the PING.
+Publishes and acknowledgements wait for a commit. Everything else could be answered at once, but
+waits for those before it, so a PONG says that the disk has all that was sent before the PING.
 
-The pipeline keeps the order, so counting is enough: how many of each kind were submitted, and how
-many are stored. A waiting reply carries the two counts of the moment it was made. Requests of one
-kind are stored in order, and an acknowledgement before the publishes behind it; so the first reply
-never waits for something that comes after a publish it precedes.
+The pipeline keeps the order, so counting is enough: a waiting reply carries how many publishes and
+acknowledgements were submitted before it. Requests of one kind are stored in order, and an
+acknowledgement before the publishes behind it.
 """
 
 from collections import deque

@@ -3,8 +3,6 @@
 An **exact topic** is followed with a cursor: first what the journal holds, then what comes. A
 subscriber with a client id skips what it acknowledged before. A **filter** is live only. A topic
 that begins with ``q:`` is a **queue**, and the client becomes one of its workers.
-
-A SUBSCRIBE is answered when the history was sent; until then the requests behind it are held.
 """
 
 from collections.abc import Callable

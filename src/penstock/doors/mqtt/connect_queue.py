@@ -1,15 +1,11 @@
-"""MQTT clients whose CONNECT is to be answered, a few at a time.
+"""MQTT clients whose CONNECT is to be answered.
 
-**A few at a time.** Opening a persistent session is journaled, and applying that sends the client
-its pending messages. If all clients of a broker reconnect at once, one commit with all of their
-sessions would block the loop. So only ``OPENING_MAX`` are in the pipeline at a time; the others
-wait here, in order.
+If all clients of a broker reconnect at once, one commit with all of their sessions would block the
+loop. So only ``OPENING_MAX`` are in the pipeline at a time; the others wait here, in order.
 
-**One of each id.** A client whose id has another CONNECT unanswered waits for that answer. So each
-client gets its CONNACK before another takes its session over.
-
-**Clients that fight for an id** throw each other out as fast as they can. The first take-overs of
-an id are free; after those, a newcomer is delayed (``Takeovers.delay_s``).
+A client whose id has another CONNECT unanswered waits for that answer, so each client gets its
+CONNACK before another takes its session over. Clients that fight for an id are delayed after their
+first take-overs (``Takeovers.delay_s``).
 """
 
 from collections import deque

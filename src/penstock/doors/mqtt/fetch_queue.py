@@ -1,8 +1,7 @@
 """MQTT clients for which messages are read from the journal, a few at a time.
 
-When four thousand persistent sessions reconnect at once, each has pending messages in the journal.
-If all were read at once, the payloads would fill the memory. So clients queue; ``FETCHES_MAX`` are
-served at a time, each reads as much as it may hold and joins the queue again once that is sent.
+If thousands of persistent sessions reconnect at once, their payloads would fill the memory. So each
+client reads as much as it may hold and joins the queue again once that is sent.
 """
 
 from collections import deque

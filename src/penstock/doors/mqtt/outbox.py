@@ -1,9 +1,7 @@
 """What waits to be written to one MQTT client; deliveries that do not fit are deferred.
 
-Messages that must arrive cannot outgrow the bound of the outbox: those that do not fit are deferred
-without their payload and read from the journal when there is room again, in turn with other clients
-(``fetch_queue``). Only acknowledgements remain, and a client that sends without ever reading those
-is closed.
+They are deferred without their payload, and read from the journal when there is room again, in turn
+with other clients (``fetch_queue``). A client that never reads acknowledgements is closed.
 """
 
 import asyncio

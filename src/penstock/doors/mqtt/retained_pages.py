@@ -1,10 +1,7 @@
 """Sends retained messages to a subscriber in pages (``core/retained_offers``).
 
-A page is made when the client has room for it: its window is not full, its outbox is idle, and the
-page before it was applied. Whenever that may have changed, ``go_on`` is called.
-
-The search runs in slices shared by all subscribers (``Turns.share``), so ten thousand clients that
-subscribe to everything at once do not block others.
+A page is made when the client's window is not full, its outbox is idle, and the page before it was
+applied. The search runs in slices shared by all subscribers (``Turns.share``).
 """
 
 from collections.abc import Iterator

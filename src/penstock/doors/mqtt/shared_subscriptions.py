@@ -1,21 +1,18 @@
 """Shared subscriptions of MQTT: ``$share/<group>/<filter>``, each message to one member.
 
 A client that subscribes so becomes a **member** of the group of every topic that the filter
-matches. It is a group like any other (``core/group``): its members may use other protocols, and a
-message that one of them did not finish goes to another. A member is a worker of the group's
-dispatcher (``dispatch/dispatcher``): a message is leased to it until it acknowledges it (PUBACK) or
-leaves. Nothing of this passes through the session: no queue, no retained messages, no live routes.
+matches, a worker of the group's dispatcher among those of other protocols: a message is leased to
+it until it acknowledges it (PUBACK) or leaves. Nothing of this passes through the session.
 
 **Which topics.** A filter without wildcards names one, whether it exists or not. With wildcards:
 the topics that exist, found by one scan of the journal's topics; then those that appear, seen when
-they are committed. A new group begins *now*, as a subscription does; an existing one goes on where
-it is. The workers of a queue (``model/queue_names``) begin with the jobs that have waited.
+they are committed. A new group begins *now*, as a subscription does; the workers of a queue
+(``model/queue_names``) begin with the jobs that have waited.
 
 **Which QoS.** 1 at most, as a handshake that outlives its connection would bind a message to a
 client that may never reconnect. A message or subscription of QoS 0 is settled when it is sent.
 
-**Packet ids** are from the upper half, which the session leaves alone (``core/session``). A
-connection begins with none in flight: what the last one left went to other members.
+**Packet ids** are from the upper half, which the session leaves alone (``core/session``).
 
 **How much.** All memberships of a client share one window. Dispatchers ask for room one by one, so
 two may fill the same room; messages for which no packet id is left go back.

@@ -1,8 +1,6 @@
 """What one MQTT client subscribes to: the session's subscriptions and shared ones.
 
-A SUBSCRIBE is a command; when it is applied the session has its filters, and the client gets its
-SUBACK. Only then does a connection join the groups of its shared subscriptions
-(``shared_subscriptions``).
+A connection joins the groups of its shared subscriptions once the SUBSCRIBE is applied.
 """
 
 from collections import deque

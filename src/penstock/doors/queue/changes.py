@@ -3,10 +3,7 @@
 The first request lists all, a page at a time, read off the loop. The response has the number of the
 last change *before* the list was read, so that concurrent changes come with the next request. From
 then on a request costs what has changed since its number, and waits for the first change if there
-is none (``reading/changes.py``).
-
-A topic is listed as long as the journal has something of that name. A topic that was created and
-never had a message has nothing to read, and no incarnation to remember a position by.
+is none (``reading/changes.py``). A topic that never had a message is not listed.
 """
 
 import asyncio

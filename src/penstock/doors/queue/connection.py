@@ -1,22 +1,17 @@
 """One client of the queue protocol: when its requests run, and how the connection ends.
 
-**Order.** Requests begin in the order in which they came, whether or not earlier ones are answered,
-so commands join the commit pipeline in that order. Responses leave in that order too (``replies``).
-Few requests hold up later ones. A request that reads messages waits for those produced before it;
-one that reads state waits for all earlier requests; neither waits if it has an id, for then the
-client does not care. Deleting a topic waits for earlier messages, which would outlive it, and holds
-up what follows until it is done. Subscribe waits for all earlier responses.
-
-**A push connection.** After Subscribe the connection is a channel for messages (``push``). What the
-client sends then is read as acknowledgements, and not answered.
+**Order.** Requests begin, and join the commit pipeline, in the order in which they came, whether or
+not earlier ones are answered. A request that reads messages waits for those produced before it; one
+that reads state waits for all earlier requests; neither waits if it has an id. Deleting a topic
+waits for earlier messages, which would outlive it, and holds up what follows. Subscribe waits for
+all earlier responses; what the client sends then is read as acknowledgements, and not answered.
 
 **Bounds.** With ``UNANSWERED_MAX`` requests unanswered, nothing more is read. While the client has
-much to read, polls take nothing, disk reads do not begin, and nothing is pushed. Small responses
-are sent all the same; a client that never reads those is closed.
+much to read, polls take nothing, disk reads do not begin, and nothing is pushed.
 
 **The end.** A client that closes its side still gets its responses, but nothing waits for messages
 any more. A frame that is too large ends the connection in the same way. Once a request has come
-there is no idle timeout: consumers may be silent for days. TCP keep-alive finds dead peers.
+there is no idle timeout: TCP keep-alive finds dead peers.
 """
 
 import asyncio

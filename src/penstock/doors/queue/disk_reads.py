@@ -1,8 +1,7 @@
-"""Requests that are answered from the disk: a reader thread serves them one after the other.
+"""Requests that are answered from the disk, one after the other.
 
-Their responses can be large, and so a connection has one of them in memory at most: the next is
-begun when the client has read most of the one before. A client that asks and does not read delays
-itself only.
+Their responses can be large, so a connection has one of them in memory at most: the next is begun
+when the client has read most of the one before.
 """
 
 from collections import deque

@@ -1,8 +1,4 @@
-"""Why a request is refused, in the error codes of the protocol.
-
-The first codes are known to every client of the protocol; ``forbidden``, ``limit`` and
-``no_quorum`` are Penstock's own.
-"""
+"""Why a request is refused, in the error codes of the protocol."""
 
 from collections.abc import Sized
 from typing import Final

@@ -1,8 +1,7 @@
 """Fetch and Locate: messages in bulk, offsets by time, and how far a number of bytes reaches.
 
-What the journal has in columns leaves in columns. The reader thread also encodes the response; the
-loop only sends it. Nothing is leased: the client keeps its own position, and knows by the
-topic's incarnation whether that position is still valid.
+The reader thread also encodes the response. Nothing is leased: the client keeps its own position,
+and knows by the topic's incarnation whether that is still valid.
 """
 
 from collections.abc import Callable

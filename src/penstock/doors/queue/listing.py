@@ -1,7 +1,6 @@
 """ListTopics, ListGroups, ListKeys and Stats.
 
-Names come from the journal, which may know a million topics, so a reader thread finds those of a
-page. What is known about them is the broker's state, and is looked up on the loop.
+A reader thread finds the names of a page in the journal, which may know a million topics.
 """
 
 from bisect import bisect_right

@@ -1,8 +1,6 @@
 """All operations of the queue protocol, and the handlers of the short ones.
 
-An operation is declared once, in ``OPERATIONS``: its handler, and what the connection has to know
-before it calls it. Topics, groups and leases that do not exist are no error: what was to be done to
-them is done.
+Topics, groups and leases that do not exist are no error: what was to be done to them is done.
 """
 
 from typing import Final

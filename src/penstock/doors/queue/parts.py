@@ -1,9 +1,4 @@
-"""What the connections of the queue protocol share: the parts of the broker that they use.
-
-The checks that need those parts are here too: what a client may do to which topic and group.
-``door.QueueDoor`` adds the way in. It is a class of its own, as it knows the connection, which
-knows this.
-"""
+"""What the connections of the queue protocol share: parts of the broker, and checks."""
 
 import asyncio
 

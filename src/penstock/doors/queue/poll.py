@@ -1,14 +1,9 @@
 """Poll: a worker that joins a dispatcher, takes messages once, and leaves.
 
-If there are none it waits as long as the client asked for; what is on its way when that time is
-over is still taken. If the topic's rate limit allows none yet, the client learns at once when to
-retry, however long it would have waited.
-
-In a cluster an empty response is sent only once a quorum has confirmed that this node leads: a node
-that was cut off does not know what the others have.
-
-While the client has much to read a poll takes nothing, and what was on its way to it is returned as
-if it had never been handed out.
+What is on its way when the wait is over is still taken. If the topic's rate limit allows none yet,
+the client learns at once when to retry. In a cluster an empty response is sent only once a quorum
+has confirmed that this node leads. While the client has much to read a poll takes nothing, and what
+was on its way to it is returned as if it had never been handed out.
 """
 
 import asyncio

@@ -2,8 +2,6 @@
 
 A run of requests is checked once, journaled together and answered with one piece of bytes. It is
 taken apart only if a payload is too large, for that one must be refused alone.
-
-A topic is created with its first message, by a command that precedes the message in the pipeline.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,13 +1,11 @@
 """Subscribe: a worker that stays and is sent messages ahead, for a handler that may be slow.
 
 **In flight** are messages that were pushed and neither acknowledged nor returned: at most
-``prefetch``. In automatic mode nothing is in flight, and only a client that does not read stops the
-flow.
+``prefetch``. In automatic mode nothing is in flight.
 
 **Leases are kept alive.** Often only the client's library knows that a handler is slow. So a lease
 that nears its end is extended, twice: three times the visibility in all. Then the handler counts as
-stuck: the lease runs out, the message leaves the prefetch count and is redelivered, to this client
-(pushed again, with another lease) or to another::
+stuck: the lease runs out, the message leaves the prefetch count and is redelivered::
 
     pushed ──────────┬──────────────┬──────────────── lapsed ─────────── forgotten
            2/3       │ + visibility │ + visibility           + visibility
@@ -17,11 +15,8 @@ message. All leases under which a message was pushed lead to the current one, un
 
 **Late acknowledgements.** If a lease was over, or nearly so, when its acknowledgement came, the
 message may be on its way to this client again. For a few seconds it is then settled, not pushed.
-Offsets begin at 0 again if the topic is deleted and created anew, so all that is remembered goes
-with the topic.
 
-Other requests on such a connection are ignored, and only Ping is answered. When the connection
-ends, what is in flight goes to others at once.
+When the connection ends, what is in flight goes to others at once.
 """
 
 import asyncio

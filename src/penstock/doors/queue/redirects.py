@@ -1,11 +1,7 @@
 """What a node answers that does not lead: where to ask, or why no node can serve the request.
 
-Changes, and reads that must be current, are served by the leader. A follower names it
-(``not_leader``), and clients go there. During an election clients get ``not_leader`` without an
-address, and try the next node; so they do at a node that is in no cluster, since clients of other
-brokers take any other code as final. When there has been no leader for a while the code is
-``no_quorum``: an operator has to act.
-
+A follower names the leader (``not_leader``). During an election, or in no cluster, it names none,
+and clients try the next node. When there has been no leader for a while the code is ``no_quorum``.
 On the leader, reads pass a barrier first: a leader that was cut off must not answer with old data.
 A client that prefers old data to none sets ``stale`` in its request, and any node answers.
 """

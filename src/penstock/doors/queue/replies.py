@@ -1,11 +1,7 @@
 """Responses leave in the order of the requests, except those of requests with an id.
 
 Each request, or run of requests, opens a **slot** and answers it once, now or later, with whole
-frames. If the requests have ids, the frames leave at once. Otherwise they leave after those of all
-earlier slots: a long poll holds up the responses behind it, as the protocol demands.
-
-A slot is a completion: most commands are submitted with the slot itself. ``done`` answers Ok,
-``produced`` answers Produced, ``refused`` answers Error, and the connection goes on.
+frames. A slot is a completion: most commands are submitted with the slot itself.
 """
 
 from collections import deque

@@ -1,7 +1,4 @@
-"""Fields that several requests share: groups, visibility, delays, reasons, and messages handed out.
-
-Defaults and bounds are applied here, once.
-"""
+"""Fields that several requests share, with their defaults and bounds."""
 
 from typing import NamedTuple
 

@@ -1,13 +1,10 @@
-"""A command on its way: the client that sent it, the call, and what is known of each command.
+"""The client as commands see it, a command on its way, and what a command is.
 
 A handler gets a ``Call`` and answers it exactly once: before it returns, or later, from a callback.
 Handlers of **pipelined** commands get a run of them in one call (commands that differ in nothing
 but the last argument, ``tails``) and are called whether or not earlier ones were answered. All
 others get one command at a time, with nothing unanswered before it, and nothing behind it begins
-before it is answered: a command that waits holds up its own connection only.
-
-``RespClient`` is the connection as handlers see it: who the client is, and what it may do. When its
-commands run is decided by ``connection.RespConnection``.
+before it is answered. ``connection.RespConnection`` decides when commands run.
 """
 
 import asyncio

@@ -1,15 +1,10 @@
 """Reads that a quorum must confirm; READONLY and READWRITE.
 
-In a cluster a node may be cut off and not know what was written since. So a command that only reads
-is answered once a quorum has confirmed that everything acknowledged before is applied here, or
-refused with CLUSTERDOWN, as a node of a Redis Cluster does without a majority.
-
-One question to the quorum covers all commands that the client has sent before it: a pipeline of a
-thousand reads costs one round, and clients that ask at the same time share it
-(``cluster.reads``). A broker that stands alone answers at once.
-
-A client that prefers old data to none sends READONLY, as to a replica of a Redis Cluster, and from
-then on gets what this node has.
+In a cluster a node may be cut off. So a command that only reads is answered once a quorum has
+confirmed that everything acknowledged before is applied here, or refused with CLUSTERDOWN. One
+question to the quorum covers all commands that the client sent before it, and clients that ask at
+the same time share it (``cluster.reads``). A broker that stands alone answers at once. After
+READONLY, as to a replica of a Redis Cluster, a client gets what this node has, however old.
 """
 
 import asyncio

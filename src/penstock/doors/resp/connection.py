@@ -6,17 +6,12 @@ own writes. What may not run yet is held, and nothing more is read meanwhile. Wh
 with nothing behind it the socket is still read: only so is it seen that the client has left.
 
 **Unread replies.** A command that is not pipelined waits until the client has read most of the
-replies before it: so a client may ask for any number of large ones at once. A client that reads
-nothing while its commands wait is closed.
-
-**Reads** wait, in a cluster, until a quorum confirms that this node is current (``confirming``).
+replies before it. A client that reads nothing while its commands wait is closed.
 
 **Limited clients.** Before authentication, and in RESP 2 while subscribed (unless history is
-replayed), few commands are allowed. One flag marks a limited client; the reason is looked for only
-then.
+replayed), few commands are allowed. One flag marks a limited client.
 
-There is no idle timeout, as in Redis: subscribers may be silent for years. TCP keep-alive finds
-dead peers.
+There is no idle timeout, as in Redis; TCP keep-alive finds dead peers.
 """
 
 import asyncio

@@ -1,9 +1,4 @@
-"""COMMAND, INFO and MONITOR.
-
-Libraries look at little of the replies: which commands there are, how many arguments they take,
-which version of Redis to expect. The summary of a command is the first line of its handler's
-docstring.
-"""
+"""COMMAND, INFO and MONITOR; summaries of commands are the docstrings of their handlers."""
 
 import os
 from collections.abc import Callable, Iterator

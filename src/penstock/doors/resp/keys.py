@@ -1,11 +1,8 @@
 """Commands on keys that make sense for topics: DEL, EXISTS, TYPE, EXPIRE and the like.
 
-A topic is the only kind of key, and its type is ``stream``. Deleting it deletes its messages,
-groups and settings. The expiry of a key in Redis is the age limit of a topic here: older entries
-go, the topic stays.
-
-A client that may not remove messages may do none of it: see ``trust.gate``. FLUSHALL and FLUSHDB
-would delete the topics of all clients; they are refused unless the configuration allows them.
+A topic is the only kind of key, and its type is ``stream``. The expiry of a key in Redis is the age
+limit of a topic here: older entries go, the topic stays. FLUSHALL and FLUSHDB would delete the
+topics of all clients; they are refused unless the configuration allows them.
 """
 
 from collections.abc import Iterable

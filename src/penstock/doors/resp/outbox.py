@@ -1,8 +1,7 @@
-"""Output of one Redis client.
+"""Output of one Redis client: a single reply is never too large, and replays are resumed.
 
-Three things differ from the plain outbox. A single reply is never too large. A replay is resumed
-when there is room again. And the confirmation that a subscription has ended comes after its last
-message, though live messages otherwise leave after all that must arrive.
+The confirmation that a subscription has ended comes after its last message, though live messages
+otherwise leave after all that must arrive.
 """
 
 import asyncio

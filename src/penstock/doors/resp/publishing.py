@@ -1,8 +1,7 @@
-"""PUBLISH: to live subscribers, and into the journal in the background.
+"""PUBLISH: to live subscribers, and into the journal in the background, as with MQTT QoS 0.
 
-As with MQTT QoS 0, the reply does not wait for the disk. It is the true number of receivers: live
-subscribers of any protocol, a client with several matching subscriptions once for each as in Redis,
-and followers of the journal.
+The reply is the true number of receivers: live subscribers of any protocol, a client with several
+matching subscriptions once for each as in Redis, and followers of the journal.
 """
 
 from penstock.access.admission import CAPTURED, ENVELOPES, Refusal, TopicRoute

@@ -1,19 +1,11 @@
 """The verbs of work queues: PUSH, PULL, ACK.
 
-::
-
-    PUSH queue job                              the job's number in its queue, from 1, once stored
-    PULL queue [COUNT n] [BLOCK ms] [WITHACK]   jobs, or null if there are none
-    PULL topic GROUP group …                    messages of a group of any topic
-    ACK sequence                                OK, once that is stored
-
 A queue is a topic with a prefix, and its workers are a group with a fixed name. With ``GROUP`` the
 topic is used as named, without a prefix, and the group begins with its oldest message.
 
-A PULL is a worker of the queue's dispatcher, like the workers of the binary protocol, until it got
-something or its time is over. A job is settled when it is sent, unless the client asks for
-``WITHACK``: then each job comes with its sequence and is settled by ACK; what is not acknowledged
-when the connection ends goes to others.
+A PULL is a worker of the queue's dispatcher until it got something or its time is over. A job is
+settled when it is sent, unless the client asks for ``WITHACK``: then each job comes with its
+sequence and is settled by ACK; what is not acknowledged when the connection ends goes to others.
 """
 
 import asyncio

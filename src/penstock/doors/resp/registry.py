@@ -1,11 +1,8 @@
 """Numbers of RESP connections, and monitors.
 
-``CLIENT ID`` counts from 1 after each start of the broker, as in Redis. (Connection numbers that
-are unique in the cluster exceed what JavaScript can hold.)
-
-**MONITOR.** A monitor gets a line for each command before it runs. Passwords are never shown, long
-arguments are cut. Lines are live messages of the outbox: a monitor that reads too slowly loses the
-oldest ones, counted, and delays no other client.
+``CLIENT ID`` counts from 1 after each start of the broker, as in Redis: connection numbers that are
+unique in the cluster exceed what JavaScript can hold. A monitor gets a line for each command before
+it runs. Passwords are never shown, long arguments are cut. A slow monitor loses the oldest lines.
 """
 
 from itertools import count

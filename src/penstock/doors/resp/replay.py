@@ -1,19 +1,15 @@
 """What the journal holds of a topic, sent before the topic goes live: no gap, no duplicates.
 
-A subscriber of an exact topic first gets what retention has left of it. The journal is read off the
-loop, in batches, as fast as the client reads. Meanwhile the subscription is in the routes already
-(PUBLISH counts it), but its listener skips live messages of the topic: all of them reach the
-journal, and the replay will find them there.
+The journal is read off the loop, in batches, as fast as the client reads. Meanwhile the
+subscription is in the routes already (PUBLISH counts it), but its listener skips live messages of
+the topic: all of them reach the journal, and the replay will find them there.
 
 **The seam.** The replay ends when all *settled* messages were sent: those on disk and delivered to
-live subscribers (``Pipeline.settled_sequence``). Messages of a topic are in order of sequence, so
-that is when one beyond that mark is found, or nothing more is on disk. Of the rest, those that live
-subscribers got already are still in the pipeline (``unsettled``), and are sent from there; the
-others will be delivered live. Looking at the mark, sending those and going live happens in one turn
-of the loop, so nothing is missed.
+live subscribers (``Pipeline.settled_sequence``). Of the rest, those that live subscribers got
+already are still in the pipeline (``unsettled``), and are sent from there; the others will be
+delivered live. Looking at the mark, sending those and going live happens in one turn of the loop.
 
-A topic that grows faster than a client reads stays in replay for ever: it loses nothing, where a
-live subscriber would see the oldest messages dropped.
+A topic that grows faster than a client reads stays in replay for ever, and loses nothing.
 """
 
 from collections import deque

@@ -1,8 +1,4 @@
-"""Answers leave in the order of the questions, whenever they are ready.
-
-RESP has no numbers by which a client could tell answers apart: the order is all it has. Each call
-takes a place when it begins; an answer that is ready before those of earlier calls waits for them.
-"""
+"""Answers leave in the order of the questions: RESP has no numbers to tell them apart."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, their opposites, and PUBSUB.
-
-Each name is confirmed by itself. Many names are taken in slices, so that one client with thousands
-of them does not keep the others waiting.
-"""
+"""SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, their opposites, and PUBSUB; many names take several turns."""
 
 from collections.abc import Callable
 

@@ -1,13 +1,12 @@
 """What one connection subscribes to, and how messages reach it.
 
-Subscriptions join the broker's routes as live subscribers, beside the sessions of MQTT. Each has a
-listener, which determines the form of its messages: all channels of a connection share one, each
-pattern and each wildcard filter has its own. So a client that subscribes to ``a`` and ``a*`` gets
-both forms, as in Redis, and PUBLISH counts what will really be sent.
+Subscriptions join the broker's routes as live subscribers. Each has a listener, which determines
+the form of its messages: all channels of a connection share one, each pattern and each wildcard
+filter has its own. So a client that subscribes to ``a`` and ``a*`` gets both forms, as in Redis.
 
 A channel is a topic (``wire.resp.names``). A name that is a well-formed filter of MQTT with a
-wildcard, ``a/#``, is that filter: its messages come under their own names. As in MQTT, neither
-filters nor patterns that begin with a wildcard see topics that begin with ``$``.
+wildcard, ``a/#``, is that filter. As in MQTT, neither filters nor patterns that begin with a
+wildcard see topics that begin with ``$``.
 """
 
 from collections.abc import Callable, Iterable

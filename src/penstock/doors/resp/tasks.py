@@ -1,10 +1,7 @@
-"""Commands that take several steps, each waiting for a thread, the disk or another client.
+"""Commands that are coroutines, since they wait for threads, the disk or other clients.
 
-A handler is a coroutine that returns the encoded answer. It awaits what ``awaiting`` has, and
-raises ``CommandError`` where Redis would answer an error. When the client goes it is cancelled.
-
-Only commands that wait anyway are written so: a task costs some ten microseconds, which is too much
-for XADD and XACK.
+A handler returns the encoded answer or raises ``CommandError``. It is cancelled when the client
+goes. A task costs some ten microseconds, which is too much for XADD and XACK.
 """
 
 import asyncio

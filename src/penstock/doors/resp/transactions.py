@@ -1,15 +1,9 @@
 """MULTI and EXEC: commands are queued, then run one after the other.
 
-As in Redis there is no rollback: a command that fails leaves the others done. A malformed command
-(unknown, or with a wrong number of arguments) is refused at once, and EXEC then runs nothing.
-Unlike in Redis, other clients may be served between two commands of a transaction: those that wait
-for the disk would hold up everybody.
-
-Commands begin as they would outside: pipelined ones without waiting for earlier replies, so that a
-transaction of many XADDs is one commit, all others after those. No command blocks: XREAD and PULL
-answer at once.
-
-WATCH is refused: it makes EXEC depend on keys that did not change, and there are none.
+As in Redis there is no rollback. A malformed command is refused at once, and EXEC then runs
+nothing. Unlike in Redis, other clients may be served between two commands of a transaction: those
+that wait for the disk would hold up everybody. Pipelined commands begin without waiting for earlier
+replies, so that a transaction of many XADDs is one commit. No command blocks. WATCH is refused.
 """
 
 from penstock.doors.resp.calls import OK, Call, Commands, RespClient, Spec, Transaction

@@ -1,8 +1,6 @@
 """Commands of Redis that Penstock does not have, and what to use instead.
 
-An application that keeps values in Redis and is pointed at the broker should learn from the first
-reply what it is talking to. The reply begins like that for any unknown command, since libraries
-look for that.
+The reply begins like that for any unknown command, since libraries look for that.
 """
 
 _BROKER = "Penstock is a message broker, not a key-value store"

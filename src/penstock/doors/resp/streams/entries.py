@@ -1,12 +1,10 @@
 """XADD, XDEL, XTRIM: entries come and go.
 
-**XADD** is answered when its message is on disk. A run of XADDs is one publish, and its ids are
-worked out from the offset of the first. Since the broker assigns offsets, and only after the
-commit, an id cannot be chosen by the client.
-
-**Trimming** by number of entries or by id is exact, as is XDEL; both are journaled, so that every
-node of a cluster does the same (``commit/erasing``). With ``~`` it waits until a hundred entries
-can go at once, as Redis does: removing costs commits of its own.
+XADD is answered when its message is on disk; a run of XADDs is one publish. Since the broker
+assigns offsets, and only after the commit, a client cannot choose an id. Trimming and XDEL are
+exact and journaled, so that every node of a cluster does the same (``commit/erasing``). With ``~``
+trimming waits until a hundred entries can go at once, as Redis does: removing costs commits of its
+own.
 """
 
 from functools import partial

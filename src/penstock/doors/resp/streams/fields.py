@@ -1,8 +1,7 @@
 """The fields of a stream entry as a message, and a message as fields.
 
-A stream entry is a list of names and values; a message has one payload. An entry must make sense to
-readers of every protocol, and a reader of the stream must get back what was added, byte for byte
-and in order. So:
+An entry must make sense to readers of every protocol, and a reader of the stream must get back what
+was added, byte for byte and in order. So:
 
 =============================  ====================================================================
 the field ``payload`` alone    is the payload: a plain message
@@ -11,15 +10,10 @@ no ``payload``                 the payload is a JSON object of the fields (flag 
 =============================  ====================================================================
 
 What JSON cannot hold (bytes that are not UTF-8, a name that occurs twice) is kept in the headers
-as well, exactly; the JSON then has question marks for all bytes of such a text that are not plain
-ASCII, and the last of the equal names. (A replacement character, or an escape, for each byte of
-binary data would make the message several times as large, to no use.)
+as well, exactly; the JSON then has question marks for such bytes, and the last of the equal names.
 
 ``payload`` among others comes first when it is read. If it was elsewhere, or occurred more than
 once, an empty header of that name marks the position of the one that became the payload.
-
-A message from another protocol reads as ``payload`` and its headers; a signed one has ``key_id``
-and ``signature`` as well, and ``signed_ms`` and ``nonce`` if its signature covers them.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,22 +1,17 @@
 """New entries for the consumers of a group, in the order in which they asked.
 
-Every XREADGROUP for new entries (``>``) joins the **queue** of its group. The queue is served in
+Every XREADGROUP for new entries (``>``) joins the **queue** of its group, which is served in
 rounds. A round reads off the loop what the group has not handed out yet, divides it among those in
 the queue, first come first served, and journals one ``Taken`` for all of them; when that is on
-disk, they get their entries. Consumers that came meanwhile are in the next round. So consumers that
-ask at the same time share a commit, and one that does not wait long for others.
+disk, they get their entries. So consumers that ask at the same time share a commit.
 
-A consumer that got nothing leaves the queue, or stays if it may **wait**: until the topic grows,
-its time is over, its client goes or the group does. One that waits for several streams is in the
-queue of each, and is served by one of them.
-
-What is promised by ``Taken`` is delivered: a consumer whose time is over while it is being served
-gets its entries all the same, since they are its own already.
+A consumer that got nothing leaves the queue, or stays if it may **wait**. One that waits for
+several streams is in the queue of each, and is served by one of them. A consumer whose time is over
+while it is being served gets its entries all the same: by ``Taken`` they are its own.
 
 All this is for groups that only streams use, where the next entry is the one with the next offset.
-In a group that workers of other doors use as well, or on a topic with delayed or expiring messages,
-others may have taken what lies ahead, leases run out and delays pass. There the consumers go to the
-group's dispatcher (``worker``), which sees to all that.
+If workers of other doors use the group, or the topic has delayed or expiring messages, the
+consumers go to the group's dispatcher instead (``worker``).
 """
 
 import asyncio

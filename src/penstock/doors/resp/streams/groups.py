@@ -1,9 +1,4 @@
-"""Consumer groups: XGROUP, XREADGROUP, XACK.
-
-A group of a stream is a group of its topic (``core/groups``). Changes are commands that are
-journaled and applied before the reply. State is read on the loop; ids and entries are read from the
-journal.
-"""
+"""Consumer groups: XGROUP, XREADGROUP, XACK. A group of a stream is a group of its topic."""
 
 from contextlib import nullcontext
 from functools import partial

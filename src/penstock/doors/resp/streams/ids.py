@@ -1,13 +1,9 @@
 """Ids of stream entries: ``<time in ms>-<offset>``.
 
-Redis orders ids by both parts, and so do we. As long as the times of a topic ascend, that is the
-order of offsets, and every id has one position among them. If a clock was set back, the offsets
-ascend and the times do not; the id of an existing entry is then found by its offset
-(``store.search.offset_of_entry`` has the rules). That takes reads: ``Position.resolve`` is called
-off the loop.
-
-Redis begins with 0-0, which no entry has. Our first entry has the offset 0, and is behind 0-0 all
-the same: reading from 0-0 on reads everything.
+As long as the times of a topic ascend, the order of ids is that of offsets. If a clock was set
+back, the id of an existing entry is found by its offset (``store.search.offset_of_entry`` has the
+rules). That takes reads: ``Position.resolve`` is called off the loop. Redis begins with 0-0, which
+no entry has. Our first entry has the offset 0, and is behind 0-0 all the same.
 """
 
 from collections.abc import Iterable

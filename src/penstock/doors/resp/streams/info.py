@@ -1,8 +1,4 @@
-"""XINFO: details of a stream, its groups and their consumers.
-
-The fields are those of Redis 7.0. Three of them mean little here: a topic has no radix tree, and
-the last deleted entry is not remembered.
-"""
+"""XINFO: details of a stream, its groups and their consumers; the fields are those of Redis 7.0."""
 
 from collections.abc import Iterable
 from typing import TypeAlias

@@ -1,12 +1,8 @@
 """Ids that clients were given lately, so that they are known without reading the journal.
 
-An entry is acknowledged by its whole id, and XREAD goes on behind one: its time must be right. The
-broker's state has offsets and not times, the journal has both. Nearly every XACK names an entry
-that XREADGROUP has just handed out, and nearly every XREAD the last one that it got before; these
-are remembered here. Any other id is looked up.
-
-A topic that is deleted and created again has another incarnation, so that nothing is mistaken for
-an entry of its predecessor.
+An XACK or XREAD names a whole id, and only the journal has the time in it. Nearly every XACK names
+an entry that XREADGROUP has just handed out, and nearly every XREAD the last one that it got; these
+are remembered by the incarnation of their topic. Any other id is looked up.
 """
 
 from collections.abc import Iterable

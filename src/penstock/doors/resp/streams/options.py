@@ -1,8 +1,6 @@
-"""The options of stream commands: arguments in, a value out, or the error that Redis would give.
+"""The options of stream commands: arguments in, a value out, or ``CommandError``.
 
-Each command has a function that parses its arguments into a tuple. All of them raise
-``CommandError``. The order of checks is that of Redis: with two mistakes in one command it decides
-which error the client gets.
+The order of checks is that of Redis: it decides which of two mistakes the client learns about.
 """
 
 import re

@@ -1,11 +1,9 @@
 """Entries that were delivered and not acknowledged: XPENDING, XCLAIM, XAUTOCLAIM.
 
-Which consumer has what is the broker's state; whether an entry still exists, and the time in its
-id, only the journal knows. An entry that is gone cannot be claimed: it is settled instead.
-
-In a group that clients of other protocols use as well, entries may be pending without a named
-consumer: leased, or returned. They are shown under the empty name, and can be claimed. Delayed
-entries cannot; what was never delivered is not pending as Redis means it, and is not shown.
+Only the journal knows whether an entry still exists, and the time in its id. An entry that is gone
+cannot be claimed: it is settled instead. If clients of other protocols use the group, entries may
+be pending without a named consumer: leased, or returned. They are shown under the empty name, and
+can be claimed. Delayed entries cannot; what was never delivered is not shown.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,10 +1,8 @@
-"""Reads the entries of a topic, encoded for a client.
+"""Reads the entries of a topic, encoded for a client, in threads and in batches.
 
-Reading goes on in threads, in batches, so that no client holds up others for long. What has
-gathered is bounded by ``limits.outbound_bytes_max``, however much a client asks for, and a single
-entry is never too much. What happens at the bound depends on the command. XRANGE asks for a range,
-and part of it would be a lie: it gets an error that says to use COUNT. XREAD asks for what is next,
-and a part of that is what it gets: it goes on behind the last entry anyway.
+What has gathered is bounded by ``limits.outbound_bytes_max``, but a single entry is never too much.
+At the bound XRANGE gets an error that says to use COUNT, since part of a range would be a lie.
+XREAD gets the part: it goes on behind the last entry anyway.
 """
 
 from collections.abc import Iterable, Iterator

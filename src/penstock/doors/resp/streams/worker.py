@@ -1,12 +1,9 @@
 """A consumer of a stream as a worker of its group's dispatcher, among the workers of other doors.
 
-The dispatcher hands out leases, but a consumer of a stream has none: an entry is its own by name,
-also after a restart, until it is acknowledged. So what it gets is leased for a moment, and claimed
-under the consumer's name before the reply. (With NOACK it is settled.) If the client or the broker
-dies in between, the lease runs out and the message is redelivered.
-
-A dispatcher serves by priority; the entries of one reply are in the order of their ids all the
-same.
+The dispatcher hands out leases, but a consumer of a stream has none: an entry is its own by name
+until it is acknowledged. So what it gets is leased for a moment, and claimed under the consumer's
+name before the reply, or with NOACK settled. If the client or the broker dies in between, the lease
+runs out. A dispatcher serves by priority; the entries of one reply are in the order of their ids.
 """
 
 from penstock.clock import Clock
