@@ -34,10 +34,7 @@ class Signature(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extras(msgspec.Struct, frozen=True, gc=False):
-    """Rare properties: headers (name and value, in order), a signature, a schedule.
-
-    A queue delivers a message neither before ``due_ms`` nor from ``expires_ms`` on; 0: no limit.
-    """
+    """Rare properties. A queue delivers from ``due_ms`` on, before ``expires_ms``; 0: no limit."""
 
     headers: tuple[tuple[bytes, bytes], ...] = ()
     signature: Signature | None = None

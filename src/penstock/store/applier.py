@@ -16,10 +16,7 @@ from penstock.store.topics import StoredTopic
 
 
 class Applier:
-    """Makes committed entries visible to readers. Writer thread only.
-
-    ``forget`` is called with the name of each topic that is dropped.
-    """
+    """Makes committed entries visible to readers; calls ``forget`` with dropped topics."""
 
     def __init__(
         self,

@@ -20,11 +20,7 @@ _NO_EXTRAS = Extras()
 
 
 class NodeSegment(NamedTuple):
-    """The batch of one node within an entry.
-
-    ``incarnation`` is that of the node when it sent batch ``number``. ``position`` is the first
-    message of the batch in the entry, ``event`` its first event.
-    """
+    """The batch of one node within an entry: its first message and event there."""
 
     node: int
     incarnation: int
@@ -97,10 +93,7 @@ class Batch:
         flags: int,
         extras: Sequence[Extras | None] | None = None,
     ) -> int:
-        """Add consecutive messages of one topic; return the position of the first.
-
-        ``extras``, if given, has one element for each payload.
-        """
+        """Add messages of one topic, each with its ``extras``; return the first position."""
         position = self.count
         number = len(payloads)
         if topic == self._topic and time_ms == self._time_ms and flags == self._flags:
@@ -122,10 +115,7 @@ class Batch:
     def add_producer_run(
         self, topic: bytes, place: int, count: int, producer: bytes, seq: int
     ) -> None:
-        """Note that a producer numbered ``count`` consecutive messages of a topic, from ``seq`` on.
-
-        ``place`` is the number of the first one in the topic's payloads. Calls ascend.
-        """
+        """Note the seqs of messages from number ``place`` in the topic on. Calls ascend."""
         producer_run = (place, count, producer, seq)
         size = producer_run_bytes(producer_run)
         producer_runs = self.producers.setdefault(topic, [])
@@ -138,10 +128,7 @@ class Batch:
         self.payload_bytes += size
 
     def drop(self, topic: bytes) -> None:
-        """Drop a topic, if it exists, before the messages of this batch.
-
-        Messages to that topic in this batch, appended before or after, create it again.
-        """
+        """Drop a topic before the messages of this batch, which may create it again."""
         self.drops[topic] = None
 
     def add_event(self, event: tuple[object, ...]) -> None:
@@ -162,10 +149,7 @@ class Batch:
         return bool(self.count or self.drops or self.events)
 
     def absorb(self, other: "Batch", segment: "NodeSegment | None" = None) -> None:
-        """Append the journal content of another batch. Neither may drop topics.
-
-        Runs are not merged, so that the position of a run tells which batch it came from.
-        """
+        """Append the journal content of another batch; runs stay apart. Neither may drop topics."""
         if segment is not None:
             self.segments.append(segment._replace(position=self.count, event=len(self.events)))
         for topic, group in other.groups.items():

@@ -15,11 +15,7 @@ ERROR_CHARACTERS_MAX = 500
 
 
 def copy_in_process(data: Path, environment: Environment, file: int) -> None:
-    """Write a copy of the store in ``data`` to an open file or pipe; raises StorageError.
-
-    Blocks until everything is written, so call it in a thread. ``environment`` is what this process
-    has open there; it releases the reader of a process that was killed.
-    """
+    """Write a copy of the store to an open file or pipe. Blocks; raises StorageError."""
     try:
         _run(data, file)
     finally:

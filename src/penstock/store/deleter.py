@@ -20,10 +20,7 @@ from penstock.store.topics import StoredTopic
 
 
 class Deleter:
-    """Deletes messages. Writer thread only.
-
-    ``examine`` is called with each topic that lost some, for retention.
-    """
+    """Deletes messages; calls ``examine`` with each topic that lost some. Writer thread only."""
 
     def __init__(
         self,

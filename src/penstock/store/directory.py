@@ -147,10 +147,7 @@ def fresh_snapshot(path: Path) -> Path:
 
 
 def switch(path: Path) -> None:
-    """Replace our store by the received one. The lock is held, and no database is open.
-
-    LMDB's table of readers goes first; it is created again for either store.
-    """
+    """Replace our store by the received one. The lock is held, and no database is open."""
     draft = snapshot_path(path)
     (path / READERS_NAME).unlink(missing_ok=True)
     (draft / DATA_NAME).rename(path / DATA_NAME)

@@ -43,11 +43,7 @@ class _Removing(Protocol):
 
 
 class DiskBudget:
-    """Keeps the store within its total. Writer thread only.
-
-    ``flush`` writes more of the index if that lets retention remove more, and returns whether it
-    did.
-    """
+    """Keeps the store within its total. ``flush`` returns whether it wrote more of the index."""
 
     def __init__(
         self,

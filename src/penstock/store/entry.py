@@ -427,10 +427,7 @@ class Entry:
             name_start, message_start = name_end, message_end
 
     def span(self, number: int) -> tuple[int, int, int]:
-        """Message number minus offset, and start and end of the runs, of one group.
-
-        A cheap form of ``group`` for reading little of many entries.
-        """
+        """Message number minus offset, and start and end of the runs: a cheap form of ``group``."""
         buffer, spans = self.buffer, self._sections
         (first_offset,) = _U64.unpack_from(buffer, spans[FIRST_OFFSETS][0] + 8 * number)
         runs, messages = spans[GROUP_RUNS][0] + 4 * number, spans[GROUP_MESSAGES][0] + 4 * number
@@ -551,10 +548,7 @@ class Entry:
 
 
 def decode(buffer: bytes | memoryview, *, verify: bool = True) -> Entry:
-    """Open an entry; ``verify`` reads all of it to compare the checksum.
-
-    Raises StorageDamaged, or StorageForeign for an entry of a later version.
-    """
+    """Open an entry, comparing its checksum; raises StorageDamaged or StorageForeign."""
     view = memoryview(buffer)
     if len(view) < _HEADER_BYTES:
         raise _damaged(f"an entry of {len(view)} bytes is shorter than its header")

@@ -202,10 +202,7 @@ class Environment:
             os.close(file)
 
     def copy(self, file: int) -> None:
-        """Write a compacted copy, as of one moment, to an open file or pipe.
-
-        The map cannot grow meanwhile; see :mod:`penstock.store.copying`.
-        """
+        """Write a compacted copy, as of one moment. The map cannot grow meanwhile."""
         self._gate.enter()
         try:
             self._lmdb.copyfd(file, compact=True)

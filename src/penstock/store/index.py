@@ -94,10 +94,7 @@ class IndexedEntry(NamedTuple):
 def indexed_batch(
     batch: Batch, encoded: EncodedEntry, index: int, base: int, placements: Sequence[Placement]
 ) -> IndexedEntry:
-    """What the index takes from a batch that was just encoded, without reading the entry.
-
-    ``base`` is the sequence of its first message.
-    """
+    """The same for a batch just encoded; ``base`` is the sequence of its first message."""
     latest_ms, group_count = encoded.time_ms + TIME_SPAN_MS_MAX, len(placements)
     found: list[tuple[int, ...]] = []
     groups = zip(batch.groups.values(), placements, encoded.group_bytes, strict=True)
@@ -160,10 +157,7 @@ def row_span(row: bytes | bytearray | memoryview) -> tuple[int, int]:
 
 
 class MemoryIndex:
-    """References that are not on disk yet: those collected, and the round being written.
-
-    The writer thread changes it; readers only call ``rows``.
-    """
+    """References that are not on disk yet. The writer changes it; readers only call ``rows``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -14,10 +14,7 @@ SLICE_TOPICS_ALONE = 4_096  # topics per slice when the index is written by itse
 
 
 class IndexRounds:
-    """Moves the index from memory to disk. Writer thread only.
-
-    ``examine`` is called with each topic whose rows have reached the disk.
-    """
+    """Moves the index to disk; calls ``examine`` with each topic written. Writer thread only."""
 
     def __init__(
         self,
@@ -87,11 +84,7 @@ class IndexRounds:
         return memory.is_writing or memory.is_gathering
 
     def flush_for_retention(self) -> None:
-        """Write a slice, so that retention sees what was committed last.
-
-        It begins one round of its own at most until retention is done. Otherwise every call under
-        load would write the rows of all busy topics again.
-        """
+        """Write a slice for retention, with at most one round of its own until that is done."""
         if self.is_wanted and not self._memory.is_writing and self._memory.is_gathering:
             self.is_wanted = False
             self._begin()

@@ -122,8 +122,6 @@ class Joined:
             entry.bytes_of(sections.RUN_TYPES, start, stop) if has_types else bytes(stop - start)
         )
 
-    # ── what few have, of the messages that were added last ───────────────────────────────────
-
     def add_signatures(self, numbers: Column, records: Column) -> None:
         """Add signatures, by number counted from the first message of the last part."""
         self._number(self._signatures[0], numbers)
@@ -154,8 +152,6 @@ class Joined:
 
     def _number(self, own: "array[int]", numbers: Column) -> None:
         own.extend([number + self._before for number in _u32(numbers)])
-
-    # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def slice(self) -> RawSlice:
         payloads = b"".join(self._payloads)

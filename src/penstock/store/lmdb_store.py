@@ -61,9 +61,7 @@ from penstock.store.topics import TopicStates
 
 SAMPLE_ENTRIES = 8  # older entries that a start verifies, spread evenly
 ROUNDS_RECOVERED_MAX = 3  # rounds that a start leaves to later commits; it writes any excess
-RETAIN_S = 0.02
-"""After this time a call of ``retain`` begins no other slice, because commits wait for it."""
-
+RETAIN_S = 0.02  # after this ``retain`` begins no other slice: commits wait for it
 
 Result = TypeVar("Result")
 
@@ -296,11 +294,7 @@ class LmdbStore:
     # ── Start ─────────────────────────────────────────────────────────────────────────────────
 
     def _recover(self) -> None:
-        """Apply the entries after the last complete round, verifying their order.
-
-        The index is left to the commits that follow, unless far more entries than usual were left
-        behind: a start should not spend its time writing.
-        """
+        """Apply the entries after the last round; later commits index them, unless many."""
         progress, last = ProgressLog("reading the end of the journal"), self._reader.last_index()
         position = self._position
         for entry in self._reader.entries_after(position.marks.flushed_index):

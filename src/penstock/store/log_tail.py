@@ -64,10 +64,7 @@ class LogTail:
         return entries[-1].index if entries else self._applied_index
 
     def joined(self, entries: Sequence[LogEntry]) -> tuple[list[Entry], list[Entry]]:
-        """The tail after ``entries`` have replaced it from the first of them on, and the new part.
-
-        Nothing changes here: the caller writes the new part first.
-        """
+        """The tail after ``entries`` have replaced its end, and the new part; changes nothing."""
         kept, sequence = self._before(entries[0].index)
         fresh: list[Entry] = []
         for entry in entries:

@@ -30,10 +30,7 @@ class Marks(msgspec.Struct, frozen=True, gc=False):
 
 
 class StorePosition:
-    """Where the journal ends, and how far what is derived from it has come.
-
-    One object shared by the parts of a store; the writer thread changes it.
-    """
+    """Where the journal ends, and how far what is derived has come; the writer changes it."""
 
     __slots__ = ("marks", "next_index", "next_sequence")
 

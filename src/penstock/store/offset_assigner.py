@@ -59,10 +59,7 @@ class OffsetAssigner:
     def _states(
         self, transaction: Transaction, batch: Batch
     ) -> tuple[list[StoredTopic], list[StoredTopic]]:
-        """States of the batch's topics, and those of them that are new.
-
-        New ones get the next ids. They are not remembered before they are committed.
-        """
+        """States of the batch's topics; new ones get the next ids, remembered once committed."""
         states, fresh = [], []
         topic_id = self.topics.next_id
         for name in batch.groups:

@@ -121,10 +121,7 @@ def raw_next(
 
 
 def fitting(part: GroupRange, count_max: int, bytes_max: int, columns: int) -> tuple[int, int]:
-    """End offset of the first messages of a range that fit (at least one), and their size.
-
-    Payloads count, and headers if they are wanted.
-    """
+    """End offset of the first messages that fit (at least one), and their size."""
     shift = part.entry.span(part.group)[0]
     bounds = count_max, bytes_max, columns
     end, size = _fitting(part, part.first + shift, part.end + shift, bounds)

@@ -82,10 +82,7 @@ class RetentionEngine:
         self._reader = reader
         self._topics = topics
         self._dropped = dropped
-        self._log_floor = LOG_UNBOUND
-        """Entries from here on are kept while the total allows it: other nodes of a cluster may
-        need them, and would have to copy the whole store instead.
-        """
+        self._log_floor = LOG_UNBOUND  # other nodes may need entries from here on
         # entries from here on are kept in any case, for a start of this node
         self._start_floor = LOG_UNBOUND
         self._request: RetentionRequest | None = None
@@ -310,10 +307,7 @@ class RetentionEngine:
         return True
 
     def _note_lowered(self, work: RetentionSlice, name: bytes, end: int) -> None:
-        """Note that nothing is left below a topic's low-water mark.
-
-        Groups below it may be missing in the index; then there is more to do once it has them.
-        """
+        """Note that nothing is left below a topic's low-water mark, unless the index lacks it."""
         low = work.request.low_water_marks.get(name, 0)
         if low and (low <= end or name in work.blocked):
             work.lowered[name] = low
@@ -351,10 +345,7 @@ class RetentionEngine:
         return is_behind and found.time_ms <= request.now_ms - age
 
     def _is_old(self, work: RetentionSlice, topic: TopicLeft, found: Reference) -> bool:
-        """Whether the topic's own age limit removes its oldest group; if not, notes when it will.
-
-        If a wrong clock dated the oldest groups, the first one after them decides.
-        """
+        """Whether its own age limit removes the oldest group; if not, notes when it will."""
         request, name = work.request, topic.state.name
         age = request.rules.own_age(name)
         if age is None:
@@ -434,10 +425,7 @@ class RetentionEngine:
             work.oldest = (entry.index + 1, 0)
 
     def _remove_groups(self, work: RetentionSlice, entry: Entry, first: int, end: int) -> None:
-        """Remove groups of an entry, and the entry with the last of them.
-
-        For its topic's oldest group the entry tells enough; the index is not read.
-        """
+        """Remove groups of an entry, and the entry with the last of them."""
         keeps, changed = work.request.protected.keeps, work.changed
         released = 0
         for number, topic_id, name, first_offset, count, size in entry.extents(first, end):

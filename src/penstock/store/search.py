@@ -10,27 +10,16 @@ from collections.abc import Callable
 from penstock.model.message import Message
 from penstock.store.store import Store, TopicInfo
 
-CLOCK_SKEW_MS = 1_000
-"""How far the times of neighbouring messages may go back without a clock being set by hand: nodes
-of a cluster differ by milliseconds, and time servers correct a clock by less than a second.
-"""
+CLOCK_SKEW_MS = 1_000  # how far times of neighbours may go back without a clock being set by hand
 
 
 def offset_at_sequence(store: Store, topic: bytes, sequence: int) -> int:
-    """The first offset whose message has this sequence or a greater one.
-
-    If there is none, the offset of the next message: 0 for an unknown topic.
-    """
+    """The first offset whose message has this sequence or a greater one, or the next offset."""
     return _first(store, topic, lambda message: message.sequence >= sequence)
 
 
 def offset_at_time(store: Store, topic: bytes, time_ms: int) -> int:
-    """The first offset whose message was published at this time or later.
-
-    If there is none, the offset of the next message: 0 for an unknown topic. Times ascend unless a
-    clock was set back. Then they pass ``time_ms`` several times, and this is one of those offsets:
-    its message is not older, the one before it is.
-    """
+    """The first offset whose message was published at this time or later, or the next offset."""
     return _first(store, topic, lambda message: message.time_ms >= time_ms)
 
 
@@ -39,12 +28,10 @@ def offset_of_entry(
 ) -> int:
     """The offset of a stream entry named by time and offset, or the one after it.
 
-    Messages from there on are not before that entry, those below are. Entries are ordered by time,
-    then by offset, which is the order of offsets while times ascend. If they do not, ids that we
-    gave out are still exact: an entry with this very id is found by its offset, and so is one next
-    to it (clients count offsets up or down by one). The id of a removed entry counts as ours if its
-    time fits those around it, within ``CLOCK_SKEW_MS``: a reader continues after the last one it
-    has read.
+    Messages from there on are not before that entry, those below are. If times do not ascend, ids
+    that we gave out are still exact: an entry with this id, or one next to it, is found by its
+    offset. The id of a removed entry counts as ours if its time fits those around it, within
+    ``CLOCK_SKEW_MS``.
     """
     info = store.topic(topic)
     if info is None:

@@ -31,21 +31,14 @@ from penstock.store.extras import Schedule
 
 Result = TypeVar("Result")
 
+# messages dated further in the future than this never expire by age on their own
 CLOCK_ERROR_MS_MAX = 24 * 3600 * 1000
-"""Messages dated further in the future than this never expire by age on their own (a limit on count
-or size, or a later message of the topic, removes them). Others hold up those behind them.
-"""
-
 
 LOG_UNBOUND = (1 << 63) - 1  # a log floor beyond any entry: no other node needs the log
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
-    """A log entry as nodes exchange it.
-
-    For kind 0 ``data`` is the encoded journal entry, or empty. Any other kind is a membership
-    change, opaque to the store.
-    """
+    """A log entry as nodes exchange it; kind 0 is a journal entry, others change membership."""
 
     index: int
     kind: int
@@ -96,10 +89,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicInfo(msgspec.Struct, frozen=True, gc=False):
-    """A topic with messages ``first_offset … next_offset - 1``, except for ``deleted`` of them.
-
-    Ids are never reused.
-    """
+    """Messages ``first_offset … next_offset - 1`` but ``deleted`` of them. Ids are never reused."""
 
     id: int
     name: bytes
@@ -305,10 +295,7 @@ class RetentionRequest(NamedTuple):
     low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS
 
     def floor(self, topic: bytes) -> int | None:
-        """The first offset that the topic's limits must leave; None: they may remove everything.
-
-        Limits that were set for the topic take precedence over its protection.
-        """
+        """The first offset that the limits must leave; a topic's own ignore protection."""
         if self.protected.keeps(topic):
             return 0
         floor = self.protected.floor(topic)
@@ -377,10 +364,7 @@ class Store(Protocol):
         """The index that the next entry will get; the first is 1."""
 
     def commit(self, batch: Batch) -> Commit:
-        """Make a batch durable. Writer thread only.
-
-        Raises StorageFull or another StorageError, having changed nothing.
-        """
+        """Make a batch durable, or raise a StorageError, having changed nothing. Writer thread."""
 
     def prepare(self) -> None:
         """Do work in advance that speeds up the next commits. Writer thread only."""
@@ -407,16 +391,10 @@ class Store(Protocol):
         """
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
-        """The end of ``bytes_max`` bytes of payload, from an offset on; at least one message.
-
-        The answer may be lower if the topic is in very many small pieces.
-        """
+        """The end of ``bytes_max`` bytes of payload from an offset on; at least one message."""
 
     def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
-        """Flags and schedules of about ``count_max`` messages of a topic, from an offset on.
-
-        At least one, if there is one. At the end, ``next_offset`` is that of the topic.
-        """
+        """Flags and schedules of about ``count_max`` messages of a topic; at least one, if any."""
 
     def topic(self, name: bytes) -> TopicInfo | None:
         """A topic; None if it has no messages since it was created or dropped."""
@@ -435,16 +413,10 @@ class Store(Protocol):
         """
 
     def trim(self, topic: bytes, offset: int) -> int:
-        """Delete all messages of a topic below an offset, durably; return how many there were.
-
-        Writer thread only. Raises a StorageError, having changed nothing.
-        """
+        """Delete all messages below an offset, durably; return how many. Writer thread only."""
 
     def delete(self, topic: bytes, offsets: Sequence[int]) -> int:
-        """Delete single messages of a topic, durably; return how many there were.
-
-        Writer thread only. Raises a StorageError, having changed nothing.
-        """
+        """Delete single messages, durably; return how many there were. Writer thread only."""
 
     def size(self) -> StoreSize:
         """How much is stored."""
@@ -454,11 +426,7 @@ class Store(Protocol):
 
 
 class LogStore(Store, Protocol):
-    """A store whose journal is a replicated log.
-
-    A single node calls ``commit``. In a cluster a batch is encoded, written and, once it is
-    committed, applied.
-    """
+    """A store whose journal is a replicated log: batches are encoded, written, then applied."""
 
     @property
     def first_index(self) -> int:
@@ -483,25 +451,16 @@ class LogStore(Store, Protocol):
         """The commit index stored with the record; None: all of the log is committed."""
 
     def encode_batch(self, batch: Batch) -> EncodedBatch:
-        """Encode a batch as the next entry. Writer thread only.
-
-        All of the log must be applied, because offsets follow from what is before.
-        """
+        """Encode a batch as the next entry. All of the log must be applied. Writer thread only."""
 
     def write(self, write: Write) -> Written:
-        """Make this durable without applying entries. Writer thread only.
-
-        Raises a StorageError, having changed nothing.
-        """
+        """Make this durable without applying, or raise a StorageError. Writer thread only."""
 
     def apply(self, index: int) -> list[Entry]:
         """Make committed entries up to ``index`` visible; return them. Writer thread only."""
 
     def log_entries(self, low: int, high: int, bytes_max: int) -> list[LogEntry]:
-        """Entries ``low … high - 1``: at least one, at most about ``bytes_max`` bytes. Any thread.
-
-        Raises LookupError if entry ``low`` does not exist.
-        """
+        """Entries ``low … high - 1``, at least one; LookupError if there is none. Any thread."""
 
     def copy(self, file: int) -> None:
         """Write a copy of everything, as of one moment, to an open file or pipe. Any thread."""

@@ -168,11 +168,7 @@ class TopicStates:
             return [self._by_name[n].info(self._deleted.get(n, NOTHING)) for n in found]
 
     def evict(self) -> None:
-        """Evict idle states in LRU order. Writer thread.
-
-        It costs what it evicts: a state that may not be evicted is looked at once, until it is idle
-        again.
-        """
+        """Evict idle states in LRU order. Writer thread; it costs what it evicts."""
         with self.lock:
             while self._idle and len(self._by_name) > TOPICS_CACHED_MAX:
                 name, state = self._idle.popitem(last=False)

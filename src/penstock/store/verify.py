@@ -43,10 +43,7 @@ class VerifyReport(msgspec.Struct):
 
 
 def verify(path: Path) -> VerifyReport:
-    """Examine the store in a data directory.
-
-    Raises a StorageError only if there is no store, or it cannot be opened.
-    """
+    """Examine a data directory; raises a StorageError only if there is no store to open."""
     _check_directory(path)
     environment = Environment(path, map_bytes=0, readonly=True)
     try:

@@ -47,10 +47,7 @@ class Gate:
         return self._refuse(SignatureFault.PROTECTED, topic)
 
     def admit_group(self, topic: bytes, group: bytes) -> SignatureRefusal | None:
-        """Refuse to use the redrive group where dead letters are protected.
-
-        What it consumes counts as redriven or dropped, so using it removes dead letters.
-        """
+        """Refuse the redrive group where dead letters are protected: using it removes them."""
         is_account = group == REDRIVE and topic.startswith(DEAD_PREFIX)
         return self.admit_removal(topic) if is_account else None
 

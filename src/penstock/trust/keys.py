@@ -30,10 +30,7 @@ _ROW_KEY = Struct(">I")
 
 
 class Key(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A registered key; the fields are in the order of the row on disk.
-
-    A time of 0 means never: not expiring, not revoked.
-    """
+    """A registered key, in the order of the row on disk. A time of 0 means never."""
 
     id: int
     public_key: bytes
@@ -76,11 +73,7 @@ def key_fault(key: Key) -> str:
 
 
 def rotate(old: Key, new_id: int, public_key: bytes, now_ms: int, overlap_ms: int) -> list[Key]:
-    """The new key of a device and the changed old one, in the order to store them.
-
-    The new key is valid for as long as the old one was meant to be, from now on. The overlap never
-    extends the old one.
-    """
+    """The new key, with the old lifetime from now on, and the changed old one, to be stored."""
     lifetime_ms = old.expires_ms - old.created_ms if old.expires_ms else 0
     new = Key(
         id=new_id,
@@ -148,10 +141,7 @@ class KeyRing:
     def judge(
         self, topic: bytes, payload: bytes, signature: Signature, now_ms: int
     ) -> SignatureFault | None:
-        """Why a signature is refused; None if it is valid and its key may publish there.
-
-        Permissions are checked last, so that only the holder of a key learns what it may do.
-        """
+        """Why a signature is refused, or None. Only the holder of a key learns what it may do."""
         entry = self._entries.get(signature.key_id)
         if entry is None:
             return SignatureFault.UNKNOWN_KEY
@@ -162,11 +152,7 @@ class KeyRing:
         return None if entry.allows(topic) else SignatureFault.NOT_AUTHORIZED
 
     def take_dirty(self, limit: int) -> list[tuple[bytes, Key | None]]:
-        """Take up to ``limit`` changed keys, oldest change first, and mark them clean.
-
-        Pairs of row key and key; None means that the row is to be deleted. If writing fails, pass
-        the row keys to ``mark_dirty``.
-        """
+        """Take changed keys (None: deleted), oldest first; ``mark_dirty`` them if writing fails."""
         taken = [self._dirty.popitem(last=False)[0] for _ in range(min(limit, len(self._dirty)))]
         return [(_ROW_KEY.pack(key_id), self.get(key_id)) for key_id in taken]
 

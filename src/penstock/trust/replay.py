@@ -73,11 +73,7 @@ class ReplayWindow:
         return None
 
     def note_stored(self, key_id: int, nonce: bytes, signed_ms: int) -> None:
-        """Note that the message of an accepted signature is on disk.
-
-        In a cluster another node may have accepted it; it is remembered here even if the window is
-        full, because that node has its own bound.
-        """
+        """Note that a message is on disk; another node may have accepted it, with its own bound."""
         entry = _entry(key_id, nonce, signed_ms)
         self._unstored.discard(entry)
         if signed_ms >= self._remembers_from_ms:

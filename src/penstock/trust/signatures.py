@@ -103,10 +103,7 @@ def _sign(seed: bytes, covered: bytes) -> bytes:
 
 
 def is_valid(public_key: bytes, topic: bytes, payload: bytes, signature: Signature) -> bool:
-    """Whether the holder of the key signed this payload for this topic.
-
-    A signature of an unknown version, or with a field of the wrong size, is not valid.
-    """
+    """Whether the holder of the key signed this payload for this topic."""
     proof = signature.signature
     # A proof of another size would shift the boundary to what it covers, and a short key would
     # have the library read beyond its end.

@@ -1,8 +1,7 @@
 """What machines of protocols with length-prefixed frames share: the buffer and the main loop.
 
-Between frames a machine holds no bytes. An incomplete frame is kept in a ``bytearray`` that grows
-with what has arrived, never with what was announced. The needed length is remembered, so a frame
-that arrives in small pieces is examined three times at most and copied once.
+An incomplete frame is kept in a ``bytearray`` that grows with what has arrived, never with what was
+announced. The needed length is remembered, so small pieces are not examined one by one.
 """
 
 from abc import ABC, abstractmethod
@@ -56,7 +55,4 @@ class FrameMachine(ABC, Generic[EventT]):
 
     @abstractmethod
     def _read(self, data: bytes, position: int, events: list[EventT]) -> int:
-        """Read a frame, and similar ones after it; return where the next begins.
-
-        Returns ``position`` itself, with ``_needed`` set, if the frame is incomplete.
-        """
+        """Read frames; return where the next begins. If incomplete, set ``_needed``."""

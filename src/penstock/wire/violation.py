@@ -6,11 +6,7 @@ from penstock.obs.reasons import DisconnectReason
 
 
 class Violation(msgspec.Struct, frozen=True, gc=False):
-    """The peer broke the protocol or exceeded a limit.
-
-    ``detail`` is one line of bounded length for the log. ``error`` is what the broker sends to the
-    client before it closes, in protocols that have an error reply.
-    """
+    """The peer broke the protocol: ``detail`` is for the log, ``error`` is sent to the client."""
 
     reason: DisconnectReason
     detail: str

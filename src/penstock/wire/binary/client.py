@@ -1,20 +1,9 @@
 """The client's end of a connection: which commands a broker may send, and a client's requests.
 
-======================  ===========================================================================
-ACK                     comes in runs, read by a fast path
-MESSAGE                 one event each: a client handles each message separately
-SIGNED_MESSAGE, ..._2   the same, with the signature
-ERROR, PONG             one event each
-all others              a violation, unlike at the broker's end: a broker sends nothing that was
-                        not asked for, so the peer is not a broker
-======================  ===========================================================================
-
 The broker acknowledges or refuses requests in their order. The client chooses the sequence of a
 request, which comes back in the ACK; the broker chooses that of a message, and the client's own ACK
-names it (``encode.acks``).
-
-A request that exceeds the broker's size limits is refused here, where the caller learns which one
-it was: the broker would close the connection.
+names it. A command that no broker sends is a violation. A request that exceeds the broker's size
+limits is refused here: the broker would close the connection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,8 +27,6 @@ from penstock.wire.binary.frame import (
 from penstock.wire.binary.machine import BinaryMachine, Decoder
 
 _SIGNED_PUBLISHES: Final = {1: BinaryCommand.SIGNED_PUBLISH, 2: BinaryCommand.SIGNED_PUBLISH_2}
-
-# ── Requests ──────────────────────────────────────────────────────────────────────────────────
 
 
 def publish(topic: bytes, payload: bytes, sequence: int) -> bytes:
@@ -96,9 +83,6 @@ def _check_sizes(field: bytes, frame_bytes: int) -> None:
         raise LocalProtocolError(f"{what} the limit of {FRAME_BYTES_MAX}")
 
 
-# ── Answers ───────────────────────────────────────────────────────────────────────────────────
-
-
 def _message(frame: Frame) -> ReceivedMessage:
     return ReceivedMessage(frame.topic, frame.payload, frame.sequence, None)
 
@@ -116,11 +100,7 @@ def _pong(_frame: Frame) -> BinaryPong:
 
 
 class BinaryClientMachine(BinaryMachine):
-    """Bytes from a broker in, events out.
-
-    Only the frame size is limited: messages of other protocols may have longer topics than a client
-    of this one may send.
-    """
+    """Bytes from a broker in, events out. Topics may be longer than a client may send."""
 
     __slots__ = ()
 

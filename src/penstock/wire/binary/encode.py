@@ -1,11 +1,7 @@
-"""Frames to bytes.
+"""Frames to bytes; what does not fit its field raises ``LocalProtocolError``.
 
-A topic, payload or number that does not fit its field raises ``LocalProtocolError``. The peer's
-*limits* are checked where requests are made (``client``); a broker passes on what it has accepted.
-
-``acks`` and ``messages`` are made for speed: they write many frames as one string, and iterators of
-the standard library do all work per frame. A sequence belongs to the message, not to the receiver,
-so a fan-out encodes once and sends the same bytes to all.
+``acks`` and ``messages`` write many frames as one string. A sequence belongs to the message, not to
+the receiver, so a fan-out encodes once and sends the same bytes to all.
 """
 
 import struct
@@ -19,8 +15,6 @@ from penstock.model.message import Signature
 from penstock.wire.binary.frame import ERROR_BYTES_MAX, HEADER, TRAILERS, VERSION, BinaryCommand
 
 _SIGNED_MESSAGES: Final = {1: BinaryCommand.SIGNED_MESSAGE, 2: BinaryCommand.SIGNED_MESSAGE_2}
-
-# ── What a broker says; a client acknowledges messages with the same ACK ──────────────────────
 
 
 def ack(sequence: int) -> bytes:
@@ -52,9 +46,6 @@ def messages(topic: bytes, payloads: Sequence[bytes], sequences: Sequence[int]) 
 
 def signed_message(topic: bytes, payload: bytes, sequence: int, signature: Signature) -> bytes:
     return signed_frame(_SIGNED_MESSAGES, topic, payload, sequence, signature)
-
-
-# ── Any frame ─────────────────────────────────────────────────────────────────────────────────
 
 
 def frame(command: BinaryCommand, sequence: int, topic: bytes = b"", payload: bytes = b"") -> bytes:

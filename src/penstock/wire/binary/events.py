@@ -1,12 +1,8 @@
 """What a machine of the binary protocol reports.
 
-A busy socket carries runs of frames, so several events hold many frames: ``BinaryPublishRun`` (one
-topic), ``BinaryAcks``, ``Ping``, ``Acked``. Consecutive frames of one kind are only merged within a
-chunk, so the same stream cut elsewhere gives other runs with the same frames in the same order.
-
-Topics are unchecked: any bytes, NUL included, empty too, up to the length limit.
-
-``Violation`` is always the last event: the machine is closed and ignores what follows.
+Several events hold many frames: consecutive frames of one kind are merged within a chunk. Topics
+are unchecked: any bytes, NUL included, empty too, up to the length limit. ``Violation`` is always
+the last event.
 """
 
 from typing import TypeAlias
@@ -15,8 +11,6 @@ import msgspec
 
 from penstock.model.message import Signature
 from penstock.wire.violation import Violation
-
-# ── Seen by a broker ──────────────────────────────────────────────────────────────────────────
 
 
 class BinaryPublishRun(msgspec.Struct, frozen=True, gc=False):
@@ -68,9 +62,6 @@ class Unknown(msgspec.Struct, frozen=True, gc=False):
     """A command that no client may send. Its frame was skipped; the connection stays open."""
 
     command: int
-
-
-# ── Seen by a client ──────────────────────────────────────────────────────────────────────────
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):

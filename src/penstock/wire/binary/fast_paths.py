@@ -1,12 +1,8 @@
 """Fast paths: tight loops for the few commands that are nearly all traffic.
 
-A fast path starts at a frame of its command that the machine has found complete and within the
-limits, so it always reads at least one. It continues while the next frame is of the same command,
-complete and within the limits, and returns its position. It never judges: the machine examines
-whatever stopped it.
-
-Speed is the point here, so each loop checks inline instead of calling a function per frame. The
-header is unpacked at once; its lengths are used only after the bounds were checked.
+A fast path starts at a complete frame of its command within the limits, and continues while the
+next frame is one too. It never judges: the machine examines whatever stopped it. Each loop checks
+inline instead of calling a function per frame.
 """
 
 from collections.abc import Callable
@@ -25,11 +21,7 @@ _PING: Final = int(BinaryCommand.PING)
 
 
 def publish_runs(data: bytes, position: int, limits: FrameLimits, events: list[Event]) -> int:
-    """Read PUBLISH frames; consecutive ones to one topic become one event.
-
-    An event is appended when its run begins, and filled while the run lasts. The topic is sliced
-    once; those of the next frames are compared in place.
-    """
+    """Read PUBLISH frames; consecutive ones to one topic become one event, filled meanwhile."""
     frame_bytes_max, topic_bytes_max = limits
     header_bytes = HEADER.size
     unpack, startswith = HEADER.unpack_from, data.startswith

@@ -1,20 +1,11 @@
 """What both ends of a connection share: chunks in, complete frames out.
 
-The protocol has no handshake and no states but open and closed, so a machine is two tables and a
-buffer. The tables say what reads a command: a fast path for commands that come in runs, or a
-decoder, which makes one frame into one event or none. A command in neither table is a violation,
-because it is unknown whether it has a trailer.
-
-``receive`` goes over a chunk once. Only ``_extent`` decides about faults, limits and missing bytes.
-It checks in this order, so that the outcome does not depend on how the stream was cut:
-
-1. the version, as soon as one byte is there;
-2. with a complete header, the command, the topic length and the frame size: what exceeds a limit is
-   refused before anything is kept for it;
-3. whether the frame is complete.
-
-A machine closes at the first fault, because nothing in the stream marks where the next frame
-begins.
+A machine is two tables and a buffer. The tables say what reads a command: a fast path, or a
+decoder, which makes one frame into one event or none. A command in neither is a violation, because
+it is unknown whether it has a trailer. Only ``_extent`` decides about faults, limits and missing
+bytes, in this order, so that the outcome does not depend on how the stream was cut: the version;
+with a complete header the command, the topic length and the frame size; whether the frame is
+complete. A machine closes at the first fault, because nothing marks where the next frame begins.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,15 +1,8 @@
 """The broker's end of a connection: which commands a client may send, and what reads them.
 
-======================  ===========================================================================
-PUBLISH, ACK, PING      come in runs, read by fast paths
-SUBSCRIBE, UNSUBSCRIBE  the topic field is ``topic`` or ``client_id NUL topic``
-SIGNED_PUBLISH, ..._2   one event each: verifying costs a hundred times as much as reading
-SIGNED_MESSAGE, ..._2   ignored, as brokers of this protocol always did
-all others              skipped and reported, so that the client gets an error
-======================  ===========================================================================
-
-So an unknown command does not close the connection; it is assumed to have no trailer. If that is
-wrong, what follows will soon not be a frame, which closes it.
+PUBLISH, ACK and PING come in runs, read by fast paths. The topic field of SUBSCRIBE and UNSUBSCRIBE
+is ``topic`` or ``client_id NUL topic``. Signed messages are ignored, as brokers of this protocol
+always did. Unknown commands are assumed to have no trailer, skipped and reported.
 """
 
 from collections.abc import Mapping

@@ -1,15 +1,5 @@
 """MQTT 3.1.1: decoding, encoding, and the machines of both ends of a connection.
 
-======================  ===========================================================================
-``events``              what a machine reports
-``server``, ``client``  the two machines: which packets are allowed in which state
-``machine``             what they share: chunks to packets, packets to events
-``fast_paths``          tight loops for the packets that are nearly all traffic
-``decode``              the plain path, one function per packet type
-``encode``              packets to bytes
-``packet``              the fixed header
-======================  ===========================================================================
-
 Bytes in, events out: no socket, no clock, and no check of topics beyond UTF-8.
 """
 

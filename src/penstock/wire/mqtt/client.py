@@ -1,12 +1,5 @@
 """The client's end of a connection: which packets a broker may send, and when.
 
-=========  =========================================================================  =========
-state      packets                                                                    next
-=========  =========================================================================  =========
-OPENING    CONNACK [MQTT-3.2.0-1]                                                     CONNECTED
-CONNECTED  PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK, PINGRESP       CONNECTED
-=========  =========================================================================  =========
-
 A CONNACK with a refusal closes the machine. Every PUBLISH is a separate event, QoS 0 too, because a
 client handles each message separately.
 """

@@ -1,11 +1,8 @@
 """One function per packet type: the bytes of a complete packet in, one event out.
 
 This is the plain path: it reports precisely what is wrong with a packet, and need not be fast.
-Well-formed packets of the kinds that are nearly all traffic never get here (``fast_paths``).
-
-Every read goes through a ``PacketReader``, so a wrong length inside a packet cannot reach beyond
-it. Whatever the peer did wrong raises ``PacketError``, and nothing else is raised, whatever the
-bytes. A body must be used up to its last byte: the standard has no field that a receiver may skip.
+Every read goes through a ``PacketReader``, so a wrong length cannot reach beyond the packet.
+Whatever the bytes, nothing but ``PacketError`` is raised. A body must be used up to its last byte.
 """
 
 from collections.abc import Callable, Mapping
@@ -65,11 +62,7 @@ class PacketError(RemoteProtocolError):
 
 
 def is_text(field: bytes) -> bool:
-    """Whether ``field`` is a string in the sense of MQTT: strict UTF-8 without U+0000.
-
-    Python's decoder refuses encoded surrogates, as [MQTT-1.5.3-1] asks. A byte order mark is an
-    ordinary character and stays [MQTT-1.5.3-3].
-    """
+    """Strict UTF-8 without U+0000 [MQTT-1.5.3-1]; a byte order mark is valid [MQTT-1.5.3-3]."""
     try:
         field.decode()
     except UnicodeDecodeError:
@@ -143,15 +136,8 @@ def check_flags(packet_type: int, flags: int) -> None:
         raise PacketError("PUBLISH with DUP and QoS 0")  # [MQTT-3.3.1-2]
 
 
-# ── CONNECT ───────────────────────────────────────────────────────────────────────────────────
-
-
 def connect(_flags: int, reader: PacketReader) -> Connect | ConnectRefused:
-    """Decode CONNECT, or return the code with which it must be refused.
-
-    The format is checked first: a malformed CONNECT is closed without a CONNACK [MQTT-3.1.4-1],
-    even if its client id would have been refused as well.
-    """
+    """Decode CONNECT, or return the refusal; a malformed one has none [MQTT-3.1.4-1]."""
     name = reader.binary()
     if name not in {PROTOCOL_NAME, PROTOCOL_NAME_3_1}:
         # [MQTT-3.1.2-1]; we do not guess on, so there is no CONNACK to send.
@@ -237,9 +223,6 @@ def _is_acceptable_client_id(packet: Connect) -> bool:
     return bool(packet.client_id) or packet.clean_session  # [MQTT-3.1.3-7], [MQTT-3.1.3-8]
 
 
-# ── Messages and their acknowledgements ───────────────────────────────────────────────────────
-
-
 def publish(flags: int, reader: PacketReader) -> Publish:
     """``check_flags`` has passed. The topic is not checked (see ``events``)."""
     qos = (flags & QOS_MASK) >> 1
@@ -264,9 +247,6 @@ def _only_packet_id(reader: PacketReader) -> int:
     packet_id = reader.packet_id()
     reader.finish()
     return packet_id
-
-
-# ── Subscriptions ─────────────────────────────────────────────────────────────────────────────
 
 
 def subscribe(_flags: int, reader: PacketReader) -> MqttSubscribe:
@@ -303,9 +283,6 @@ def unsubscribe(_flags: int, reader: PacketReader) -> MqttUnsubscribe:
 
 def unsuback(_flags: int, reader: PacketReader) -> UnsubAck:
     return UnsubAck(_only_packet_id(reader))
-
-
-# ── The short ones ────────────────────────────────────────────────────────────────────────────
 
 
 def connack(_flags: int, reader: PacketReader) -> ConnAck:

@@ -1,12 +1,8 @@
 """Packets to bytes. Anything that MQTT cannot express raises ``LocalProtocolError``.
 
-Text is bytes, as everywhere in the broker; it was checked where it came in. What *is* checked is
-what would corrupt the stream: lengths that do not fit their field, numbers out of range, flags that
-contradict each other.
-
-Two forms are made for speed. ``acks`` answers a run of packets with one string. ``publish_head`` is
-the part of a PUBLISH that all receivers with the same QoS and RETAIN share, so a fan-out joins
-``head + PACKET_IDS[packet_id] + payload`` and encodes nothing per receiver.
+Checked is what would corrupt the stream; text was checked where it came in. ``publish_head`` is the
+part of a PUBLISH that all receivers with the same QoS and RETAIN share, so a fan-out joins ``head +
+PACKET_IDS[packet_id] + payload`` and encodes nothing per receiver.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,9 +29,6 @@ _ACK_HEADS: Final[dict[int, bytes]] = {
     for packet_type in (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 }
 _CONNECT_HEAD: Final = b"\x00\x04MQTT\x04"  # the protocol's name and level
-
-
-# ── Opening a connection ──────────────────────────────────────────────────────────────────────
 
 
 def connect(
@@ -67,9 +60,6 @@ def connack(session_present: bool, return_code: int) -> bytes:
     if not 0 <= return_code <= 5 or (session_present and return_code):
         raise LocalProtocolError(f"CONNACK with code {return_code}, session {session_present}")
     return _packet(PacketType.CONNACK, bytes((session_present, return_code)))
-
-
-# ── Messages and their acknowledgements ───────────────────────────────────────────────────────
 
 
 def publish(
@@ -113,9 +103,6 @@ def acks(kind: int, packet_ids: Sequence[int]) -> bytes:
     return head + head.join([PACKET_IDS[packet_id] for packet_id in packet_ids])
 
 
-# ── Subscriptions ─────────────────────────────────────────────────────────────────────────────
-
-
 def subscribe(packet_id: int, requests: Iterable[tuple[bytes, int]]) -> bytes:
     """At least one ``(filter, qos)`` [MQTT-3.8.3-3]."""
     fields = [_binary(name) + bytes((_valid_qos(qos),)) for name, qos in requests]
@@ -136,9 +123,6 @@ def unsubscribe(packet_id: int, filters: Iterable[bytes]) -> bytes:
 
 def unsuback(packet_id: int) -> bytes:
     return _packet(PacketType.UNSUBACK, _packet_id(packet_id))
-
-
-# ── Fields ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _packet(packet_type: PacketType, *fields: bytes) -> bytes:

@@ -1,13 +1,12 @@
 """A signature within an MQTT payload: the envelope.
 
-MQTT 3.1.1 has no field for a signature, so a signed message is published to ``$signed/`` followed
-by its topic, with this payload::
+A signed message is published to ``$signed/`` followed by its topic, with this payload (big-endian;
+fields in brackets exist in version 2 only)::
 
-    version  key id  [time of signing  nonce]  signature  payload
-    1 byte   u32     [u64 ms           8]      64         the rest
+    version   key id   [time of signing   nonce]   signature   payload
+    1 byte    u32      [u64 ms            8]       64          the rest
 
-Numbers are big-endian; fields in brackets exist in version 2 only. The signature covers the topic
-without the prefix and the payload alone, so it is valid in every protocol.
+The signature covers the topic without the prefix and the payload alone.
 """
 
 from struct import Struct

@@ -1,15 +1,11 @@
 """What an MQTT machine reports: one struct per packet, named as in the standard.
 
-A busy socket carries runs of packets, so two events hold many: ``MqttPublishRun`` (QoS 0, not
-retained, one topic) and ``MqttAcks`` (one kind of acknowledgement).
+Two events hold many packets: ``MqttPublishRun`` (QoS 0, not retained, one topic) and ``MqttAcks``.
+Text is checked to be UTF-8 without U+0000, and not decoded. **The topics of ``Publish`` and
+``MqttPublishRun`` are not checked at all**: routing checks a topic once, when it is new
+(``decode.is_text`` and ``topic_fault``), and not once per message.
 
-Text is not decoded. Client ids, user names, will topics and filters were checked to be UTF-8
-without U+0000, and nothing else. **The topics of ``Publish`` and ``MqttPublishRun`` are not checked
-at all**: most messages go to a topic that was seen a moment ago, so routing checks a topic once,
-when it is new (``decode.is_text`` and ``topic_fault``), and not once per message.
-
-``Violation`` and ``ConnectRefused`` are always the last event: the machine is closed and ignores
-what follows [MQTT-4.8.0-1], [MQTT-3.1.4-5].
+``Violation`` and ``ConnectRefused`` are always the last event [MQTT-4.8.0-1], [MQTT-3.1.4-5].
 """
 
 from typing import TypeAlias

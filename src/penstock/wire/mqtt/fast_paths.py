@@ -1,14 +1,10 @@
 """Fast paths: tight loops for the few kinds of packets that are nearly all traffic.
 
-A fast path starts at a packet whose first byte it knows, and continues while it meets complete,
-well-formed packets with that first byte. At anything else (another packet, a missing byte, a fault,
-a length of three bytes) it stops and returns its position. It never judges: the plain path reads
-that packet next, or reports what is wrong with it. So fast paths may be narrow; whatever they
-accept, the plain path would accept with the same meaning, which property tests check.
-
-Speed is the point here, so each loop reads the header inline: a function call per message would
-cost as much as everything else. Reading ``data[i]`` past a packet's end but inside the chunk is
-harmless, because the value is used only after the bounds were checked.
+A fast path continues while it meets complete, well-formed packets with the same first byte. At
+anything else it stops and returns its position; the plain path judges that packet. Whatever a fast
+path accepts, the plain path would accept with the same meaning, which property tests check. Reading
+``data[i]`` past a packet's end but inside the chunk is harmless, because the value is used only
+after the bounds were checked.
 """
 
 from collections.abc import Callable

@@ -1,20 +1,13 @@
 """What both ends of a connection share: chunks in, complete packets out.
 
-A machine is a table and a buffer. The table says, per state, which packet types are allowed and
-which state each leads to; *what is not in the table is a violation*, so packets at a wrong time or
-in the wrong direction need no code. ``MqttServerMachine`` and ``MqttClientMachine`` are such
-tables.
+A table says, per state, which packet types are allowed and which state each leads to; *what is not
+in the table is a violation*. If a fast path knows the first byte, it reads as far as it can;
+``_read_packet`` reads every other packet, and alone decides about faults, limits, states and
+missing bytes.
 
-``receive`` goes over a chunk once. If a fast path knows the first byte, it reads as far as it can
-(``fast_paths``); ``_read_packet`` reads whatever stopped it and every other packet, and is the only
-one to decide about faults, limits, states and missing bytes.
-
-**Memory.** Between packets a machine holds no buffer. An incomplete packet is kept in a
-``bytearray`` that grows with what has arrived, never with what was announced. The needed length is
-remembered, so a packet that arrives in small pieces is scanned twice at most and copied once.
-
-**The end.** After a violation, a refusal or DISCONNECT the machine is CLOSED and ignores what
-follows, in this chunk or later [MQTT-4.8.0-1]. Events before are still reported.
+An incomplete packet is kept in a ``bytearray`` that grows with what has arrived, never with what
+was announced. After a violation, a refusal or DISCONNECT the machine is CLOSED and ignores what
+follows [MQTT-4.8.0-1]. Events before are still reported.
 """
 
 from collections.abc import Mapping

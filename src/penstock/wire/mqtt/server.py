@@ -1,21 +1,11 @@
 """The broker's end of a connection: which packets a client may send, and when.
 
-==========  ========================================================================  =========
-state       packets                                                                   next
-==========  ========================================================================  =========
-OPENING     CONNECT                                                                   CONNECTED
-CONNECTED   PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, UNSUBSCRIBE,         CONNECTED
-            PINGREQ
-CONNECTED   DISCONNECT                                                                CLOSED
-==========  ========================================================================  =========
+The first packet is CONNECT [MQTT-3.1.0-1], there is no second one [MQTT-3.1.0-2], and packets that
+only a server sends are violations, like reserved types. The first byte alone decides that: nothing
+is buffered for a peer that does not begin with CONNECT, which has its own, tighter size limit.
 
-So the first packet is CONNECT [MQTT-3.1.0-1], there is no second one [MQTT-3.1.0-2], and packets
-that only a server sends (CONNACK, SUBACK, UNSUBACK, PINGRESP) are violations, like reserved types.
-The first byte alone decides that: nothing is buffered for a peer that does not begin with CONNECT,
-and CONNECT has its own, tighter size limit.
-
-The machine does not answer. A client may send more before it has seen CONNACK, so packets after
-CONNECT are reported at once; if CONNECT is refused, the caller drops them [MQTT-3.1.4-5].
+A client may send more before it has seen CONNACK, so packets after CONNECT are reported at once; if
+CONNECT is refused, the caller drops them [MQTT-3.1.4-5].
 """
 
 from collections.abc import Mapping
@@ -47,11 +37,7 @@ SERVER_TRANSITIONS: Final[Transitions] = {
 
 
 def _publish_or_run(flags: int, reader: PacketReader) -> Publish | MqttPublishRun:
-    """Decode PUBLISH; without flags it is a run of one, as from the fast path.
-
-    Its frame is encoded again: a length in more bytes than needed is valid, but stricter
-    subscribers might refuse it.
-    """
+    """Decode PUBLISH; without flags it is a run of one, encoded again in its shortest form."""
     packet = publish(flags, reader)
     if flags:
         return packet

@@ -1,8 +1,7 @@
 """Fetched with raw columns, written by hand: the library would copy each column three times.
 
-A column is a view of the journal's bytes, and a response has a megabyte of them. Here the heads of
-all fields are made first, then heads and columns are joined at once: each byte is copied once, from
-the journal to the frame.
+The heads of all fields are made first, then heads and columns are joined at once: each byte is
+copied once, from the journal to the frame.
 """
 
 from collections.abc import Iterable

@@ -1,10 +1,7 @@
 """The client's end of a connection: bytes of a broker in, responses out.
 
-The library parses each response, which costs less than what a client does with it. Responses come
-in the order of requests, or carry the id of theirs.
-
-A body that is not a response is a violation: unlike a broker, which can answer a bad request, a
-client would not know which of its requests stays without an answer.
+Responses come in the order of requests, or carry the id of theirs. A body that is not a response is
+a violation: a client would not know which of its requests stays without an answer.
 """
 
 from google.protobuf.message import DecodeError

@@ -1,12 +1,8 @@
-"""Messages to complete frames; the frequent ones are written by hand.
-
-All others go through the library (``response``, ``request``). What is written here is byte for byte
-what the library would write.
+"""Messages to complete frames; the frequent ones are written by hand, as the library would.
 
 Consecutive numbers share all but their lowest seven bits, which are one byte. So the frames of 128
 offsets are that byte, 128 times, with the same bytes in between: without ids, ``produced_run`` is
-one ``join`` per 128 frames. Neighbouring messages share times and flags, whose encodings are
-cached.
+one ``join`` per 128 frames.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,8 +25,6 @@ _BYTES: Final = [tag(field, BYTES) for field in range(16)]
 _LEASE_TAG, _OFFSET_TAG = bytes((_NUMBERS[1],)), bytes((_NUMBERS[2],))
 _PRODUCED, _POLLED, _OK = _BYTES[1], _BYTES[2], _BYTES[3]
 _PRODUCE, _ACK = _BYTES[1], _BYTES[3]
-
-# ── What a broker says ────────────────────────────────────────────────────────────────────────
 
 
 def produced(offset: int, request_id: int = 0) -> bytes:
@@ -103,12 +97,7 @@ def response(message: Response) -> bytes:
 
 
 def _all_delivered(items: Iterable[Item], head_of: Callable[[int], bytes]) -> bytes:
-    """Items, each behind a head for its size.
-
-    Neighbours share nearly everything: their leases and offsets differ in the lowest seven bits,
-    and their payloads differ. So an item is seven pieces, four of which are those of the one
-    before.
-    """
+    """Items, each behind a head for its size; neighbours share four of their seven pieces."""
     pieces: list[bytes] = []
     last: tuple[int, ...] = ()
     for item in items:
@@ -181,9 +170,6 @@ def _header(header: tuple[bytes, bytes]) -> bytes:
     return _message(_BYTES[8], blob(_BYTES[1], text) + blob(_BYTES[2], value))
 
 
-# ── What a client asks ────────────────────────────────────────────────────────────────────────
-
-
 def request(message: Request) -> bytes:
     return _sound(_framed(message.SerializeToString()))
 
@@ -232,9 +218,6 @@ def _sound(frame: bytes) -> bytes:
         what = f"frame of {body_bytes} bytes exceeds"
         raise LocalProtocolError(f"{what} the limit of {BODY_BYTES_MAX}")
     return frame
-
-
-# ── Any frame ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _frame(kind: int, message: bytes, request_id: int) -> bytes:

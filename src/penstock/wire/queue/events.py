@@ -1,11 +1,8 @@
 """What a machine of the queue protocol reports.
 
-Three kinds of requests are nearly all traffic, so one event holds many of them: ``ProduceRun``,
-``AckRun``, ``NackRun``. Consecutive requests of one kind are only merged within a chunk, so the
-same stream cut elsewhere gives other runs with the same requests in the same order. In a run either
-no request has an id (``request_ids`` is None) or all have one.
-
-``Violation`` is always the last event: the machine is closed and ignores what follows.
+Three kinds of requests are nearly all traffic, so one event holds many of them, merged within a
+chunk. In a run either no request has an id (``request_ids`` is None) or all have one. ``Violation``
+is always the last event.
 """
 
 from typing import TypeAlias
@@ -68,10 +65,7 @@ class Bad(msgspec.Struct, frozen=True, gc=False):
 
 
 class Oversized(msgspec.Struct, frozen=True, gc=False):
-    """A frame within the protocol's limit that is larger than any request need be.
-
-    It was not buffered; only whether it began as a Produce is known.
-    """
+    """A frame larger than any request need be. It was not buffered."""
 
     is_produce: bool
 

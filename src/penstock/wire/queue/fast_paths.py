@@ -1,8 +1,7 @@
 """Fast paths: similar requests, recognised without parsing.
 
-A fast path knows the bytes that the requests of one run have in common. The library parses the
-first one (``server``); from its fields the fast path makes the *prefix* that a writer puts before
-the part that differs, and then compares::
+The library parses the first request of a run (``server``); from its fields the fast path makes the
+*prefix* that a writer puts before the part that differs, and then compares::
 
     length · tag · length · topic, priority, content type · length · payload · producer, seq · id
     u32                   └────────── prefix ──────────┘                       └ suffix ┘
@@ -10,17 +9,13 @@ the part that differs, and then compares::
     length · tag · length · topic, group · lease · id
     u32                   └── prefix ──┘
 
-Requests encoded in another way (fields in another order, explicit zeros) are not taken: the fast
-path stops, and the library parses them. **A fast path takes nothing in which the library would see
-anything else**: all bytes of the frame are accounted for, each field is known to the library, none
-occurs twice, and the names are those that it found to be valid UTF-8.
+Requests encoded in another way are left to the library. **A fast path takes nothing in which the
+library would see anything else**: all bytes of the frame are accounted for, each field is known to
+the library, none occurs twice, and the names are those that it found to be valid UTF-8. The *head*
+of a frame is compared with the next one before any length is read.
 
-Requests of the same size share even more: everything up to where they differ, lengths included. So
-the *head* of a frame is compared with the next one before any length is read.
-
-Fast paths are immutable. A machine keeps one of each kind while its connection lasts, and the most
-recent ones of all connections are cached, so that alternating topics do not create them again.
-Clients choose the names, so only those with short names are kept.
+Fast paths are immutable. A machine keeps one of each kind, and the most recent ones of all
+connections are cached, if their names are short.
 """
 
 from functools import lru_cache
@@ -114,10 +109,7 @@ class ProduceFastPath:
         return position
 
     def _seq(self, piece: bytes) -> int:
-        """The seq after the payload; -1 if the bytes are anything but this producer and a seq.
-
-        Without a producer a seq means nothing, but may be there.
-        """
+        """The seq after the payload; -1 if the bytes are anything but this producer and a seq."""
         if piece == self._suffix:
             return 0
         names = len(self._suffix)
@@ -209,10 +201,7 @@ def settle_fast_path(
 def _parts(
     data: bytes, position: int, tag: int, prefix: bytes, bytes_max: int
 ) -> tuple[int, int, int] | None:
-    """End of prefix, message and frame, counted from the beginning of the frame.
-
-    None if it is incomplete, too large, of another kind or does not begin with ``prefix``.
-    """
+    """Ends of prefix, message and frame within the frame; None if it is not similar."""
     start = position + LENGTH.size
     if start >= len(data) or data[start] != tag:
         return None

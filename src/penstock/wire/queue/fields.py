@@ -2,12 +2,8 @@
 
 A message is a sequence of fields, each a *tag* (number of the field times eight, plus 0 for a
 number or 2 for bytes) and a value. A number is a *varint*: seven bits per byte, the lowest first,
-the top bit set in all bytes but the last. Bytes have their length in front, as a varint. Zero or
-empty fields are left out, and a writer goes by ascending numbers, as the specification says; so the
-encoders here write exactly the bytes that the library writes.
-
-Reading only accepts the shortest encoding. The library accepts longer ones too; messages with those
-are left to the library.
+the top bit set in all bytes but the last. Bytes have their length in front. Zero or empty fields
+are left out. Reading only accepts the shortest encoding; other messages are left to the library.
 """
 
 from collections.abc import Sequence
@@ -31,8 +27,6 @@ REQUEST_ID: Final = tag(15)  # in requests and responses
 
 STALE: Final = tag(14)  # in requests
 
-# ── Writing ───────────────────────────────────────────────────────────────────────────────────
-
 
 def varint(value: int) -> bytes:
     """Consecutive numbers share all but their lowest seven bits, whose encoding is cached."""
@@ -53,15 +47,8 @@ def blob(tag: int, value: bytes) -> bytes:
     return b"".join((_LAST[tag], varint(len(value)), value)) if value else b""
 
 
-# ── Reading ───────────────────────────────────────────────────────────────────────────────────
-
-
 def length_at(data: bytes, at: int) -> tuple[int, int]:
-    """Read a length; return it and where it ends, or ``(-1, at)`` if it is incomplete.
-
-    Nearly all have one or two bytes, and four hold more than any frame. Two bytes are always
-    required: a length at the very end of a chunk is followed by nothing.
-    """
+    """A length and where it ends; ``(-1, at)`` if incomplete. Two bytes are always required."""
     if at + 2 > len(data):
         return -1, at
     low, high = data[at], data[at + 1]

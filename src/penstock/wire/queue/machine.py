@@ -1,11 +1,8 @@
 """What both ends of a connection share: chunks in, complete frames out.
 
-A frame is the length of a body, u32 big-endian, and the body. The length is checked as soon as its
-four bytes are there, before anything is kept for it; exceeding the limit is a violation. The two
-ends interpret the body (``_take``).
-
-A frame that is larger than an end wants to buffer is skipped as it comes: ``_pass_over`` reports it
-when its first byte is there.
+A frame is the length of a body, u32 big-endian, and the body, which the two ends interpret
+(``_take``). Exceeding the limit is a violation. A frame that is larger than an end wants to buffer
+is skipped as it comes (``_pass_over``).
 """
 
 from abc import abstractmethod

@@ -1,19 +1,8 @@
 """The broker's end of a connection: bytes of a client in, requests out.
 
-The library can parse every kind of request, and three kinds come in runs: for these the machine
-keeps a fast path each, which takes what resembles the last one of its kind. The library decides
-what a request means; fast paths only save asking it again.
-
-=====================================  ============================================================
-Produce without delay, ttl, headers    joins or begins a ``ProduceRun``
-Ack; Nack without delay and reason     joins or begins an ``AckRun`` or ``NackRun``
-any other kind                         a ``QueueRequest``
-not a request, or of an unknown kind   ``Bad``; it gets a response
-larger than any request need be        ``Oversized``; it is not buffered, but gets a response
-=====================================  ============================================================
-
-Two values are corrected here: a priority above 7 becomes 7, and an unknown content type becomes 0,
-raw bytes.
+The library can parse every kind of request. For the three that come in runs the machine keeps a
+fast path each, which takes what resembles the last one of its kind. A priority above 7 becomes 7,
+and an unknown content type becomes 0, raw bytes.
 """
 
 from google.protobuf.message import DecodeError

@@ -1,9 +1,4 @@
-"""Messages in bulk: ``Slice`` of ``queue.proto`` to and from columns.
-
-Each column travels as one string of bytes, so a slice of ten thousand messages costs what a slice
-of ten does. Only rare properties (headers, signatures, schedules) and producer runs are encoded one
-by one.
-"""
+"""Messages in bulk: ``Slice`` of ``queue.proto`` to and from columns."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,12 +1,9 @@
 """Recognise requests that are too expensive to parse, before the library parses them.
 
 Two bytes can stand for a whole message: parsing 16 MiB of empty headers took 3 seconds and 600 MB.
-So a large body is examined first. It must be one request of a kind that can be large, with its id
-and flag before or after it, and nothing else; and a kind with nested messages (headers, parts) may
-only have a few.
-
-Few bodies are examined field by field. Each header needs a byte with its tag, and counting bytes is
-fast; only a body with many of those can have many headers.
+So a large body must be one request of a kind that can be large, and may only have a few nested
+messages (headers, parts). Each header needs a byte with its tag, and counting bytes is fast, so few
+bodies are examined field by field.
 """
 
 from typing import Final

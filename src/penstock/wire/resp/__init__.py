@@ -1,13 +1,5 @@
 """RESP, the protocol of Redis, versions 2 and 3: the server's end.
 
-===========  ======================================================================================
-``server``   the machine: bytes of a client to commands
-``inline``   commands typed as a line
-``events``   what the machine reports
-``encode``   replies and deliveries to bytes
-``glob``     the patterns of PSUBSCRIBE
-===========  ======================================================================================
-
 Bytes in, events out. The caller interprets commands and chooses the protocol version (HELLO).
 """
 

@@ -1,11 +1,8 @@
 """Replies and deliveries to bytes, for RESP 2 and RESP 3.
 
-Functions that build on others (``array``, ``push``, ``mapping``) take encoded elements; ``value``
-takes Python values, for replies that need not be fast. Where RESP 2 lacks a type, it gets what
-Redis sends: a map is a flat array, a push an array, a boolean an integer, a double a bulk string.
-
-A simple string and an error are one line. They may quote a client, so line ends in them become
-blanks.
+Where RESP 2 lacks a type, it gets what Redis sends: a map is a flat array, a push an array, a
+boolean an integer, a double a bulk string. Simple strings and errors may quote a client, so line
+ends in them become blanks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,13 +1,9 @@
 """Commands typed as a line, split into arguments as in Redis.
 
-Arguments are separated by blanks. A quote opens a part in which blanks are ordinary; it may begin
-in the middle of an argument, but its end is the end of the argument, so a blank or the end of the
-line must follow. In double quotes a backslash escapes ``n r t b a`` and ``xHH`` as in C, and any
-other character stands for itself; in single quotes it only escapes a single quote.
-
-The alternatives of the expression exclude one another, so a line that does not match costs no more
-than one that does. As in Redis, vertical tab and form feed are blanks between arguments but not
-inside one.
+A quote may begin in the middle of an argument, but its end is the end of the argument. In double
+quotes a backslash escapes ``n r t b a`` and ``xHH`` as in C; in single quotes it only escapes a
+single quote. The alternatives of the expression exclude one another, so a line that does not match
+costs no more than one that does.
 """
 
 import re

@@ -1,28 +1,20 @@
 """The broker's end of a RESP connection: bytes of a client in, commands out.
 
 A command is an array of bulk strings (``*2 $4 PING $2 hi``, each length and string on a line), or a
-line typed by hand (``inline``). Nothing else is allowed; there is no nesting.
+line typed by hand (``inline``); there is no nesting. The plain path reads a command argument by
+argument, and alone decides about missing bytes and limits. The fast path, ``_read_run``, reads
+commands that only differ from the last one in the last argument. Numbers and line ends must be
+exact, so a wrong length is noticed at once.
 
-``receive`` goes over a chunk once. The plain path reads a command argument by argument, and alone
-decides about missing bytes and limits. After a command with two or more arguments the fast path,
-``_read_run``, reads commands that only differ in the last argument. It leaves anything else to the
-plain path; what it accepts, the plain path would accept with the same meaning.
+**Limits.** Every announced number is checked before a byte of what it announces is kept. While
+``is_trusted`` is False (until AUTH) tighter limits apply. Commands after AUTH may be in the same
+chunk, which is read before AUTH is processed. So a command that is too large *for an
+unauthenticated client*, with others before it in the chunk, is postponed and not refused: **after
+authenticating a client, call** ``receive(b"")``, which checks it again.
 
-**Strictness.** Numbers are written as Redis requires: no sign, blank or zero in front. Lines end
-with CR LF, where Redis skips two bytes unseen; no client sends anything else, and a wrong length is
-noticed here instead of much later.
-
-**Limits.** Every announced number is checked when its line is complete, before a byte of what it
-announces is kept. While ``is_trusted`` is False (until AUTH) tighter limits apply. Commands after
-AUTH may be in the same chunk, which is read before AUTH is processed. So a command that is too
-large *for an unauthenticated client*, with others before it in the chunk, is postponed and not
-refused: **after authenticating a client, call** ``receive(b"")``, which checks it again. Otherwise
-it is checked when more bytes arrive.
-
-**Memory.** Between commands nothing is held. Of an incomplete command the complete arguments and
-the bytes of the incomplete one are held: what has arrived, never what was announced. An incomplete
-argument is collected in a ``bytearray`` and examined again only when it is complete (an inline
-command: when its line ends), so it is copied a fixed number of times however it is cut.
+**Memory.** Of an incomplete command the complete arguments and the bytes of the incomplete one are
+held: what has arrived, never what was announced. An incomplete argument is examined again only when
+it is complete.
 """
 
 from typing import Final
@@ -181,8 +173,6 @@ class RespServerMachine:
             events.append(fault.violation)
         return following
 
-    # ── A line typed by hand
-
     def _read_inline(self, data: bytes, position: int, events: list[Event]) -> int:
         """Read one line; return where the next begins, or ``position`` if it is incomplete."""
         bytes_max = self._allowed.inline_bytes
@@ -201,8 +191,6 @@ class RespServerMachine:
                 raise self._array_excess(len(arguments))
             events.append(RespCommand(arguments, []))
         return end + 1
-
-    # ── An array of bulk strings
 
     def _read_array(self, data: bytes, position: int, events: list[Event]) -> int:
         """Read a command, or the rest of one; return the position of the first unused byte."""
@@ -288,8 +276,6 @@ class RespServerMachine:
             position = stop + 2
         return position
 
-    # ── Limits
-
     def _array_excess(self, count: int) -> RespProtocolError:
         detail = f"{count} arguments exceed the limit of {self._allowed.arguments}"
         return self._excess(f"{self._allowed.adjective} multibulk length", detail)
@@ -337,12 +323,7 @@ def _bulk_length(line: bytes) -> int:
 
 
 def _uniform_stop(data: bytes, joint: bytes, stop: int, stride: int) -> int:
-    """End of the last argument of consecutive commands of ``stride`` bytes.
-
-    ``joint`` is what is between two last arguments. ``stop`` is followed by the end of its line, so
-    each comparison checks the line end of one command and the head of the next; only the last one
-    needs another.
-    """
+    """End of the last argument of commands of ``stride`` bytes, which ``joint`` separates."""
     startswith = data.startswith
     while startswith(joint, stop):
         stop += stride
