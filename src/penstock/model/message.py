@@ -20,11 +20,7 @@ CONTENT_TYPE_MAX = FLAG_CONTENT_TYPE >> CONTENT_TYPE_SHIFT
 
 
 class Signature(msgspec.Struct, frozen=True, gc=False):
-    """Who signed a message, and the proof; verified on arrival, kept for subscribers.
-
-    Version 1 covers topic and payload only. Version 2 also covers their lengths, the key id, the
-    time of signing and a nonce; the last two are zero and empty in version 1.
-    """
+    """Who signed a message, and the proof. Version 1 has neither time of signing nor nonce."""
 
     version: int
     key_id: int

@@ -149,10 +149,7 @@ def encode_entry(
     placements: Sequence[Placement],
     dropped: Sequence[tuple[int, bytes]] = (),
 ) -> EncodedEntry:
-    """Encode a batch as entry ``index``; ``placements`` are in the order of ``batch.groups``.
-
-    ``dropped`` are id and name of those of ``batch.drops`` that exist.
-    """
+    """Encode a batch; ``dropped`` are id and name of those of ``batch.drops`` that exist."""
     time_ms, group_bytes, sections = (
         _message_sections(batch, placements) if batch.count else (0, [], [])
     )
@@ -404,10 +401,7 @@ class Entry:
         )
 
     def extents(self, first: int, end: int) -> Iterator[tuple[int, int, bytes, int, int, int]]:
-        """Number, topic id, name, first offset, messages, payload bytes of ``first … end - 1``.
-
-        A cheap form for removing whole entries.
-        """
+        """Number, topic id, name, first offset, messages, payload bytes of ``first … end - 1``."""
         names, bounds = bytes(self.column(NAMES)), self.bounds
         name_ends, message_ends = self.column(NAME_ENDS), self.column(GROUP_MESSAGES)
         ids, first_offsets = self.column(TOPIC_IDS), self.column(FIRST_OFFSETS)

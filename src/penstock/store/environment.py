@@ -176,12 +176,7 @@ class Environment:
         return result, perf_counter() - started
 
     def prepare(self) -> None:
-        """Write zeros where the file will grow next, if a commit has come near its end.
-
-        A commit that overwrites blocks is flushed in about half the time of one that extends the
-        file, as the file system need not allocate. So the file is extended between commits, many
-        commits ahead.
-        """
+        """Extend the file between commits: a commit that only overwrites is flushed faster."""
         try:
             end = self.end_bytes
             if self._file_end - end < self.runway_bytes // 4:

@@ -11,11 +11,7 @@ VERIFIED_MAX = 65_536  # entries that are remembered as verified; others are ver
 
 
 class JournalCursor:
-    """The journal within one snapshot.
-
-    The checksum of an entry is compared unless it is in ``verified``, to which it is then added;
-    without ``verified`` nothing is compared.
-    """
+    """The journal in one snapshot; checksums are compared unless in ``verified`` (None: never)."""
 
     def __init__(
         self, environment: Environment, transaction: Transaction, verified: dict[int, None] | None

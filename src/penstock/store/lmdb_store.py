@@ -20,7 +20,6 @@ import msgspec
 
 from penstock.errors import StorageError
 from penstock.limits import MAP_BYTES_INITIAL
-from penstock.model.message import Message
 from penstock.obs.progress import ProgressLog
 from penstock.store.applier import Applier
 from penstock.store.batch import Batch
@@ -46,14 +45,9 @@ from penstock.store.store import (
     Commit,
     EncodedBatch,
     LogEntry,
-    RawQuery,
-    RawSlice,
     RetentionRequest,
     RetentionResult,
     StoreSize,
-    TopicFlags,
-    TopicInfo,
-    TopicRange,
     Write,
     Written,
 )
@@ -112,7 +106,10 @@ class LmdbStore:
         self._topics.next_id = self._position.marks.next_topic_id
         self.on_removed: Callable[[RetentionResult], None] = lambda _removed: None
         self.log_floor = self.start_floor = LOG_UNBOUND
-        self._reader = Reader(environment, self._topics, self._memory, {})
+        reader = self._reader = Reader(environment, self._topics, self._memory, {})
+        self.rows, self.topic, self.topics = reader.rows, reader.topic, reader.topics
+        self.read, self.read_topic, self.read_raw = reader.read, reader.read_topic, reader.read_raw
+        self.measure, self.read_flags = reader.measure, reader.read_flags
         self._retention = RetentionEngine(environment, self._reader, self._topics, self._dropped)
         self._rounds = IndexRounds(
             environment, self._memory, self._topics, self._position, self._retention.examine
@@ -120,9 +117,10 @@ class LmdbStore:
         self._applier = Applier(
             environment, self._memory, self._assigner, self._dropped, self._retention.forget
         )
-        self._deleter = Deleter(
+        deleter = Deleter(
             environment, self._assigner, self._reader, self._position, self._retention.examine
         )
+        self.trim, self.delete = deleter.trim, deleter.delete
         self._budget = DiskBudget(environment, self._memory, self._remove, self._flush_further)
         self._recover()
         self._load_tail()
@@ -326,45 +324,11 @@ class LmdbStore:
         if last is not None and last >= self.next_index:
             raise broken_order(self.next_index, f"is missing, though {last} are committed")
 
-    # ── Deleting ──────────────────────────────────────────────────────────────────────────────
-
-    def trim(self, topic: bytes, offset: int) -> int:
-        return self._deleter.trim(topic, offset)
-
-    def delete(self, topic: bytes, offsets: Sequence[int]) -> int:
-        return self._deleter.delete(topic, offsets)
-
     # ── Reading ───────────────────────────────────────────────────────────────────────────────
 
     def replay(self) -> Iterator[Entry]:
         entries = self._reader.entries_after(self._position.marks.checkpoint)
         return takewhile(lambda entry: entry.index < self.next_index, entries)
-
-    def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
-        return self._reader.rows(table)
-
-    def read(self, sequences: Sequence[int]) -> list[Message | None]:
-        return self._reader.read(sequences)
-
-    def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
-        return self._reader.read_topic(topic, offset, count_max, bytes_max)
-
-    def read_raw(
-        self, query: RawQuery, make: Callable[[TopicInfo, int, list[RawSlice]], Result]
-    ) -> Result | None:
-        return self._reader.read_raw(query, make)
-
-    def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
-        return self._reader.measure(topic, offset, bytes_max)
-
-    def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
-        return self._reader.read_flags(topic, offset, count_max)
-
-    def topic(self, name: bytes) -> TopicInfo | None:
-        return self._reader.topic(name)
-
-    def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
-        return self._reader.topics(prefix, after)
 
     def size(self) -> StoreSize:
         with self._environment.reading() as transaction:

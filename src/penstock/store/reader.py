@@ -269,7 +269,7 @@ class Reader:
         row = transaction.get(name_key(name), db=self._environment["topics"])
         return None if row is None else unpack_topic(row)
 
-    def topics(self, prefix: bytes, after: bytes = b"") -> Iterator[TopicInfo]:
+    def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
         newer = {info.name: info for info in self._topics.infos(prefix)}
         behind = name_key(after) + b"\0" if after else b""
         rows = self._chunks("topics", prefix[:NAME_BYTES_WHOLE], behind)

@@ -130,12 +130,7 @@ class TopicSlice(MessageColumns, frozen=True):
 
 
 class TopicRange(msgspec.Struct, frozen=True):
-    """The answer to ``read_topic``.
-
-    ``first_offset`` is the oldest offset that exists: if it is greater than the one asked for,
-    messages in between are gone. ``next_offset`` is where to continue; it skips deleted messages,
-    which no slice contains.
-    """
+    """The answer to ``read_topic``; ``next_offset`` is where to continue, past deleted ones."""
 
     topic: bytes
     first_offset: int
@@ -170,11 +165,7 @@ class RawQuery(NamedTuple):
 
 
 class RawSlice(NamedTuple):
-    """Consecutive messages of a topic out of one entry.
-
-    The columns are in the order of ``Slice`` in ``queue.proto``. The tuple is empty for those that
-    were not asked for or that the entry does not have.
-    """
+    """Consecutive messages out of one entry; columns not wanted, or not there, are empty."""
 
     first_offset: int
     messages: int

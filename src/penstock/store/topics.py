@@ -33,7 +33,6 @@ class StoredTopic:
         self,
         topic_id: int,
         name: bytes,
-        *,
         first_offset: int = 0,
         next_offset: int = 0,
         size: int = 0,
@@ -47,14 +46,8 @@ class StoredTopic:
         self.created_ms = created_ms
 
     def copy(self) -> "StoredTopic":
-        return StoredTopic(
-            self.id,
-            self.name,
-            first_offset=self.first_offset,
-            next_offset=self.next_offset,
-            size=self.bytes,
-            created_ms=self.created_ms,
-        )
+        offsets = self.first_offset, self.next_offset
+        return StoredTopic(self.id, self.name, *offsets, self.bytes, self.created_ms)
 
     def apply(self, first_offset: int, count: int, size: int) -> None:
         """Add a group, unless the state contains it already."""
@@ -81,15 +74,8 @@ def pack_topic(state: StoredTopic) -> bytes:
 
 
 def unpack_topic(row: bytes | memoryview) -> StoredTopic:
-    topic_id, _, first_offset, next_offset, size, created_ms = _ROW.unpack_from(row)
-    return StoredTopic(
-        topic_id,
-        bytes(row[_ROW.size :]),
-        first_offset=first_offset,
-        next_offset=next_offset,
-        size=size,
-        created_ms=created_ms,
-    )
+    topic_id, _, *numbers = _ROW.unpack_from(row)
+    return StoredTopic(topic_id, bytes(row[_ROW.size :]), *numbers)
 
 
 def put_topic(environment: Environment, transaction: Transaction, state: StoredTopic) -> None:

@@ -57,10 +57,7 @@ def key_pair(seed: bytes) -> KeyPair:
 
 
 def public_key_fault(public_key: bytes) -> str:
-    """Why a public key may not be registered; empty if it may.
-
-    Under a key of small order (all zeros, for one) signatures can be made without a secret.
-    """
+    """Why a public key may not be registered; empty if it may. Small orders are forgeable."""
     if len(public_key) != PUBLIC_KEY_BYTES:
         return f"a public key has {PUBLIC_KEY_BYTES} bytes, not {len(public_key)}"
     if not crypto_core_ed25519_is_valid_point(public_key):

@@ -70,11 +70,7 @@ def pings(data: bytes, position: int, _limits: FrameLimits, events: list[Event])
 
 
 def _repetitions(data: bytes, position: int, expected: int) -> tuple[list[int], int]:
-    """Sequences of consecutive frames of one command, and the position of the next frame.
-
-    The first frame may have a topic and a payload, which mean nothing here. Those that follow are
-    taken only if they are bare headers, as all are in practice: then no size needs to be checked.
-    """
+    """Sequences of consecutive frames of one command, and the position of the next frame."""
     _, _, sequence, topic_len, payload_len = HEADER.unpack_from(data, position)
     sequences = [sequence]
     start = position + HEADER.size + topic_len + payload_len

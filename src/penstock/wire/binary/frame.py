@@ -11,10 +11,8 @@
 Numbers are big-endian. Only signed commands have a trailer, which ``payload_len`` does not include:
 *the command decides where a frame ends*. A reader can only assume that an unknown command has none.
 
-**Two commands are our own.** A signature of version 1 (0x10, 0x11) covers topic and payload and
-nothing else. So anybody who saw a frame can replay it, and can move bytes between topic and
-payload. Version 2 also signs the lengths, the key id, the time and a nonce; what it needs beyond
-version 1 is in the trailer:
+**Two commands are our own.** A signature of version 1 covers topic and payload and nothing else;
+version 2 also signs the lengths, the key id, the time and a nonce:
 
 ====  =================  ================  ======================================================
 code  name               direction         trailer
@@ -26,9 +24,8 @@ code  name               direction         trailer
 0x13  SIGNED_MESSAGE_2   broker to client  the same, from the publisher
 ====  =================  ================  ======================================================
 
-A client that only knows version 1 would lose track of the stream at the first 0x13. So a broker
-sends it only to clients that ask for it, with a SUBSCRIBE whose payload begins with ``ACCEPTS_2``.
-Older brokers ignore that payload, older clients leave it empty.
+A broker sends 0x13 only to clients that ask for it, with a SUBSCRIBE whose payload begins with
+``ACCEPTS_2``. Older brokers ignore that payload, older clients leave it empty.
 """
 
 from collections.abc import Mapping

@@ -46,11 +46,7 @@ class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
 
 
 class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic.
-
-    The packets are ``chunk[start:end]``. They are not sliced here, because consecutive runs of a
-    chunk often go to the same subscribers and are then sent at once.
-    """
+    """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic: ``chunk[start:end]``."""
 
     topic: bytes
     payloads: list[bytes]

@@ -8,18 +8,15 @@ r"""Patterns of PSUBSCRIBE and PUBSUB CHANNELS, as in Redis.
 ``\x``     the byte x itself, also in a class; at the very end a backslash is a backslash
 =========  ==============================================================================
 
-Further properties of Redis: a class that is not closed ends with the pattern; ``]`` always closes a
-class, so ``[]`` matches nothing and ``[^]`` any byte; the end of a range is taken literally, even
-``]``; the empty subject only matches the empty pattern, not ``*``. Bytes are compared unsigned. (In
-Redis that depends on the processor, which shows in ranges from below 128 to above.)
+A class that is not closed ends with the pattern; ``]`` always closes a class, so ``[]`` matches
+nothing and ``[^]`` any byte; the end of a range is taken literally, even ``]``; the empty subject
+only matches the empty pattern, not ``*``. Bytes are compared unsigned.
 
 **Cost.** Clients choose the patterns, and ``a*a*a*b`` makes a backtracking matcher exponential or
 close to it (CVE-2022-36021, CVE-2024-31228). But between two stars is a **piece**, a fixed number
-of bytes: if it matches at all, its leftmost position is as good as any other, and no earlier star
-needs to be tried again. So the first piece is compared at the beginning, the last one at the end,
-and each of the others is searched once, from the end of the one before it. A piece of plain bytes
-is found in time proportional to the subject; one with ``?`` or a class takes at most its own length
-times that.
+of bytes: its leftmost position is as good as any other. So the first piece is compared at the
+beginning, the last one at the end, and each of the others is searched once, from the end of the one
+before it.
 """
 
 import re
