@@ -1,8 +1,4 @@
-"""Batch reads: the ranges are fixed when the DataFrame is loaded.
-
-Spark asks for partitions once per ``load()``. Every action on that DataFrame, or on one derived
-from it, reads the same rows. To see newer rows, load again.
-"""
+"""Batch reads: the ranges are fixed when the DataFrame is loaded; to see newer rows, load again."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -99,12 +99,7 @@ class Blocks:
         layout, count = self._layout, rows.num_rows
         topics, codes = self._topics(rows)
         payloads = rows.column(layout.payload).cast(pa.binary())
-        if payloads.null_count:
-            raise self._fault(
-                _first(pc.is_null(payloads)),
-                "has no payload",
-                "filter such rows out, or use coalesce(payload, X'')",
-            )
+        self._check_nulls(payloads, "payload", "coalesce(payload, X'')")
         columns = _RowColumns(
             topics=topics,
             topic_codes=codes,
@@ -123,12 +118,7 @@ class Blocks:
             topics, codes = [self._topic or ""], np.zeros(rows.num_rows, np.int64)
         else:
             column = rows.column(self._layout.topic)
-            if column.null_count:
-                raise self._fault(
-                    _first(pc.is_null(column)),
-                    "has no topic",
-                    "filter such rows out, or use coalesce",
-                )
+            self._check_nulls(column, "topic", "coalesce")
             encoded = column.cast(pa.string()).dictionary_encode()
             topics, codes = encoded.dictionary.to_pylist(), _numbers(encoded.indices)
         for code, topic in enumerate(topics):
@@ -153,9 +143,8 @@ class Blocks:
         bad = (priorities < 0) | (priorities > PRIORITY_MAX)
         if bad.any():
             index = int(np.argmax(bad))
-            raise self._fault(
-                index, f"has priority {priorities[index]}", f"use 0 to {PRIORITY_MAX}"
-            )
+            advice = f"use 0 to {PRIORITY_MAX}"
+            raise self._fault(index, f"has priority {priorities[index]}", advice)
         return priorities
 
     def _content_types(self, rows: pa.RecordBatch, count: int) -> Numbers:
@@ -166,11 +155,8 @@ class Blocks:
         bad = pc.and_(pc.is_null(types), pc.is_valid(column))
         if pc.any(bad).as_py():
             index = _first(bad)
-            raise self._fault(
-                index,
-                f"has content type {column[index].as_py()[:100]!r}",
-                f"use one of {', '.join(CONTENT_TYPES)}",
-            )
+            advice = f"use one of {', '.join(CONTENT_TYPES)}"
+            raise self._fault(index, f"has content type {column[index].as_py()[:100]!r}", advice)
         return _numbers(types.fill_null(self._content_type))
 
     def _times(self, rows: pa.RecordBatch, count: int) -> Numbers:
@@ -180,11 +166,8 @@ class Blocks:
         times = _numbers(column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()), -1000)
         bad = (times < 0) & column.is_valid().to_numpy(zero_copy_only=False)
         if bad.any():
-            raise self._fault(
-                int(np.argmax(bad)),
-                "has a timestamp before 1970",
-                "filter such rows out, or correct it",
-            )
+            advice = "filter such rows out, or correct it"
+            raise self._fault(int(np.argmax(bad)), "has a timestamp before 1970", advice)
         return times // 1000
 
     def _headers(self, rows: pa.RecordBatch) -> _Headers | None:
@@ -195,12 +178,10 @@ class Blocks:
         names, values = pc.list_flatten(column).flatten()
         headers = _described(counts, names, values.fill_null(b""))
         if headers.names.null_count:
-            index = _first(pc.is_null(headers.names))
-            raise self._fault(
-                int(np.searchsorted(headers.ends, index, side="right")),
-                "has a header without a key",
-                "remove it with filter(headers, h -> h.key IS NOT NULL)",
-            )
+            header = _first(pc.is_null(headers.names))
+            row = int(np.searchsorted(headers.ends, header, side="right"))
+            advice = "remove it with filter(headers, h -> h.key IS NOT NULL)"
+            raise self._fault(row, "has a header without a key", advice)
         return headers
 
     def _check_sizes(self, columns: _RowColumns) -> None:
@@ -209,11 +190,9 @@ class Blocks:
             bad = headers.counts + has_time > limits.HEADERS_MAX
             bad |= headers.bytes + TIME_HEADER_BYTES * has_time > limits.HEADERS_BYTES_MAX
             if bad.any():
-                raise self._fault(
-                    int(np.argmax(bad)),
-                    "has too many headers, or too large ones",
-                    f"use at most {limits.HEADERS_MAX} of {limits.HEADERS_BYTES_MAX} bytes in all",
-                )
+                fault = "has too many headers, or too large ones"
+                most = f"{limits.HEADERS_MAX} of {limits.HEADERS_BYTES_MAX} bytes in all"
+                raise self._fault(int(np.argmax(bad)), fault, f"use at most {most}")
         bad = _row_costs(columns) + _lot_costs(columns) > limits.STAGED_BLOCK_BYTES_MAX
         if bad.any():
             index = int(np.argmax(bad))
@@ -224,6 +203,11 @@ class Blocks:
                 " reference instead",
             )
 
+    def _check_nulls(self, column: pa.Array, name: str, instead: str) -> None:
+        if column.null_count:
+            advice = f"filter such rows out, or use {instead}"
+            raise self._fault(_first(pc.is_null(column)), f"has no {name}", advice)
+
     def _fault(self, index: int, what: str, advice: str = "") -> RowError:
         return RowError(f"row {self.rows + index} of this task {what}", advice)
 
@@ -233,8 +217,7 @@ class Blocks:
         if not (np.diff(codes) < 0).any():
             return columns
         order = np.argsort(codes, kind="stable")
-        return _RowColumns(
-            topics=columns.topics,
+        return columns._replace(
             topic_codes=codes[order],
             payloads=columns.payloads.take(pa.array(order)),
             payload_bytes=columns.payload_bytes[order],
@@ -259,14 +242,8 @@ def _described(counts: Numbers, names: pa.Array, values: pa.Array) -> _Headers:
     total = np.concatenate(([0], np.cumsum(lengths)))
     value_codes = values.dictionary_encode()
     codes = _numbers(names.dictionary_encode().indices, -1) * len(value_codes.dictionary)
-    return _Headers(
-        counts=counts,
-        ends=ends,
-        codes=codes + _numbers(value_codes.indices),
-        names=names,
-        values=values,
-        bytes=total[ends] - total[ends - counts],
-    )
+    codes = codes + _numbers(value_codes.indices)
+    return _Headers(counts, ends, codes, names, values, bytes=total[ends] - total[ends - counts])
 
 
 def _differ(headers: _Headers) -> Flags:

@@ -203,11 +203,9 @@ class FetchedColumns:
         return self._scattered(pa.int64(), rows, records["key_id"].astype(np.int64))
 
     def verdicts(self) -> pa.Array:
-        """The broker stores a signed message only if its signature is valid."""
         return self.verdicts_from((VERIFIED,), np.zeros(len(self.signed[0]), np.int8))
 
     def verdicts_from(self, words: Sequence[str], of_signed: Numbers) -> pa.Array:
-        """Return verdicts, from an index into ``words`` for each signed row."""
         if not len(of_signed):
             return pa.nulls(self.rows, pa.string())
         places = np.full(self.rows, -1, np.int8)
@@ -290,7 +288,6 @@ class FetchedColumns:
 
 
 def fixed(kind: pa.DataType, values: Numbers) -> pa.Array:
-    """Return an Arrow array that shares a numpy array's memory."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 

@@ -90,7 +90,6 @@ class LivePartition(InputPartition):
 def merged(
     seen: Mapping[str, TopicState], archived: Mapping[str, ArchivedTopic]
 ) -> dict[str, tuple[TopicState, ArchivedTopic | None]]:
-    """Return topics as both have them; one that the broker lacks ends with the archive."""
     both: dict[str, tuple[TopicState, ArchivedTopic | None]] = {}
     for name in sorted(seen.keys() | archived.keys()):
         stored, live = archived.get(name), seen.get(name)
@@ -132,10 +131,7 @@ class ArchiveView:
         self._look()
 
     def more(self) -> bool:
-        """Look again; return whether the archive has grown.
-
-        If the archiving job is writing a batch, wait for it, a limited number of times per task.
-        """
+        """Look again; wait for a batch that is being written, a limited number of times."""
         before = self.archived
         self._look()
         while self.archived == before and self._waits and self._is_growing:
@@ -397,7 +393,6 @@ class ArchiveFallback:
         self._schema = schema
 
     def rows(self, loss: Loss) -> Iterator[pa.RecordBatch]:
-        """Yield these offsets from files; report those that are missing there too."""
         assert loss.end is not None  # the loss is part of a range
         begin, end = self._span(loss)
         if begin < end:

@@ -233,7 +233,6 @@ def _seconds(text: str) -> float:
 
 
 def _milliseconds(text: str) -> int:
-    """Parse milliseconds since 1970, or ISO 8601, which is UTC without a zone."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:

@@ -61,10 +61,8 @@ def advance(
 ) -> StreamPosition:
     """Return where a batch ends that takes this many offsets of each topic.
 
-    Topics that the broker no longer has leave the position; ``lost_with_topics`` reports the loss.
-    Topics that are no longer subscribed to (``resting``) keep their position: if they are
-    subscribed to again, reading resumes there. If a topic ends before our position, the broker was
-    restored from an older copy, and we move back with it.
+    Topics that are no longer subscribed to (``resting``) keep their position. If a topic ends
+    before our position, the broker was restored from an older copy, and we move back with it.
     """
     spots = dict(resting or {})
     for name, topic in seen.items():
@@ -174,10 +172,7 @@ def clamp(
 def with_deleted_ends(
     start: StreamPosition, end: StreamPosition, last: Mapping[str, TopicState]
 ) -> StreamPosition:
-    """Record in the end of a batch where topics ended that were deleted since its start.
-
-    A repeated batch cannot look that up again, and would report a topic that was read as lost.
-    """
+    """Record topics deleted since the start: a repeated batch cannot look up where they ended."""
     gone = {}
     for name, spot in start.topics.items():
         now, known = end.topics.get(name), last.get(name)

@@ -156,7 +156,6 @@ def payload_bytes(fetched: Fetched) -> int:
 
 
 def lost(rest: OffsetRange, fetched: Fetched) -> Loss | None:
-    """Return what a reply shows to be lost; what is missing above ``first_offset`` was deleted."""
     if fetched.incarnation != rest.incarnation:
         return Loss(*rest, "made anew" if fetched.incarnation else "deleted")
     if fetched.end_offset <= rest.begin:

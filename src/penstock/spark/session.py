@@ -35,10 +35,7 @@ _LOOPBACK: Final = "127.0.0.1"
 def session(
     name: str = "penstock", master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Create a session, or return the active one. Without ``master`` it runs on this machine.
-
-    ``settings`` are Spark settings by their full names; they override all others.
-    """
+    """Create a session, or return the active one; ``settings`` override all others."""
     asked = dict(settings or {}) | ({"spark.master": master} if master else {})
     if SparkSession.getActiveSession() is not None:
         return _built(asked)

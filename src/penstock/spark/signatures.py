@@ -21,7 +21,6 @@ VERDICTS: Final = ("valid", "invalid", "unknown_key")
 def verdict_of(
     keys: Mapping[int, bytes], topic: str, payload: bytes | None, proof: Mapping[str, Any]
 ) -> str:
-    """Verify the signature of an archived row: ``valid``, ``invalid`` or ``unknown_key``."""
     signature = Signature(
         proof["version"],
         proof["key_id"],

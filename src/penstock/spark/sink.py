@@ -83,7 +83,6 @@ def _check_append(overwrite: bool, instead: str) -> None:
 
 
 def last_epoch(servers: Sequence[str] | str, sink: str) -> tuple[int | None, bytes]:
-    """Return the last published epoch of a sink (None if there is none) and its note."""
     addresses = servers.split(",") if isinstance(servers, str) else servers
     found = client_for(tuple(addresses)).sinks(sink)
     return (found[0].epoch, found[0].note) if found else (None, b"")
@@ -115,11 +114,7 @@ class _Sink:
         return Staged(target, task.partition, part.name, count, rows.rows, query)
 
     def commit(self, messages: Sequence[Staged], note: bytes) -> StageCommitted:
-        """Publish what was staged; the result tells whether it was published before.
-
-        Parts are in partition order, so a topic has its messages in the table's order. The request
-        is idempotent, so it is repeated until there is a reply.
-        """
+        """Publish what was staged, in the table's order; the result tells whether it was before."""
         target = messages[0].target
         parts = [
             (staged.part, staged.blocks)
@@ -150,11 +145,7 @@ class _Sink:
                 log.warning("%s stays staged until it expires: %s", target, error)
 
     def check_query(self, target: SinkEpoch, query: bytes) -> None:
-        """Refuse to continue the epochs of another query: a new checkpoint starts at 0 again.
-
-        Its batches would count as published and be lost silently. Commits store the query id as the
-        note.
-        """
+        """Refuse to continue another query's epochs: they would count as published and be lost."""
         found = with_retries(self._retry, lambda: self.client().sinks(target.sink))
         if found and found[0].note != query:
             raise PenstockError(
@@ -198,8 +189,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the job's rows, unless that was done before.
 
-        In ``foreachBatch``, epochs are the batches of a query and restart at 0 with a new
-        checkpoint. So the query id is stored as the note, as for a stream.
+        In ``foreachBatch``, epochs restart at 0 with a new checkpoint, so the query id is the note.
         """
         staged = _all_staged(messages)
         query = staged[0].query.encode() if staged and self._job.is_numbered else b""

@@ -1,14 +1,10 @@
 """Streaming reads: where the next batch ends, what it reads, and the lag that the broker shows.
 
 Spark runs one process with one ``StreamReader`` per query, which plans; ``read`` runs in workers.
-Spark calls ``latestOffset`` in a loop; the broker holds our request until there is something new.
-
-**Nothing is lost at the start.** Spark does not store the result of ``initialOffset`` until batch 0
-is committed. Two things pin it: the end of a batch says where each topic began (see ``offsets``),
-and a reader with a name has a group of that name on every topic, created where reading begins.
-
-**The group is for display only**: it shows the lag. Spark calls ``commit`` one batch late, and
-never for the last batch; we do that when all is read.
+Spark does not store the result of ``initialOffset`` until batch 0 is committed. Two things pin it:
+the end of a batch says where each topic began (see ``offsets``), and a reader with a name has a
+group of that name on every topic, created where reading begins. The group shows the lag; Spark
+calls ``commit`` one batch late, and never for the last batch; we do that when all is read.
 """
 
 import logging
@@ -86,10 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _pin(self, topic: str, begin: int) -> int:
         """Create our group where reading begins; return the start of an existing, unmoved group.
 
-        A group that has moved belongs to an earlier query: we start over, and move it. The same
-        applies to a start given as an offset number, which needs no pin. A pin only prevents gaps:
-        if it is after the start that is asked for now, it was made for another start (latest, then
-        earliest), and following it would skip messages.
+        A group that has moved belongs to an earlier query: we start over, and move it. A pin after
+        the start that is asked for was made for another start; following it would skip messages.
         """
         reader = self._options.reader or ""
         is_exact = self._options.start.of(topic).kind == "offset"
@@ -107,7 +101,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begin
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the first of our limits; Spark passes it back if limits apply."""
         options = self._options
         if options.max_rows is not None:
             return ReadMaxRows(options.max_rows)
@@ -126,9 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:  # noqa: N802
         """Return where the next batch ends; ``start`` itself if there is nothing to do.
 
-        Waits a while for new messages. A request to continue from ``start`` means that everything
-        before it is done, so the group is moved there: Spark never calls ``commit`` for the last
-        batch.
+        Everything before ``start`` is done, so the group is moved there.
         """
         position = decode(start)
         self._watch.refresh()
@@ -164,7 +155,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planning.with_deleted_ends(start, end, self._watch.gone)
 
     def _available(self, start: StreamPosition) -> dict[str, planning.TopicState]:
-        """Return what may be read: everything, or what an AvailableNow run saw at its start."""
         topics, target = self._watch.topics, self._target
         if target is None:
             return topics
@@ -261,5 +251,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _rows_read(position: StreamPosition) -> int:
-    """Return the rows read so far; topics take turns by it."""
     return sum(topic.next - topic.first for topic in position.topics.values())

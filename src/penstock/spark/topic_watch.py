@@ -1,9 +1,7 @@
 """Tracks the topics that a query reads, at the cost of what changes.
 
-The first refresh lists all matching topics. After that the broker reports what was written, created
-or deleted since, and holds the request until something changes: an idle query asks twice a second,
-and learns of a message at once. If the broker was restarted, or too much has changed, it asks for a
-new listing, which is always correct.
+The first refresh lists all matching topics. After that the broker reports changes, and holds the
+request until there is one. If too much has changed, it asks for a new listing.
 """
 
 import logging
@@ -35,7 +33,6 @@ class TopicWatch:
         self.gone: dict[str, TopicState] = {}  # topics deleted or recreated, as they were before
 
     def refresh(self, wait_s: float = 0.0) -> None:
-        """Fetch the changes since the last call; wait up to ``wait_s`` for the first one."""
         if not self._sequence:
             self._list()
             return
@@ -57,7 +54,6 @@ class TopicWatch:
         return bool(is_ours and self._names.match(name))
 
     def _list(self) -> None:
-        """List all topics, page by page; changes count from the first page on."""
         page = self._ask(0)
         self._sequence = page.sequence
         found = self._note(page)
@@ -118,11 +114,7 @@ def warn_missing_topics(options: SourceOptions, found: Collection[str]) -> None:
 
 
 def current_states(options: SourceOptions, names: list[str]) -> dict[str, TopicState]:
-    """Return the present state of topics; retention moves first offsets without a change event.
-
-    Topics that are not listed are queried by name: the subscription may have changed since
-    planning.
-    """
+    """Return the present state of topics; retention moves first offsets without a change event."""
     if len(names) <= SINGLE_MAX:
         return _locate_each(options, names)
     watch = TopicWatch(options)

@@ -1,10 +1,7 @@
 """Makes Spark report our errors by their message, without a traceback.
 
-Spark runs the source and the sink in its own Python processes, and forwards what they raise as
-text, with the whole traceback. Our errors (:class:`~penstock.errors.PenstockError`) say what is
-wrong and what to do; the traceback only hides that. Spark omits tracebacks if an environment
-variable is set when it writes the error. We set it when such an error is raised: the process ends
-with it, so other errors keep their traceback.
+Spark omits tracebacks if an environment variable is set when it writes the error. We set it when a
+``PenstockError`` is raised: the process ends with it, so other errors keep their traceback.
 """
 
 import os
@@ -22,7 +19,6 @@ HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 
 
 def hide_traceback(call: Callable[P, T]) -> Callable[P, T]:
-    """Let Spark report a ``PenstockError`` of this function without its traceback."""
 
     @wraps(call)
     def called(*given: P.args, **named: P.kwargs) -> T:
@@ -33,7 +29,6 @@ def hide_traceback(call: Callable[P, T]) -> Callable[P, T]:
 
 
 def hide_traceback_of_rows(call: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """The same for a function that yields rows."""
 
     @wraps(call)
     def called(*given: P.args, **named: P.kwargs) -> Iterator[T]:

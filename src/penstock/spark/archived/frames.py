@@ -31,7 +31,6 @@ def lock(path: Path, fault: str, advice: str) -> int:
 
 
 def writing_session(spark: SparkSession) -> SparkSession:
-    """Return a session with the settings to write archive files, which leaves ``spark`` alone."""
     own = spark.newSession()
     for key, value in SETTINGS.items():
         own.conf.set(key, value)

@@ -87,8 +87,7 @@ def compacted(
 ) -> Manifest:
     """Replace all entries of ``logs`` and the files ``merged`` by ``made``.
 
-    ``taken`` is the manifest that this compaction started from. Rotations since then are harmless;
-    if another compaction was faster, its files already hold these rows.
+    ``taken`` is the manifest that this compaction started from; rotations since then are harmless.
     """
     now = {segment.name: segment for segment in manifest.segments}
     if manifest.files != taken.files or any(now.get(s.name) != s for s in taken.segments):

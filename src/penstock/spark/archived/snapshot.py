@@ -76,7 +76,6 @@ def chosen(
     since: date | None = None,
     until: date | None = None,
 ) -> list[ArchiveFile]:
-    """Return the files that may have rows of these topics and days (inclusive), by directory."""
     keys = None if topics is None else {topic_key(topic) for topic in topics}
 
     def fits(part: ArchiveFile) -> bool:

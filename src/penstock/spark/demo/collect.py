@@ -98,7 +98,6 @@ def alerts_of(payloads: Iterable[bytes], began_ms: int, seconds: float) -> list[
 
 
 def keys_of(windows: Mapping[str, Iterable[bytes]]) -> Counter[tuple[str, str, str]]:
-    """Count how often each window came, by topic, field and start: once is right."""
     keys: Counter[tuple[str, str, str]] = Counter()
     for topic, payloads in windows.items():
         for payload in payloads:

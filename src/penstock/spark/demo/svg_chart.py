@@ -37,7 +37,6 @@ class Chart:
     """A frame with axes, for series; ``svg`` returns it."""
 
     def __init__(self, title: str, *, x: Range, y: Range, y_label: str, rows: int = 0) -> None:
-        """Draw the frame; with ``rows``, named rows replace the vertical axis (see ``span``)."""
         self._height = TOP + BOTTOM + rows * ROW_HEIGHT if rows else HEIGHT
         self._x_ticks = nice_ticks(*x, 6)
         self._x = x[0], max(x[1], x[0] + 1)

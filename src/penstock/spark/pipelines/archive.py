@@ -51,23 +51,14 @@ def start(
     compression: str = "snappy",
     options: Mapping[str, str | int | None] | None = None,
 ) -> StreamingQuery:
-    """Start archiving, or resume; one query at a time per archive.
-
-    ``options`` are further options of the source, such as ``maxOffsetsPerTrigger``. The checkpoint
-    is inside the archive, unless another directory is given, then and always.
-    """
+    """Start archiving, or resume; ``options`` are further options of the source."""
     root = layout.root_of(path)
     if root in _queries and _queries[root].isActive:
         raise ConfigError(f"{root} is being written by this process", "Stop that query first.")
     manifest = prepare(root, partition_by, checkpoint)
-    rows = from_topics(
-        writing_session(spark),
-        servers=servers,
-        subscribe=subscribe,
-        reader=reader or f"archive-{root.name}",
-        columns=tuple(layout.COLUMNS),
-        options=options,
-    )
+    session, name = writing_session(spark), f"archive-{root.name}"
+    columns = tuple(layout.COLUMNS)
+    rows = from_topics(session, servers, subscribe, reader or name, columns, options=options)
     writer = (
         transform(rows)
         .writeStream.format("parquet")
@@ -76,9 +67,7 @@ def start(
         .partitionBy(*layout.PARTITIONINGS[partition_by])
     )
     directory = str(root / manifest.checkpoint)
-    query = streams.start(
-        writer, name=f"archive-{root.name}", checkpoint=directory, trigger=trigger
-    )
+    query = streams.start(writer, name=name, checkpoint=directory, trigger=trigger)
     _queries[root] = query
     return query
 

@@ -54,11 +54,7 @@ def audit(
     verify: bool = True,
     loss_topic: str = LOSS_TOPIC,
 ) -> audit_report.AuditReport:
-    """Audit an archive, and also the broker if ``servers`` is given; or a broker alone.
-
-    ``subscribe`` limits it to some topics. ``keys`` are public keys by id; the default is the
-    broker's.
-    """
+    """Audit an archive, or a broker, or both; ``keys`` are public keys by id, else the broker's."""
     _check_subject(path, servers)
     began = time.monotonic()
     filters = filters_of(subscribe)
@@ -165,11 +161,7 @@ def _compare(
     rows: DataFrame,
     expected: dict[audit_report.Key, tuple[int, int]],
 ) -> None:
-    """Count, and examine topics whose figures differ from what is expected.
-
-    The checkpoint no longer has an earlier incarnation of a recreated topic: all offsets from its
-    lowest to its highest must be there.
-    """
+    """Count, and examine topics whose figures differ from what is expected."""
     counted = [audit_report.Counted(*row) for row in count(rows).collect()]
     seen: dict[audit_report.Key, audit_report.Counted] = {
         (one.topic, one.incarnation): one for one in counted
@@ -335,11 +327,7 @@ _JUDGED_ARROW: Final = pa.schema(
 def judge_signatures(
     keys: Mapping[int, bytes],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function with which tasks verify signed rows.
-
-    It yields one count of valid rows per batch; others one by one, up to a limit per task, then
-    counted too.
-    """
+    """Yield one count of valid rows per batch; others one by one, up to a limit per task."""
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         room = FORGED_MAX
@@ -359,7 +347,6 @@ _Line = tuple[str, int, str | None, int | None, int | None]
 
 
 def _judged(batch: pa.RecordBatch, keys: Mapping[int, bytes], room: int) -> list[_Line]:
-    """Verify each row; the cost is the elliptic curve, not this loop."""
     topics, offsets = batch.column("topic").to_pylist(), batch.column("offset").to_pylist()
     payloads, proofs = batch.column("payload").to_pylist(), batch.column("signature").to_pylist()
     numbers = {"valid": 0, "invalid": 0, "unknown_key": 0}

@@ -32,7 +32,6 @@ class _Metadata(msgspec.Struct):
 
 
 def checkpoint_watermark(checkpoint: str, batch: int) -> int | None:
-    """Return a batch's watermark from the checkpoint; None if that is not on this machine."""
     path = Path(checkpoint.removeprefix("file://"), "offsets", str(batch))
     try:
         lines = path.read_bytes().splitlines()

@@ -82,7 +82,6 @@ class _MonitoredQuery:
                 self._watermark = (progress["batchId"], progress["eventTime"].get("watermark"))
 
     def _judged_ms(self, progress: Document) -> int | None:
-        """Return the watermark of the batch before, by which this batch's rows were too late."""
         batch = progress["batchId"]
         known, watermark = self._watermark
         if known == batch - 1 and watermark is not None:
@@ -132,7 +131,6 @@ _LOSS_ADVICE: Final = (
 
 
 def cause(error: PySparkException | Py4JJavaError) -> str:
-    """Return the cause of a failure, shortened; for a bug, with the Python traceback."""
     text = re.split(r"\n\s*(?:SQLSTATE:|=== Streaming Query|at (?=[\w.$]+\())", str(error).strip())[
         0
     ]

@@ -7,7 +7,7 @@ watermark and close all windows, for all devices, for a year.
 
 from typing import Final
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.errors import ConfigError
@@ -49,7 +49,6 @@ def field(path: str) -> Column:
 
 
 def number(path: str | None) -> Column:
-    """A number: a field, or the whole payload; null if it is not finite."""
     text = field(path) if path else f.col("payload").cast("string")
     value = f.trim(text).try_cast("double")
     return f.when(~f.isnan(value) & (f.abs(value) < f.lit(float("inf"))), value)
@@ -72,10 +71,10 @@ def _level(where: str) -> int:
 
 
 def event_time(where: str) -> Column:
-    """The event time: the broker's clock, the header ``time``, or a field of the payload.
+    """Null if it is missing, invalid, or in the future.
 
-    Null if it is missing, invalid, or in the future. Using the broker's time instead is opt-in
-    (``timed``): when old messages are loaded, that time is now, and would close every window.
+    Using the broker's time instead is opt-in (``timed``): when old messages are loaded, that time
+    is now, and would close every window.
     """
     broker = f.col("timestamp")
     if where == BROKER_TIME:
@@ -89,8 +88,18 @@ def event_time(where: str) -> Column:
     return f.when(time <= broker + f.expr(f"INTERVAL {AHEAD_S} SECONDS"), time)
 
 
-def timed(time: Column, untimed: str) -> Column:
-    return f.coalesce(time, f.col("timestamp")) if untimed == UNTIMED_BROKER else time
+def timed(messages: DataFrame, is_bad: Column, untimed: str) -> DataFrame:
+    """Count messages, bad ones and those without a time, which may get the broker's."""
+    has_no_time = f.col("time").isNull()
+    counted = messages.observe(
+        "payloads",
+        f.count(f.lit(1)).alias("messages"),
+        f.count_if(is_bad).alias("bad"),
+        f.count_if(has_no_time).alias("untimed"),
+    )
+    if untimed != UNTIMED_BROKER:
+        return counted
+    return counted.withColumn("time", f.coalesce("time", "timestamp"))
 
 
 def _moment(text: Column) -> Column:

@@ -1,6 +1,4 @@
-"""The presence of a device: what follows from a message, or from its absence.
-
-Pure: times are passed in, as milliseconds since 1970.
+"""The presence of a device: what follows from a message, or from its absence. Pure.
 
 ::
 
@@ -9,9 +7,6 @@ Pure: times are passed in, as milliseconds since 1970.
                           ▲        emits "silent"                   │
                           │ message, emits "back"                   │ forget_ms without one
                           └─────────────────────────────────────────┴──────► (unknown)
-
-A message after ``silent_ms`` or more emits both events if the silence was not noticed before, as
-when a backlog is processed.
 
 Readings may be **numbered**. A number above the next expected one emits "gap", with the missing
 numbers. A lower number is a repetition; 0 and 1 mean that the device restarted.

@@ -38,11 +38,7 @@ class BatchProgress(msgspec.Struct, frozen=True):
 
 
 def batch_of(progress: Document, judged_ms: int | None = None) -> BatchProgress:
-    """Extract the figures from a progress report of Spark.
-
-    ``judged_ms`` is the watermark that decided which rows were too late, that of the batch before.
-    Without it the count is Spark's, which is taken after rows were combined.
-    """
+    """Extract the figures; ``judged_ms`` is the watermark that decided which rows were too late."""
     lags = [lag_of(source) for source in progress["sources"]]
     observed = {name: _plain(row) for name, row in progress["observedMetrics"].items()}
     windows = [ends for row in observed.values() for ends in row.pop(ENDS, None) or ()]
@@ -72,7 +68,6 @@ def _total(progress: Document, figure: str) -> int:
 
 
 def lag_of(source: Document) -> int | None:
-    """Count the messages between the end of a batch and the end of its topics; None: unknown."""
     end, latest = _topics(source.get("endOffset")), _topics(source.get("latestOffset"))
     if end is None or latest is None:
         return None

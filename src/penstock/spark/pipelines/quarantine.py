@@ -84,13 +84,9 @@ def run(
     With --shapes, also those that do not fit the shape that quality found in their topic.
     """
     expected = load_shapes(shapes) if shapes else None
+    options = {"maxOffsetsPerTrigger": max_rows}
     messages = streams.from_topics(
-        spark,
-        servers=servers,
-        subscribe=subscribe,
-        reader=reader,
-        options={"maxOffsetsPerTrigger": max_rows},
-        ignore_loss=ignore_loss,
+        spark, servers, subscribe, reader, ignore_loss=ignore_loss, options=options
     )
     found = faulty(streams.without_heartbeats(messages).where(f.col("topic") != to), expected)
     copies = quarantine_messages(found, to)

@@ -57,12 +57,9 @@ JobResult: TypeAlias = (
 class PipelineJob(msgspec.Struct, frozen=True):
     """A name, options, and ``run(spark, **options)``, whose docstring is the text of ``--help``.
 
-    A streaming job returns its started queries, or a ``QueryFollowUp``; the caller waits. Other
-    jobs return a :class:`JobOutcome`, or None. If ``says`` is set, ``run`` also gets ``say``, which
-    takes a mapping of figures at each step, to show as progress.
-
-    ``check`` takes the same options and raises ``ConfigError`` for what ``run`` would refuse. It is
-    called before Spark starts.
+    A streaming job returns its started queries, or a ``QueryFollowUp``; the caller waits. If
+    ``says`` is set, ``run`` also gets ``say``, which takes a mapping of figures, to show as
+    progress. ``check`` raises ``ConfigError`` for what ``run`` would refuse, before Spark starts.
     """
 
     name: str

@@ -119,9 +119,8 @@ def _check(job: str, to: str) -> None:
 def ends_of(rows: DataFrame, subscribe: str, to: str = "") -> dict[str, tuple[int, int]]:
     """Return how far each topic is archived: its last incarnation, and the next offset.
 
-    Taken from the rows, because the checkpoint lacks deleted topics. Topics that this job writes
-    ``to`` come from an earlier replay, and are left out unless named: otherwise each replay of
-    ``#`` would repeat all earlier ones.
+    The checkpoint lacks deleted topics. What this job writes ``to`` is left out unless named:
+    otherwise each replay of ``#`` would repeat all earlier ones.
     """
     filters = filters_of(subscribe)
     chosen = rows.where(f.col("topic").rlike(topic_regex(filters)))
@@ -187,7 +186,6 @@ def _bounds(rows: DataFrame, slice_rows: int) -> list[int]:
 
 
 def _ticks(rows: DataFrame, tick_ms: int) -> list[tuple[int, int]]:
-    """Return, for each interval of the original time with rows, its end (ms) and last sequence."""
     number = f.floor(f.unix_millis("timestamp") / tick_ms)
     found = rows.groupBy(number.alias("tick")).agg(f.max("sequence")).orderBy("tick")
     listed = found.limit(TICKS_MAX + 1).collect()
@@ -202,11 +200,7 @@ def _ticks(rows: DataFrame, tick_ms: int) -> list[tuple[int, int]]:
 def paced(
     ticks: list[tuple[int, int]], speed: float, clock: Callable[[], float]
 ) -> Iterator[tuple[float, int]]:
-    """Yield how long to wait before each slice, and where it ends.
-
-    A late slice does not wait, so the replay catches up. If the broker's clock was once set back, a
-    slice ends where the latest before it did: bounds only rise.
-    """
+    """Yield how long to wait before each slice, and where it ends; a late slice does not wait."""
     if not ticks:
         return
     began, origin, highest = clock(), ticks[0][0], 0
@@ -254,8 +248,7 @@ class _Replay:
         """Publish what is left up to a sequence; return the next slice's number.
 
         If another run of the job is active, our slice may count as published with other rows; its
-        note says which, and the next slice starts there. If the other run is further ahead, the
-        broker refuses ours, which is fine.
+        note says which. If it is further ahead, the broker refuses ours, which is fine.
         """
         number, done = self.progress()
         if done >= bound:

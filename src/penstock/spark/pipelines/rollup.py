@@ -36,9 +36,7 @@ def readings(
 ) -> DataFrame:
     """Return ``topic``, ``field``, ``value``, ``time``: a row per number.
 
-    Without ``fields`` a payload is a number itself. The progress of each batch has, under
-    ``payloads``, the number of messages, those without a number in any field (``bad``), and those
-    without a usable time (``untimed``), which are dropped or get the broker's.
+    Without ``fields`` a payload is a number itself.
     """
     check_fields(fields)
     values = f.array(*(_value(path) for path in fields or ("",)))
@@ -48,15 +46,7 @@ def readings(
         payloads.event_time(time).alias("time"),
         f.filter(values, lambda each: each["value"].isNotNull()).alias("values"),
     )
-    counted = found.observe(
-        "payloads",
-        f.count(f.lit(1)).alias("messages"),
-        f.count_if(f.size("values") == 0).alias("bad"),
-        f.count_if(f.col("time").isNull()).alias("untimed"),
-    )
-    known = counted.withColumn("time", payloads.timed(f.col("time"), untimed)).where(
-        "time IS NOT NULL"
-    )
+    known = payloads.timed(found, f.size("values") == 0, untimed).where("time IS NOT NULL")
     exploded = known.select("topic", "time", f.explode("values"))
     return exploded.select("topic", "col.field", "col.value", "time")
 
@@ -80,11 +70,7 @@ def windows(
     late_s: float = 60,
     quantiles: Sequence[float] = QUANTILES,
 ) -> DataFrame:
-    """Return a row per topic, field and window, with its aggregates and quantiles (``p95``).
-
-    The progress of each batch has, under ``windows``, the number of readings per window
-    (:mod:`penstock.spark.pipelines.lateness`).
-    """
+    """Return a row per topic, field and window, with its aggregates and quantiles (``p95``)."""
     window = f.window("time", f"{round(every_s * 1000)} milliseconds")
     ends = f.histogram_numeric(f.unix_millis(window["end"]), f.lit(WINDOWS_MAX)).alias(ENDS)
     counted = measured.observe("windows", ends)
@@ -136,14 +122,10 @@ def run(
     streams.prepare(spark)
     below = _below(to, path, every)
     columns = ["topic", "timestamp", "payload"]
+    columns += ["headers"] if time == payloads.HEADER_TIME else []
+    options = {"maxOffsetsPerTrigger": max_rows}
     messages = streams.from_topics(
-        spark,
-        servers=servers,
-        subscribe=subscribe,
-        reader=reader,
-        columns=[*columns, "headers"] if time == payloads.HEADER_TIME else columns,
-        options={"maxOffsetsPerTrigger": max_rows},
-        ignore_loss=ignore_loss,
+        spark, servers, subscribe, reader, columns, ignore_loss=ignore_loss, options=options
     )
     measured = readings(
         streams.without_own(messages, below), fields=field, time=time, untimed=untimed
@@ -176,9 +158,7 @@ def check(
 
 
 def _below(to: str | None, path: str | None, every: float) -> str | None:
-    if to is None and path is not None:
-        return None
-    return (to or f"rollup/{with_unit(every, 's')}").rstrip("/")
+    return streams.below(to, path, f"rollup/{with_unit(every, 's')}")
 
 
 def _numbers(text: str) -> list[float]:

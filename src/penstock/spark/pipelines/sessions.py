@@ -24,23 +24,13 @@ def sessions(
     time: str = payloads.BROKER_TIME,
     untimed: str = payloads.UNTIMED_DROP,
 ) -> DataFrame:
-    """Return ``device``, ``start``, ``end``, ``seconds``, ``count``: a row per session.
-
-    The progress of each batch has, under ``payloads``, the number of messages, those without a
-    device (``bad``), and those without a usable time (``untimed``).
-    """
+    """Return ``device``, ``start``, ``end``, ``seconds``, ``count``: a row per session."""
     named = messages.select(
         "timestamp",
         payloads.device(device).alias("device"),
         payloads.event_time(time).alias("time"),
     )
-    counted = named.observe(
-        "payloads",
-        f.count(f.lit(1)).alias("messages"),
-        f.count_if(f.col("device").isNull()).alias("bad"),
-        f.count_if(f.col("time").isNull()).alias("untimed"),
-    )
-    with_time = counted.withColumn("time", payloads.timed(f.col("time"), untimed))
+    with_time = payloads.timed(named, f.col("device").isNull(), untimed)
     known = with_time.where("device IS NOT NULL AND time IS NOT NULL")
     marked = known.withWatermark("time", f"{round(late_s * 1000)} milliseconds")
     session = f.session_window("time", f"{round(gap_s * 1000)} milliseconds")
@@ -74,34 +64,19 @@ def run(
     Parquet (--path), or to both.
     """
     streams.prepare(spark)
-    below = _below(to, path)
+    below = streams.below(to, path, "sessions")
     columns = ["topic", "timestamp"]
     columns += ["payload"] if "$" in {device[:1], time[:1]} else []
     columns += ["headers"] if time == payloads.HEADER_TIME else []
     messages = streams.from_topics(
-        spark,
-        servers=servers,
-        subscribe=subscribe,
-        reader=reader,
-        columns=columns,
-        ignore_loss=ignore_loss,
+        spark, servers, subscribe, reader, columns, ignore_loss=ignore_loss
     )
-    found = sessions(
-        streams.without_own(messages, below),
-        gap_s=gap,
-        late_s=late,
-        device=device,
-        time=time,
-        untimed=untimed,
-    )
+    messages = streams.without_own(messages, below)
+    found = sessions(messages, gap_s=gap, late_s=late, device=device, time=time, untimed=untimed)
     output = streams.Output(
         "sessions", servers, below, path, checkpoint, trigger, "device", ignore_loss
     )
     return streams.to_both(found, output)
-
-
-def _below(to: str | None, path: str | None) -> str | None:
-    return None if to is None and path is not None else (to or "sessions").rstrip("/")
 
 
 def check(
@@ -118,7 +93,7 @@ def check(
     payloads.check_time(time)
     if gap <= 0:
         raise ConfigError("--gap must be positive", "for example --gap 5m")
-    streams.check_outputs("sessions", checkpoint, _below(to, path), path)
+    streams.check_outputs("sessions", checkpoint, streams.below(to, path, "sessions"), path)
 
 
 JOB: Final = PipelineJob(

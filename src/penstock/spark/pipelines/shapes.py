@@ -1,10 +1,8 @@
 """The shape of JSON payloads: their fields, types and frequency, and what changed. Pure.
 
-A :class:`Shape` collects payloads; the shapes of parts of a topic merge, in any order, into that of
-the whole. Payloads are untrusted, so the number, depth and length of fields are bounded; what
-exceeds that is counted as cut.
-
-Fields are named by paths: ``$.engine.rpm``; ``$.wheels[].psi`` covers all elements of an array.
+Shapes of parts of a topic merge, in any order, into that of the whole. Payloads are untrusted, so
+the number, depth and length of fields are bounded; what exceeds that is counted as cut. Fields are
+named by paths: ``$.engine.rpm``; ``$.wheels[].psi`` covers all elements of an array.
 """
 
 import sys
@@ -98,7 +96,6 @@ class Shape(msgspec.Struct):
 
 
 def decoded(payload: bytes | None) -> tuple[object, str]:
-    """Return the document, or a short reason why the payload is unreadable."""
     if not payload:
         return None, "empty"
     try:
@@ -118,7 +115,6 @@ def _is_no_text(payload: bytes) -> bool:
 
 
 def _values(document: object) -> Iterator[tuple[str, object]]:
-    """Yield all values with their paths, down to the maximal depth; without recursion."""
     waiting = [("$", document, 0)]
     while waiting:
         path, value, depth = waiting.pop()

@@ -99,11 +99,7 @@ class PresenceProcessor(StatefulProcessor):
     def _look(
         self, presence: DevicePresence | None, wake_ms: int, timer_values: TimerValues
     ) -> list[Event]:
-        """Apply the passage of time to a device, and store its state.
-
-        A row may be older than the watermark of its own batch, because lateness is judged by the
-        batch before. So silence is checked at once: Spark refuses a timer in the past.
-        """
+        """Apply the passage of time, and store the state; Spark refuses a timer in the past."""
         if presence is None:
             return []
         now_ms = timer_values.getCurrentWatermarkInMs()
@@ -140,7 +136,6 @@ def _rows(device: str, found: Iterable[Event]) -> Iterator[Row]:
 def sightings(
     messages: DataFrame, *, device: str = "topic", seq: str | None = None, heartbeat: str = ""
 ) -> DataFrame:
-    """Return ``device``, ``time``, ``at_ms``, ``offset``, ``seq``; heartbeats have no device."""
     is_heartbeat = f.col("topic") == heartbeat
     found = messages.select(
         f.when(~is_heartbeat, payloads.device(device)).alias("device"),
@@ -219,17 +214,11 @@ def run(
     heartbeats = JobHeartbeat(servers, reader or "silent", heartbeat)
     heartbeats.beat()  # so that an available-now run sees silence up to now
     columns = ["topic", "offset", "timestamp"]
-    messages = streams.from_topics(
-        spark,
-        servers=servers,
-        subscribe=f"{subscribe},{heartbeats.topic}",
-        reader=reader,
-        columns=[*columns, "payload"] if seq or device.startswith("$") else columns,
-        ignore_loss=ignore_loss,
-    )
-    messages = streams.without_heartbeats(
-        messages.where(f.col("topic") != to), but=heartbeats.topic
-    )
+    columns += ["payload"] if seq or device.startswith("$") else []
+    topics = f"{subscribe},{heartbeats.topic}"
+    messages = streams.from_topics(spark, servers, topics, reader, columns, ignore_loss=ignore_loss)
+    messages = messages.where(f.col("topic") != to)
+    messages = streams.without_heartbeats(messages, but=heartbeats.topic)
     sighted = sightings(messages, device=device, seq=seq, heartbeat=heartbeats.topic)
     happened = events(sighted, _limits(after, forget), late_s=late)
     query = streams.to_topics(

@@ -46,11 +46,11 @@ class Output(NamedTuple):
 
 def from_topics(
     spark: SparkSession,
-    *,
     servers: str,
     subscribe: str,
     reader: str | None = None,
     columns: Sequence[str] = ("topic", "offset", "timestamp", "payload"),
+    *,
     ignore_loss: bool = False,
     options: Mapping[str, str | int | None] | None = None,
 ) -> DataFrame:
@@ -73,7 +73,6 @@ def prepare(spark: SparkSession) -> None:
 
 
 def trigger_of(when: str) -> str | None:
-    """Parse the option ``trigger`` into a processing-time interval; None: available-now."""
     if when == "available-now":
         return None
     if when == "continuous":
@@ -89,12 +88,8 @@ def trigger_of(when: str) -> str | None:
 def to_topics(
     rows: DataFrame, *, name: str, servers: str, checkpoint: str, trigger: str
 ) -> StreamingQuery:
-    writer = _topic_writer(rows, servers)
+    writer = rows.writeStream.format(FORMAT).option("servers", servers)
     return start(writer, name=name, checkpoint=checkpoint, trigger=trigger)
-
-
-def _topic_writer(rows: DataFrame, servers: str) -> DataStreamWriter:
-    return rows.writeStream.format(FORMAT).option("servers", servers)
 
 
 def start(writer: DataStreamWriter, *, name: str, checkpoint: str, trigger: str) -> StreamingQuery:
@@ -119,11 +114,11 @@ def to_both(rows: DataFrame, output: Output) -> list[StreamingQuery]:
     check_outputs(name, checkpoint, to, path)
     queries = []
     if to is not None:
-        copied = from_topics(
-            rows.sparkSession, servers=servers, subscribe=f"{to}/#", ignore_loss=ignore_loss
+        copied = from_topics(rows.sparkSession, servers, f"{to}/#", ignore_loss=ignore_loss)
+        messages, own = as_messages(rows, to, about), f"{checkpoint}/topics"
+        queries.append(
+            to_topics(messages, name=name, servers=servers, checkpoint=own, trigger=trigger)
         )
-        writer = _topic_writer(as_messages(rows, to, about), servers)
-        queries.append(start(writer, name=name, checkpoint=f"{checkpoint}/topics", trigger=trigger))
         rows = from_messages(copied, rows.schema)
         if path is not None and trigger == "available-now":
             queries[0].awaitTermination()  # the second query copies what it has written
@@ -145,6 +140,11 @@ def check_outputs(
         check_ahead(Path(path), Path(checkpoint, "parquet"))
 
 
+def below(to: str | None, path: str | None, default: str) -> str | None:
+    """Return the topic above the output; None if it goes to Parquet only."""
+    return None if to is None and path is not None else (to or default).rstrip("/")
+
+
 def without_own(messages: DataFrame, to: str | None) -> DataFrame:
     """Drop heartbeats, and what the job itself writes: ``#`` would feed it back."""
     others = without_heartbeats(messages)
@@ -159,14 +159,11 @@ def without_heartbeats(messages: DataFrame, but: str = "") -> DataFrame:
 def as_messages(rows: DataFrame, to: str, about: str = "topic") -> DataFrame:
     """Make a JSON message of each row, in the topic ``to/<about>``, dated by ``start``.
 
-    A name may come from a payload and be invalid or too long for a topic. The sink would refuse the
-    batch forever, so invalid characters are replaced and long names are cut; the row keeps the
-    name.
+    The sink would refuse an invalid topic forever, so characters are replaced and long names cut.
     """
+    topic = f.concat(f.lit(f"{to}/"), f.regexp_replace(about, r"[+#\x00]", "_"))
     return rows.select(
-        _valid_topic(f.concat(f.lit(f"{to}/"), f.regexp_replace(about, r"[+#\x00]", "_"))).alias(
-            "topic"
-        ),
+        _valid_topic(topic).alias("topic"),
         f.to_json(f.struct(*rows.columns)).alias("payload"),
         f.col("start").alias("timestamp"),
         f.lit("json").alias("content_type"),
