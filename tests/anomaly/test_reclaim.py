@@ -42,9 +42,10 @@ def work_off(queue: QueueClient) -> None:
 def used_up(broker: Broker) -> int:
     """Return the number of messages that are no longer needed; retention removes them later."""
     server = broker.server
-    examination = RetentionScan(server.parts, lambda _examination: None)
-    broker.call(examination.go_on)
-    lows = broker.call(examination.lows)
+    topics = server.parts.dispatchers.topics
+    scan = RetentionScan(server.broker, topics, lambda _scan: None)
+    broker.call(scan.run)
+    lows = broker.call(scan.lows)
     return lows.get(TOPIC.encode(), 0)
 
 
