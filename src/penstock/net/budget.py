@@ -79,7 +79,6 @@ class Budget:
         return min(free, self.share - held) if self.is_tight and held else free
 
     def read_bytes_max(self, bytes_max: int) -> int:
-        """How much to read from the journal for one client at a time: less if room is scarce."""
         return min(bytes_max, max(READ_BYTES_MIN, (self.bytes_max - self.used) // 8))
 
     def wait(self, waiting: BudgetWaiter) -> None:
@@ -105,7 +104,6 @@ class Budget:
             self._wake_soon()
 
     def turn(self, now: float) -> None:
-        """Find out who has read, and close who keeps others waiting; called periodically."""
         for holder in list(self._holders):
             holder.refresh()
             known = self._holders.get(holder)
@@ -116,7 +114,6 @@ class Budget:
             self._end_stuck(now)
 
     def forgive(self, stalled_s: float) -> None:
-        """Do not count a pause of the whole broker against any client."""
         for holder, (held, since) in self._holders.items():
             self._holders[holder] = held, since + stalled_s
 

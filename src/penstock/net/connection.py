@@ -169,10 +169,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
             connections.loop.call_soon(self.resume_reading)
 
     def _was_long(self) -> bool:
-        """Whether handling the last chunk took so long that others should be served.
-
-        Without a pause the loop would read up to 32 chunks in a row.
-        """
+        """Whether others should be served now: the loop reads up to 32 chunks in a row."""
         return self._connections.monotonic() - self._last_packet_at > TURN_S
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -248,7 +245,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
             self.handle_later(held)
 
     def handle_later(self, events: list[Event]) -> None:
-        """Handle events that did not just come from the socket, then read on."""
         if self.reason is None and events:
             self._connections.flusher.hold()
             self._handle_safely(events)
@@ -289,7 +285,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
     # ── deadlines ─────────────────────────────────────────────────────────────────────────────
 
     def overdue(self, now: float) -> float | None:
-        """Enforce the deadline if it has passed; return when to check again."""
         if self._checked_next > now:
             return None  # another check was scheduled since
         if self.reason is not None:

@@ -23,10 +23,7 @@ def node_of_worker(name: bytes) -> int:
 
 
 class ConnectionIds:
-    """Gives each connection an id that no connection had before, at any node.
-
-    The upper part is the time of the connect, so nothing has to be remembered on disk.
-    """
+    """Ids that no connection had before, at any node: the upper part is the time."""
 
     def __init__(self, clock: Clock, node_id: int) -> None:
         self._clock = clock
@@ -39,10 +36,7 @@ class ConnectionIds:
 
 
 def must_clean_up(cluster: Consensus, node: int) -> bool:
-    """Whether this node ends what connections of ``node`` left: its own, or the leader's task.
-
-    Connections of this node that are in the journal and not here ended with an earlier start.
-    """
+    """Whether this node ends what connections of ``node`` left: its own, or the leader's task."""
     if node == cluster.node_id or not cluster.is_leader:
         return node == cluster.node_id
     return node == NO_NODE or node not in cluster.present()

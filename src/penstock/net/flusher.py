@@ -41,7 +41,6 @@ class Flusher:
         self._received_at_flush = 0
 
     def flush_soon(self, outbox: Flushable) -> None:
-        """Flush ``outbox`` once, at the end of this turn or of the chunk being handled."""
         self._due.append(outbox)
         if not self._is_holding and not self._is_scheduled:
             self._is_scheduled = True
@@ -53,11 +52,7 @@ class Flusher:
         return was_holding
 
     def release(self, now: float) -> None:
-        """Write what has gathered: at once if little is going on, else at the end of the turn.
-
-        Waiting for the end of the turn joins the output of many publishers, but costs a round of
-        the loop: not worth it for a message that is alone.
-        """
+        """Write at once if little is going on, else at the end of the turn, which joins output."""
         self._is_holding = False
         if self._due and not self._is_scheduled:
             if now - self._flushed_at > QUIET_S:
@@ -72,11 +67,7 @@ class Flusher:
             self._flush()
 
     def _flush_turn(self) -> None:
-        """The scheduled flush, with a nap if turns are short and bring little.
-
-        A client that writes message by message wakes the loop for each. A nap lets a few arrive
-        and the writer thread work.
-        """
+        """Flush; nap if turns bring little, to let more arrive and the writer thread work."""
         if not self._is_scheduled:
             return  # flushed meanwhile, with the effects of a commit
         since_last = self._monotonic() - self._flushed_at

@@ -91,7 +91,6 @@ class HttpDoor:
         connection.data_received(data)
 
     def close_all(self) -> None:
-        """Begin to stop: close idle connections now, the others after their answer."""
         for connection in self._open():
             connection.shutdown()
 

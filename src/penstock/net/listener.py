@@ -33,7 +33,6 @@ class Listener:
         self._servers: list[asyncio.Server] = []
 
     async def listen(self, address: Address) -> Address:
-        """Listen on one address; return it with the actual port."""
         try:
             server = await self.connections.loop.create_server(
                 lambda: _UndetectedConnection(self), address.host, address.port, backlog=BACKLOG

@@ -71,7 +71,6 @@ class Outbox:
             self._connections.flusher.flush_soon(self)
 
     def send_live(self, count: int, frames: bytes) -> None:
-        """Queue live messages; the oldest are dropped if the client reads too slowly."""
         if self._is_closed:
             return
         self._live.append(frames)
@@ -82,7 +81,6 @@ class Outbox:
             self._connections.flusher.flush_soon(self)
 
     def flush(self) -> None:
-        """Write what has gathered in one piece; while the client is slow, keep within bounds."""
         self._is_due = False
         if self._is_closed:
             return

@@ -34,7 +34,6 @@ class Takeovers:
         return max(0.0, 1.0 - self._left(client_id)) / PER_SECOND
 
     def turn(self, now: float) -> None:
-        """Log what has gathered for a minute, and forget ids whose bucket is full."""
         self._lines.turn(now)
         for client_id in [client_id for client_id in self._tokens if self._left(client_id) >= FREE]:
             del self._tokens[client_id]

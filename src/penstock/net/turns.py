@@ -31,10 +31,7 @@ class Turns:
                 return
 
     def share(self, work: Iterator[None]) -> None:
-        """Do the work a step at a time, in rotation with all other shared work.
-
-        Ten thousand clients with a slice each would make a turn long.
-        """
+        """Do the work a step at a time, in rotation with all other shared work."""
         self._shared.append(work)
         if not self._is_sharing:
             self._is_sharing = True

@@ -38,11 +38,7 @@ class AcknowledgingClient(Protocol):
 
 
 class Acknowledgements:
-    """The acknowledgements of one connection, which notes in ``unacked`` what it sends.
-
-    ``followed`` are the topics that the client subscribes to by name; ``finish`` settles offsets
-    of queues.
-    """
+    """``followed``: topics subscribed to by name; ``finish`` settles offsets of queues."""
 
     __slots__ = (
         "_client",
@@ -73,7 +69,6 @@ class Acknowledgements:
         self._is_looking_up = False
 
     def take(self, sequences: list[int], now_ms: int) -> None:
-        """The client has processed these messages; it must have a client id."""
         places: list[AckedRange] = []
         for first, end in ranges_of(sequences):
             found, unknown = self.unacked.settle(first, end)
@@ -114,10 +109,7 @@ class Acknowledgements:
             self._door.pipeline.submit_patiently(begun, None)
 
     def _progress(self, topic: bytes, stretches: list[tuple[int, int]], now_ms: int) -> None:
-        """Journal acknowledgements that are new: repeating them costs no disk.
-
-        While the deletion of the topic is in the pipeline, the offsets are void.
-        """
+        """Journal what is new; void while the deletion of the topic is in the pipeline."""
         if self._door.pipeline.is_dropping(topic):
             return
         known = self._door.broker.subscribers.progress(self._client.client_id, topic)

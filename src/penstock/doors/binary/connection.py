@@ -167,11 +167,7 @@ class BinaryConnection(Connection[Event]):
         """Committed messages come from the feed."""
 
     def is_full(self) -> bool:
-        """Whether the client reads slowly: cursors wait, filters drop.
-
-        Already when the transport asks for a pause, not only when the outbox has filled as well:
-        a single message, or a batch of jobs, can be more than may ever wait there.
-        """
+        """Cursors wait, filters drop; also if the transport alone is full, by one large message."""
         return self._is_writing_paused or self.outbox.is_full()
 
     def pause_writing(self) -> None:

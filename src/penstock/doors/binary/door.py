@@ -15,10 +15,7 @@ class BinaryDoor(BinaryParts):
         BinaryConnection(self, transport, accepted_at).data_received(data)
 
     def identity_taken(self, effect: IdentityTaken) -> None:
-        """Another node has a client with this id: close ours.
-
-        Unless the pipeline holds our own ``Identified``: then ours takes the id back.
-        """
+        """Close our client with this id, unless our own ``Identified`` is in the pipeline."""
         holder = self.identities.get(effect.client_id)
         if holder is not None and holder.is_identified and holder.number != effect.connection:
             holder.close(DisconnectReason.SESSION_TAKEN_OVER)

@@ -24,11 +24,7 @@ class _Reply(NamedTuple):
 
 
 class OrderedReplies:
-    """The replies of one connection.
-
-    ``send`` writes; ``hurry`` is called when a reply begins to wait for the disk, and ``emptied``
-    when none waits any more.
-    """
+    """``hurry``: a reply begins to wait for the disk; ``emptied``: none waits any more."""
 
     __slots__ = (
         "_acks_asked",
@@ -58,11 +54,9 @@ class OrderedReplies:
         return len(self._waiting)
 
     def await_publishes(self, count: int) -> None:
-        """Publishes were submitted; ``published`` follows."""
         self._publishes_asked += count
 
     def await_acknowledgement(self) -> None:
-        """An acknowledgement was submitted; ``acknowledged`` follows."""
         self._acks_asked += 1
 
     def answer(self, data: bytes) -> None:

@@ -116,7 +116,6 @@ class BinarySubscriptions:
             door.pipeline.submit(Identified(client_id, connection.number), done, durable=True)
 
     def _identified(self, _result: object) -> None:
-        """All nodes know: from now on another connection can take the client id."""
         self._connection.is_identified = True
 
     def forget_identity(self) -> None:
@@ -125,19 +124,12 @@ class BinarySubscriptions:
             del identities[client_id]
 
     def _in_order(self, act: Callable[[], None]) -> None:
-        """Act when everything submitted before is applied; then ``_done`` answers.
-
-        That is what this client published, and what an earlier connection acknowledged.
-        """
+        """Act when everything submitted before is applied; then ``_done`` answers."""
         self._connection.block_input()
         self._door.pipeline.barrier(lambda: act() if self._connection.reason is None else None)
 
     def _when_current(self, act: Callable[[], None]) -> None:
-        """Act when this node has everything that was acknowledged before.
-
-        The reply to a subscription says that the client has the topic's history, so a node that
-        was cut off must not reply.
-        """
+        """Act when this node has all that was acknowledged: the reply promises history."""
 
         def confirmed(error: PenstockError | None) -> None:
             if error is not None:
@@ -169,7 +161,6 @@ class BinarySubscriptions:
         self._done(event.sequence)
 
     def _follow_topic(self, event: BinarySubscribe) -> None:
-        """Send what the topic holds, then what comes; reply when the first is done."""
         door, topic, client_id = self._door, event.topic, self._connection.client_id
         if topic in self._cursors:
             self._unfollow(topic)  # all of it is sent once more

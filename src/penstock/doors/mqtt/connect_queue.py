@@ -70,7 +70,6 @@ class ConnectQueue:
             self.leave(client)
 
     def leave(self, client: ConnectingClient) -> None:
-        """The CONNECT was answered, or the client is gone: open the next sessions."""
         if self._opening.get(client.name) is client:
             del self._opening[client.name]
             rivals = self._rivals.get(client.name)

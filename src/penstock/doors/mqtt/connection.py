@@ -204,11 +204,7 @@ class MqttConnection(Connection[Event]):
         return session is not None and session.recorded
 
     def _take_over(self, session: Session | None) -> int:
-        """Close the connection that uses this client id, so its will precedes our CONNECT.
-
-        A connection at another node is closed by that node, which may be dead: its will is left
-        to us. Returns the number of that connection.
-        """
+        """Close the connection with this client id first; return its number at another node."""
         if session is not None and session.client is not None:
             session.client.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
         elif session is not None and session.connected:

@@ -33,11 +33,7 @@ _COMPACT_AT = 1_024  # entries at the front that are sent before the columns are
 
 
 class DeferredDeliveries:
-    """Deliveries in order, as ``(flags, packet id, sequence)`` each.
-
-    A client that does not read may have 32,767 of them, and there may be ten thousand such
-    clients. So a delivery takes eleven bytes here. Its payload is read from the journal later.
-    """
+    """Deliveries as ``(flags, packet id, sequence)``, eleven bytes each: there may be millions."""
 
     __slots__ = ("_done", "_flags", "_packet_ids", "_sequences")
 
@@ -69,11 +65,7 @@ class DeferredDeliveries:
 
 
 class MqttOutbox(Outbox):
-    """The outgoing half of an MQTT connection.
-
-    ``lose`` is called with the packet ids of messages that the journal no longer has, ``give_up``
-    when the connection must end, ``on_idle`` when all deferred messages have been sent.
-    """
+    """Calls ``lose`` for ids that the journal lost, and ``on_idle`` when nothing is deferred."""
 
     __slots__ = (
         "_deferred",
@@ -198,7 +190,6 @@ class MqttOutbox(Outbox):
         return True
 
     def _fetched(self, batch: list[tuple[int, int, int]], found: dict[int, Message | None]) -> None:
-        """Send what was read, as far as there is room; the rest is read again later."""
         self._is_fetching = False
         self._door.fetch_queue.done()
         if self._is_closed or self._deferred is None:

@@ -158,7 +158,6 @@ class MqttPublishing:
         return route
 
     def _publish_signed(self, run: list[Publish], now_ms: int) -> None:
-        """Publishes to a topic that demands signatures, or envelopes with signed messages."""
         qos = run[0].qos
         if qos == 2:
             run = self._without_repeated(run)
@@ -174,7 +173,6 @@ class MqttPublishing:
             self._client.close(*found.refused)
 
     def _publish_signed_runs(self, topic: bytes, envelopes: list[bytes], now_ms: int) -> None:
-        """The same with QoS 0, not to be retained."""
         door = self._door
         found = self._open(topic, envelopes, now_ms)
         topic, payloads = found.topic, found.payloads

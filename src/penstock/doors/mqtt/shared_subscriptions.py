@@ -58,10 +58,7 @@ def is_shared(topic_filter: bytes) -> bool:
 
 
 def parse_share(topic_filter: bytes) -> Share | None:
-    """The group and the filter within; None if one is missing or not allowed.
-
-    The wildcards were checked with the filter as a whole.
-    """
+    """The group and the filter within; None if one is missing or not allowed."""
     group, _, inner = topic_filter[len(PREFIX) :].partition(b"/")
     if not group or has_wildcard(group) or len(group) > GROUP_BYTES_MAX or not inner:
         return None
@@ -166,7 +163,6 @@ class SharedSubscriptions:
         )
 
     def _found(self, name: bytes, topics: Iterator[bytes]) -> None:
-        """Join existing topics, some at a time, while the client is subscribed."""
         some = list(islice(topics, JOINED_AT_ONCE))
         if some and name in self._subscriptions:
             for topic in some:
@@ -204,7 +200,6 @@ class SharedSubscriptions:
             self._door.dispatchers.join(member.topic, member.group, member)
 
     def unsubscribe(self, name: bytes) -> None:
-        """Leave the groups that no other subscription of the client matches."""
         if name in self._subscriptions:
             self._unfollow(self._subscriptions.pop(name))
             for member in [member for member in self._members.values() if name in member.names]:
@@ -250,7 +245,6 @@ class SharedSubscriptions:
             self._door.dispatchers.dispatch(member.topic, member.group)
 
     def send(self, member: _Member, jobs: list[LeasedMessage]) -> None:
-        """Send messages; those of QoS 0 are settled at once."""
         at_most = max(self._subscriptions[name].qos for name in member.names)
         deliveries: list[Delivery] = []
         done: list[int] = []
@@ -287,7 +281,6 @@ class SharedSubscriptions:
         return packet_id in self._in_flight
 
     def settle(self, packet_ids: Iterable[int]) -> None:
-        """The client has these messages, or the journal lost them: they are done."""
         leases_of: dict[_Member, list[int]] = {}
         for packet_id in packet_ids:
             held = self._in_flight.pop(packet_id, None)

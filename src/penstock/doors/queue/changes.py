@@ -30,12 +30,10 @@ EVERYTHING = b"#"
 
 
 def changes(client: Requester, message: queue_pb2.Changes, slot: Slot) -> None:
-    """List topics, or those that changed after ``after_sequence``."""
     door = client.door
     filters = tuple([text.encode() for text in message.filters]) or (EVERYTHING,)
     fault = too_many(filters, FILTERS_MAX, "filters") or _filters_fault(door.limits, filters)
-    if fault is not None:
-        slot.fail(fault)
+    if slot.is_refused(fault):
         return
     door.changes.join(client)
     if client.filters is None or client.filters.filters != filters:
@@ -96,11 +94,7 @@ def _topic(info: TopicInfo) -> queue_pb2.Topic:
 
 
 class ChangesRequest:
-    """A request for what changed; among the polls of its connection until it is answered.
-
-    What changed since the client's number is filtered off the loop, for it can be much. The request
-    waits only if nothing of it is left.
-    """
+    """A request for what changed, filtered off the loop; waits if nothing is left."""
 
     __slots__ = ("_client", "_filters", "_is_over", "_is_watching", "_message", "_slot", "_timer")
 

@@ -35,11 +35,7 @@ class DiskReads:
         *,
         is_search: bool = False,
     ) -> None:
-        """Run a job off the loop, and answer with the ``frames`` of its result, made on the loop.
-
-        If ``frames`` returns None it has to see to the answer. ``is_search``: see
-        ``JournalReaders``.
-        """
+        """Run a job off the loop; answer with the ``frames`` of its result, unless that is None."""
 
         def done(result: Result) -> None:
             self._is_running = False

@@ -34,8 +34,7 @@ Result = TypeVar("Result")
 def fetch(client: Requester, message: Fetch, slot: Slot) -> None:
     topic = message.topic.encode()
     fault = client.door.read_fault(topic)
-    if fault is not None:
-        slot.fail(fault)
+    if slot.is_refused(fault):
         return
     if message.columns:
         _fetch_raw(client, topic, message, slot)
@@ -57,7 +56,6 @@ def fetch(client: Requester, message: Fetch, slot: Slot) -> None:
 
 
 def _fetch_raw(client: Requester, topic: bytes, message: Fetch, slot: Slot) -> None:
-    """``fetch`` in columns: the journal's own bytes, copied once."""
     store, request_id = client.door.store, slot.request_id
     query = RawQuery(
         topic,
@@ -135,8 +133,7 @@ def locate(client: Requester, message: Locate, slot: Slot) -> None:
         or too_many(message.times_ms, TIMES_MAX, "times")
         or too_many(message.measures, MEASURES_MAX, "measures")
     )
-    if fault is not None:
-        slot.fail(fault)
+    if slot.is_refused(fault):
         return
     _Locating(client, topic, message, slot).go_on()
 

@@ -37,14 +37,14 @@ def _nack(client: Requester, message: queue_pb2.Nack, slot: Slot) -> None:
 
 
 def _ack_many(client: Requester, message: queue_pb2.AckMany, slot: Slot) -> None:
-    if _is_refused(slot, _leases_fault(message)):
+    if slot.is_refused(_leases_fault(message)):
         return
     topic, group = message.topic.encode(), message.group.encode()
     client.door.dispatchers.leases.settle(topic, group, list(message.lease_ids), slot)
 
 
 def _nack_many(client: Requester, message: queue_pb2.NackMany, slot: Slot) -> None:
-    if not _is_refused(slot, _leases_fault(message)):
+    if not slot.is_refused(_leases_fault(message)):
         _return(client, message, list(message.lease_ids), slot)
 
 
@@ -68,7 +68,7 @@ def _leases_fault(
 
 
 def _extend(client: Requester, message: queue_pb2.Extend, slot: Slot) -> None:
-    if _is_refused(slot, _leases_fault(message)):
+    if slot.is_refused(_leases_fault(message)):
         return
     topic, group, leases = message.topic.encode(), message.group.encode(), list(message.lease_ids)
     extent_ms = visibility_ms(message.visibility_timeout_ms)
@@ -77,13 +77,13 @@ def _extend(client: Requester, message: queue_pb2.Extend, slot: Slot) -> None:
 
 def _commit(client: Requester, message: queue_pb2.Commit, slot: Slot) -> None:
     topic, group = message.topic.encode(), message.group.encode()
-    if not _is_refused(slot, client.door.group_fault(topic, group)):
+    if not slot.is_refused(client.door.group_fault(topic, group)):
         client.door.dispatchers.groups.commit(topic, group, message.offset, slot)
 
 
 def _create_topic(client: Requester, message: queue_pb2.CreateTopic, slot: Slot) -> None:
     topic = message.topic.encode()
-    if not _is_refused(slot, client.door.change_fault(topic)):
+    if not slot.is_refused(client.door.change_fault(topic)):
         client.door.dispatchers.topics.ensure(topic, slot)
 
 
@@ -93,7 +93,7 @@ def _delete_topic(client: Requester, message: queue_pb2.DeleteTopic, slot: Slot)
     def delete() -> None:
         client.door.dispatchers.topics.delete(topic, client.blocking(slot.done, slot.refused))
 
-    if not _is_refused(slot, client.door.change_fault(topic)):
+    if not slot.is_refused(client.door.change_fault(topic)):
         client.when_stored(delete)  # messages of this client would outlive the topic
 
 
@@ -126,13 +126,13 @@ def _configure_topic(client: Requester, message: queue_pb2.ConfigureTopic, slot:
 
 
 def _configure(client: Requester, command: TopicConfigured, slot: Slot) -> None:
-    if not _is_refused(slot, client.door.change_fault(command.topic)):
+    if not slot.is_refused(client.door.change_fault(command.topic)):
         client.door.dispatchers.topics.configure(command, slot)
 
 
 def _create_group(client: Requester, message: queue_pb2.CreateGroup, slot: Slot) -> None:
     door, (topic, group, start) = client.door, requested_group(message)
-    if _is_refused(slot, door.group_fault(topic, group)):
+    if slot.is_refused(door.group_fault(topic, group)):
         return
     known = door.broker.groups.get(topic, group)
     if message.reader and known is not None and not known.reader:
@@ -147,7 +147,7 @@ def _delete_group(client: Requester, message: queue_pb2.DeleteGroup, slot: Slot)
     door, topic, group = client.door, message.topic.encode(), message.group.encode()
     if door.broker.groups.get(topic, group) is None:
         slot.ok()
-    elif not _is_refused(slot, door.group_fault(topic, group)):
+    elif not slot.is_refused(door.group_fault(topic, group)):
         door.pipeline.submit(
             door.dispatchers.groups.delete_command(topic, group), slot, durable=True
         )
@@ -156,7 +156,7 @@ def _delete_group(client: Requester, message: queue_pb2.DeleteGroup, slot: Slot)
 def _configure_group(client: Requester, message: queue_pb2.ConfigureGroup, slot: Slot) -> None:
     door, topic, group = client.door, message.topic.encode(), message.group.encode()
     known = door.broker.groups.get(topic, group)
-    if _is_refused(slot, door.group_fault(topic, group) or backoff_fault(known, message)):
+    if slot.is_refused(door.group_fault(topic, group) or backoff_fault(known, message)):
         return
 
     def configured(_value: object) -> None:
@@ -194,7 +194,7 @@ def _bootstrap(client: Requester, message: queue_pb2.Bootstrap, slot: Slot) -> N
         else:
             slot.fail(Fault(BOOTSTRAP_FAILED, str(error)))
 
-    if not _is_refused(slot, _nodes_fault(message)):
+    if not slot.is_refused(_nodes_fault(message)):
         members = [Member(node.id, node.peer_addr) for node in message.nodes]
         client.door.cluster.bootstrap(members, begun)
 
@@ -208,12 +208,6 @@ def _nodes_fault(message: queue_pb2.Bootstrap) -> Fault | None:
 
 def _ping(_client: Requester, _message: queue_pb2.Ping, slot: Slot) -> None:
     slot.ok()
-
-
-def _is_refused(slot: Slot, fault: Fault | None) -> bool:
-    if fault is not None:
-        slot.fail(fault)
-    return fault is not None
 
 
 OPERATIONS: Final[dict[str, Operation]] = {

@@ -106,8 +106,7 @@ def _journal(
 def produce(client: Requester, message: Produce, slot: Slot) -> None:
     fault = TOO_LARGE if len(message.payload) > QUEUE_PAYLOAD_BYTES_MAX else None
     fault = fault or _common_fault(client.door, message, 1)
-    if fault is not None:
-        slot.fail(fault)
+    if slot.is_refused(fault):
         return
     now_ms = client.door.wall_ms()
     seqs = [message.seq] if message.producer_id else []
@@ -155,8 +154,7 @@ def _extras(message: Produce | ProduceMany, now_ms: int) -> Extras | None:
 def produce_many(client: Requester, message: ProduceMany, slot: Slot) -> None:
     """Each payload is accepted or refused by itself."""
     fault = _many_fault(message) or _common_fault(client.door, message, len(message.payloads))
-    if fault is not None:
-        slot.fail(fault)
+    if slot.is_refused(fault):
         return
     payloads = list(message.payloads)
     seqs = list(range(message.seq, message.seq + len(payloads))) if message.producer_id else []

@@ -197,10 +197,7 @@ class Push:
             self.ask()
 
     def _offsets(self, leases: list[int]) -> list[int]:
-        """The messages of leases that came by a connection before this one.
-
-        They may be on their way to us already: a lease may have ended while the broker was away.
-        """
+        """The messages of leases of an earlier connection: they may be on their way to us."""
         group = self._door.broker.groups.get(self.topic, self.group) if leases else None
         if group is None:
             return []
@@ -230,10 +227,7 @@ class Push:
             self._watch()
 
     def _ended(self, leases: Iterable[int]) -> tuple[list[_PushedMessage], list[int]]:
-        """The messages of some leases, which are tracked no longer; and leases we know nothing of.
-
-        They may be from a connection before this one, and live: leases outlast a broker's crash.
-        """
+        """Stop tracking the messages of some leases; also return leases we know nothing of."""
         ended: list[_PushedMessage] = []
         others: list[int] = []
         for lease in leases:
@@ -271,7 +265,6 @@ class Push:
             self.ask()
 
     def _refresh(self, pushed: list[_PushedMessage]) -> None:
-        """Extend leases by the visibility; those that are gone were settled elsewhere."""
         group = self._door.broker.groups.get(self.topic, self.group)
         known = group.leases if group else {}
         for one in pushed:
@@ -293,7 +286,6 @@ class Push:
             one.look_ms = until_ms if is_last else until_ms - self.visibility_ms // 3
 
     def _let_lapse(self, pushed: _PushedMessage, now_ms: int) -> None:
-        """The lease is over: the message leaves the prefetch count, and later the memory."""
         if pushed.is_lapsed:
             self._untrack(pushed)
             return
@@ -305,8 +297,7 @@ class Push:
 def subscribe(client: Requester, message: queue_pb2.Subscribe, slot: Slot) -> None:
     push = Push(client, message)
     fault = client.door.group_fault(push.topic, push.group)
-    if fault is not None:
-        slot.fail(fault)
+    if slot.is_refused(fault):
         return
     made = client.blocking(lambda _new: client.start_push(push, slot), slot.refused)
     client.door.dispatchers.groups.create(push.topic, push.group, push.start, made)

@@ -63,6 +63,11 @@ class Slot:
     def lapsed(self, leases: list[int]) -> None:
         self._lapsed |= set(leases)
 
+    def is_refused(self, fault: Fault | None) -> bool:
+        if fault is not None:
+            self.fail(fault)
+        return fault is not None
+
     def fail(self, fault: Fault) -> None:
         self._replies.refuse(self.count)
         make = partial(
@@ -85,7 +90,6 @@ class Slot:
         self.ok()
 
     def produced(self, stretches: list[tuple[int, int]]) -> None:
-        """Respond with the offsets of produced messages, as pairs of first and count."""
         frames = []
         first = 0
         for offset, count in stretches:
@@ -99,11 +103,7 @@ class Slot:
 
 
 class ResponseQueue:
-    """The slots of one connection.
-
-    ``send`` takes what may leave, ``refuse`` counts errors, and ``progressed`` is called when
-    something was answered.
-    """
+    """The slots of one connection; ``progressed`` is called when something was answered."""
 
     __slots__ = ("_progressed", "_send", "_slots", "held_bytes", "refuse", "storing", "unanswered")
 

@@ -48,8 +48,7 @@ def commit_stage(client: Requester, message: CommitStage, slot: Slot) -> None:
     fault = too_many(message.parts, STAGED_PARTS_MAX, "parts")
     if fault is None and len(message.note) > SINK_NOTE_BYTES_MAX:
         fault = Fault(LIMIT, f"a note may have {SINK_NOTE_BYTES_MAX} bytes at most")
-    if fault is not None:
-        slot.fail(fault)
+    if slot.is_refused(fault):
         return
     parts = [(part.part.encode(), part.blocks) for part in message.parts]
     if not _is_refused(slot, _names_fault(sink, epoch, [part for part, _ in parts])):

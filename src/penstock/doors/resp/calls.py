@@ -113,7 +113,6 @@ class RespClient(Connection[Event]):
         raise NotImplementedError
 
     def go_on_if_held(self) -> None:
-        """What held commands waited for has happened."""
         raise NotImplementedError
 
     # ── authentication, and what it may do ────────────────────────────────────────────────────
@@ -305,11 +304,7 @@ def _with_topics(args: list[bytes], keys: tuple[int, int, int]) -> list[bytes]:
 
 
 class Transaction:
-    """What a connection has queued since MULTI.
-
-    It is held in memory until EXEC, as an incomplete packet is until its last byte, and counts as
-    one against what all connections may hold together.
-    """
+    """What a connection has queued since MULTI; counts as an incomplete packet until EXEC."""
 
     __slots__ = ("_bytes", "_connection", "is_broken", "queue")
 

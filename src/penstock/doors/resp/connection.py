@@ -76,10 +76,7 @@ class RespConnection(RespClient):
         return position + 1
 
     def _is_looking(self, spec: Spec) -> bool:
-        """Whether a command must see all that was acknowledged before.
-
-        If that may not be on disk yet, so must commands that change a topic.
-        """
+        """Whether a command must see all that was acknowledged before, even if not on disk."""
         if self.transaction is not None:
             return False
         names_topic = any(spec.keys) or "write" in spec.flags or spec.subcommands is not None
@@ -166,10 +163,7 @@ class RespConnection(RespClient):
         return not_while_subscribed(COMMANDS[args[0].upper()].full_name(args))
 
     def deadline(self) -> tuple[float, DisconnectReason]:
-        """The connect timeout, until the client has authenticated.
-
-        No other command extends it: else a client could guess passwords for ever.
-        """
+        """The connect timeout, until the client authenticates; no other command extends it."""
         if self._has_spoken and self.is_authenticated:
             return float("inf"), DisconnectReason.IDLE_TIMEOUT
         timeout_s = self.door.limits.connect_timeout_s

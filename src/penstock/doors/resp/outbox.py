@@ -46,10 +46,7 @@ class RespOutbox(Outbox):
         return self._out_bytes - last_bytes > self._connections.limits.outbound_bytes_max
 
     def settle_live(self) -> None:
-        """Let what is sent from now on come behind the live messages that wait.
-
-        They cannot be dropped any more then, so of a slow reader's only half the bound is kept.
-        """
+        """Let what is sent from now on come behind the live messages that wait."""
         excess = self._live_bytes - self._connections.limits.outbound_bytes_max // 2
         if excess > 0:
             self._drop_oldest(excess)

@@ -17,10 +17,7 @@ class JobSource(NamedTuple):
 
 
 class PulledJob(NamedTuple):
-    """A job with a client: where it is from, its lease, and the PULL that brought it there.
-
-    The lease, not the offset, says which job is done: offsets begin anew if the topic is deleted.
-    """
+    """A job with a client, known by its lease: offsets begin anew if the topic is deleted."""
 
     sequence: int
     source: JobSource
@@ -51,7 +48,6 @@ class PulledJobs:
             self._jobs.setdefault(job.sequence, []).append(job)
 
     def take(self, sequences: Iterable[int]) -> dict[JobSource, list[PulledJob]]:
-        """The jobs of these sequences, by source; unknown sequences are ignored."""
         jobs_of: dict[JobSource, list[PulledJob]] = {}
         for sequence in sequences:
             for job in self._jobs.pop(sequence, ()):

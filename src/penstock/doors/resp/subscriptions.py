@@ -154,7 +154,6 @@ class Subscriptions:
         return self._count_fault(patterns, self.patterns)
 
     def size_fault(self, patterns: list[bytes]) -> str:
-        """Whether a pattern is too long; no topic is as long as that."""
         bytes_max = self._connection.door.limits.topic_bytes_max
         if any(len(pattern) > bytes_max for pattern in patterns):
             return f"invalid pattern: longer than {bytes_max} bytes"
@@ -166,7 +165,6 @@ class Subscriptions:
         return "" if count <= count_max else f"too many subscriptions: at most {count_max}"
 
     def subscribe(self, name: bytes) -> None:
-        """Add a channel; it goes live now, or after its replay."""
         if name in self.channels:
             return
         topic = _filter_of(name)

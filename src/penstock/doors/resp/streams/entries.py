@@ -159,7 +159,6 @@ async def _trim(door: RespParts, topic: bytes, options: TrimOptions) -> int:
 
 
 def _allowed(excess: int, options: TrimOptions, count: int) -> int:
-    """How many of ``excess`` entries may go now, of ``count`` in all."""
     if not options.is_approximate or count <= excess <= (options.limit or excess):
         return excess
     return min(excess, options.limit or excess) // NODE_COUNT * NODE_COUNT

@@ -43,10 +43,7 @@ class Content(NamedTuple):
 
 
 def contents(fields: Sequence[bytes], last_values: list[bytes]) -> Content:
-    """The messages of entries with the same fields but for the last value.
-
-    ``fields`` has names and values in turn; what it has as the last value does not matter.
-    """
+    """The messages of entries that differ in their last value; ``fields`` are names and values."""
     names, values = fields[::2], fields[1::2]
     if PAYLOAD not in names:
         return _json_contents(names, values, last_values)
@@ -130,7 +127,6 @@ def _json_head(before: dict[str, str], name: str) -> bytes:
 
 
 def _shown(text: bytes) -> str:
-    """What JSON can show of a text: all of it, or its plain ASCII if it is not UTF-8."""
     shown = text.decode(errors="replace")
     return text.translate(_PLAIN).decode() if REPLACEMENT in shown else shown
 

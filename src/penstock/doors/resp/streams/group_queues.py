@@ -71,10 +71,7 @@ class GroupQueues:
     async def wait(
         self, topics: list[bytes], group: bytes, waiting: WaitingConsumer, timeout_s: float = 0
     ) -> NewEntries | None:
-        """Wait for entries of a group of some topics; None if there are none in time.
-
-        Raises CommandError if the group is gone or the disk refuses.
-        """
+        """Wait for entries; None: none in time. Raises CommandError if the group is gone."""
         queues = [self._queue(topic, group) for topic in topics]
         waiting.serve_again = [queue.serve for queue in queues]
         loop = asyncio.get_running_loop()
@@ -254,7 +251,6 @@ class _GroupQueue:
         shares: list[GroupDelivery],
         entries: dict[int, bytes],
     ) -> None:
-        """Hand out what was taken. Those who came last may have got nothing."""
         offsets = [offset for share in shares for offset in share.offsets]
         await self._fetch([offset for offset in offsets if offset not in entries], entries)
         for waiting, share in zip(served, shares, strict=False):

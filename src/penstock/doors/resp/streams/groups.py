@@ -212,7 +212,6 @@ async def _read_new(
 async def _read_own(
     call: Call, options: ReadOptions, topic: bytes, after: ids.Position
 ) -> list[bytes]:
-    """What the consumer has not acknowledged yet, from a position on; counts as redelivered."""
     door, protocol, name = call.door, call.connection.protocol, options.group
     assert name is not None
     start = await door.reader.offset_of(topic, after)
@@ -306,10 +305,7 @@ class _Acknowledgements:
         self.answer(number, encode.error(not_stored(reason.value)))
 
     def look_up(self, unknown: list[tuple[int, list[ids.EntryId]]]) -> None:
-        """Settle those entries that have the very ids that were named; times are in the journal.
-
-        An entry that is gone, and its time with it, is settled by its offset.
-        """
+        """Settle entries that have the very ids named; one that is gone by its offset alone."""
         door, topic = self._call.door, self._call.args[1]
         info = door.reader.info(topic)
         end = info.next_offset if info else 0

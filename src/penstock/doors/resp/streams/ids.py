@@ -94,7 +94,6 @@ def _at(time_ms: int) -> Position:
 
 
 def _numbers(text: bytes) -> tuple[int, int | None]:
-    """Time and offset of an id; no offset if it has the time alone. Raises CommandError."""
     time_text, dash, offset_text = text.partition(b"-")
     time_ms = _number(time_text)
     return time_ms, _number(offset_text) if dash else None

@@ -270,10 +270,7 @@ def _group_position(text: bytes) -> Position | None:
 
 
 def makes_stream(args: Sequence[bytes], subcommand: str) -> bool:
-    """Whether XGROUP CREATE key group id [MKSTREAM] [ENTRIESREAD n] makes the stream if need be.
-
-    SETID is the same without MKSTREAM. What ENTRIESREAD says is not needed: offsets tell it.
-    """
+    """XGROUP CREATE key group id [MKSTREAM] [ENTRIESREAD n], SETID without MKSTREAM."""
     makes = False
     options = args[5:]
     while options:

@@ -126,7 +126,6 @@ async def _claim(call: Call) -> bytes:
 
 
 async def _settle_gone(door: RespParts, group: Group, offsets: list[int]) -> None:
-    """Entries that no longer exist cannot be pending either."""
     gone = sorted({offset for offset in offsets if offset in group.pending})
     if gone:
         await submitted(door.pipeline, Settled(group.topic, group.name, ranges_of(gone)))
@@ -135,7 +134,6 @@ async def _settle_gone(door: RespParts, group: Group, offsets: list[int]) -> Non
 async def _claim_present(
     call: Call, group: Group, options: ClaimOptions, offsets: list[int]
 ) -> list[int]:
-    """Claim entries that exist; return those that were claimed."""
     if not offsets:
         return []
     command = Claimed(
@@ -195,11 +193,7 @@ async def _autoclaim(call: Call) -> bytes:
 
 
 async def _cursor(door: RespParts, group: Group, last: int, following: int | None) -> bytes:
-    """The id from which to go on, at ``following``; 0-0 at the end.
-
-    That entry may be gone, and its time with it. The time of one that was seen before serves as
-    well: with the offset it stands for the same place.
-    """
+    """The id to go on from; if its entry is gone, the time of an earlier one serves as well."""
     if following is None:
         return b"0-0"
     found = await door.reader.ids_at(group.topic, (last, following))

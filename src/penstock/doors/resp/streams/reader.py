@@ -79,10 +79,7 @@ class EntryReader:
         *,
         stops_at_times: bool = False,
     ) -> Gathered:
-        """The entries of offsets ``start … end - 1``, at most ``count``, ascending.
-
-        ``stops_at_times``: end before the first message that is delayed or expires.
-        """
+        """``stops_at_times``: end before the first message that is delayed or expires."""
         entries: list[StreamEntry] = []
         room = self._bytes_max
         timed: int | None = None

@@ -49,7 +49,6 @@ async def _reverse_range(call: Call) -> bytes:
 
 
 def streams_reply(streams: list[tuple[bytes, list[bytes]]], protocol: encode.Protocol) -> bytes:
-    """Entries by stream, as XREAD and XREADGROUP answer; null if there are none."""
     if not streams:
         return encode.null_array(protocol)
     pairs = [
@@ -130,11 +129,7 @@ async def _read_once(
 
 
 class _Growth:
-    """Which of some topics have grown since they were last looked at.
-
-    One XREAD may name thousands, and wait for an id that is far away: each commit to one of them
-    must not make us look at all the others.
-    """
+    """Which of thousands of topics have grown, so that a commit makes us look at one only."""
 
     def __init__(self, feed: Feed, topics: Iterable[bytes]) -> None:
         self._feed = feed
