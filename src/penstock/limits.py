@@ -11,12 +11,8 @@ GIB = 1024 * MIB
 TIB = 1024 * GIB
 
 # ── Reading from sockets
-PACKET_BYTES_MAX = 256 * KIB
-"""Largest MQTT packet. The protocol allows 256 MiB; devices send kilobytes. AWS IoT: 128 KiB."""
-
-CONNECT_BYTES_MAX = 16 * KIB
-"""Largest packet before CONNECT is accepted. A normal CONNECT is under 1 KiB; a will may add."""
-
+PACKET_BYTES_MAX = 256 * KIB  # MQTT allows 256 MiB; devices send kilobytes. AWS IoT: 128 KiB
+CONNECT_BYTES_MAX = 16 * KIB  # before CONNECT is accepted: usually under 1 KiB; a will may add
 FRAME_BYTES_MAX = 16 * MIB  # of the binary protocol, and of an argument of a RESP command
 INCOMPLETE_BYTES_MAX = 256 * MIB  # in incomplete packets, over all connections
 DETECT_BYTES_MAX = 16  # that the listener reads to detect the protocol
@@ -27,27 +23,14 @@ KEEP_ALIVE_S_MAX = 65_535  # operators may lower it (CVE-2020-13849)
 # ── Clients
 CLIENTS_MAX = 10_000  # connections of all protocols; further ones are refused and counted
 CLIENT_ID_BYTES_MAX = 256  # MQTT requires at least 23; UUIDs with a prefix need about 64
-
-INFLIGHT_MAX = 32_767
-"""Unacknowledged QoS 1 and 2 deliveries per client. That many packet ids are reserved for them; the
-upper half is for shared subscriptions."""
-
+INFLIGHT_MAX = 32_767  # deliveries per client; the upper half of ids is for shared subscriptions
 QUEUE_MESSAGES_MAX = 1_000  # per session besides those in flight: while away, or with a full window
 SESSION_EXPIRY_S = 24 * 3600  # of a persistent session after its connection is closed
-
-IDLE_TIMEOUT_S = 330
-"""Idle time after which a binary connection is closed. Its clients ping every minute, if at all,
-and rely on 300 seconds."""
-
+IDLE_TIMEOUT_S = 330  # of a binary connection: clients ping every minute, and rely on 300 seconds
 SUBSCRIBER_EXPIRY_S = 30 * 24 * 3600  # of a durable subscriber after its last acknowledgement
-
-SESSIONS_MAX = 100_000
-"""Maximum number of sessions, for persistent ones: each uses memory and disk, even while away."""
-
+SESSIONS_MAX = 100_000  # for persistent ones: each uses memory and disk, even while away
 SUBSCRIPTIONS_MAX = 10_000  # filters per session; SUBSCRIBE returns a failure code for further ones
-
-OUTBOUND_BYTES_MAX = 8 * MIB
-"""Bytes waiting for one slow reader. Beyond it QoS 0 frames are dropped, oldest first, counted."""
+OUTBOUND_BYTES_MAX = 8 * MIB  # for one slow reader; then the oldest QoS 0 frames are dropped
 
 OUTGOING_BYTES_MAX = 512 * MIB
 """Bytes waiting for all readers together, including those in the transports. Without it ten
@@ -55,11 +38,7 @@ thousand slow readers could use 80 GiB. A machine for a broker has a few times a
 
 # ── Topics
 TOPIC_BYTES_MAX = 1_024  # the wire allows 65,535; AWS IoT: 256
-
-TOPIC_LEVELS_MAX = 200
-"""Levels in a topic or filter, the same as in Mosquitto. CVE-2019-11779 was caused by the lack of
-such a limit; nothing here recurses over levels."""
-
+TOPIC_LEVELS_MAX = 200  # as in Mosquitto, which lacked it (CVE-2019-11779)
 ROUTES_CACHED_MAX = 262_144  # topics whose subscribers are cached, about 400 bytes each
 RETAINED_MAX = 1_000_000  # further messages are delivered but not retained, and counted
 
@@ -109,12 +88,8 @@ STAGED_BYTES_MAX = 4 * GIB  # of one sink that are staged and not committed
 STAGE_EXPIRY_S = 24 * 3600  # of rows that are neither committed nor aborted
 
 # ── Journal
-CAPTURE_PENDING_BYTES_MAX = 64 * MIB
-"""QoS 0 bytes waiting to be journaled. Beyond it they are delivered but not captured, counted."""
-
-CAPTURE_BESIDE_WAITING_BYTES_MAX = 2 * MIB
-"""The same while clients wait for acknowledgements, which a flood of QoS 0 must not delay."""
-
+CAPTURE_PENDING_BYTES_MAX = 64 * MIB  # QoS 0; beyond it messages are delivered but not captured
+CAPTURE_BESIDE_WAITING_BYTES_MAX = 2 * MIB  # the same while clients wait for acknowledgements
 CAPTURE_INTERVAL_MS = 100  # longest wait of a captured QoS 0 message: ten commits a second
 BATCH_BYTES_TARGET = 1 * MIB  # at which captured messages are committed
 BATCH_BYTES_MAX = 64 * MIB  # a larger batch is split over commits

@@ -7,7 +7,7 @@ label ``node``. Only the leader knows their progress, so the other nodes have no
 from collections.abc import Callable, Mapping
 
 from penstock.admin.exposition import Metric, Scrape, counter, gauge
-from penstock.cluster.status import ClusterStatus, MemberStatus
+from penstock.cluster.status import ClusterStatus
 
 
 def _gauge(name: str, text: str, read: Callable[[ClusterStatus], float]) -> Metric:
@@ -23,17 +23,13 @@ def _count(slot: str, text: str) -> Metric:
     return counter(f"penstock_raft_{slot}_total", text, read)
 
 
-def _others(scrape: Scrape) -> list[MemberStatus]:
-    status = scrape.view.cluster()
-    return [member for member in status.members if member.id != status.node_id]
-
-
-def _by_node(slot: str) -> Callable[[Scrape], Mapping[str, float]]:
+def _by_node(make: Callable[..., Metric], name: str, text: str, slot: str) -> Metric:
     def read(scrape: Scrape) -> Mapping[str, float]:
-        values = {str(member.id): getattr(member, slot) for member in _others(scrape)}
-        return {node: value for node, value in values.items() if value is not None}
+        status = scrape.view.cluster()
+        values = {m.id: getattr(m, slot) for m in status.members if m.id != status.node_id}
+        return {str(node): value for node, value in values.items() if value is not None}
 
-    return read
+    return make(name, text, read, "node")
 
 
 def _members(scrape: Scrape) -> Mapping[str, float]:
@@ -61,18 +57,18 @@ CLUSTER: tuple[Metric, ...] = (
     _gauge(
         "last_index", "Last entry in this node's log, committed or not.", lambda s: s.last_index
     ),
-    gauge(
+    _by_node(
+        gauge,
         "penstock_raft_follower_lag",
         "Entries that a node does not have yet; on the leader only, once it has heard from the"
         " node.",
-        _by_node("lag"),
-        "node",
+        "lag",
     ),
-    gauge(
+    _by_node(
+        gauge,
         "penstock_raft_follower_active",
         "1 if a node was heard from within an election timeout, otherwise 0; on the leader only.",
-        _by_node("is_active"),
-        "node",
+        "is_active",
     ),
     _gauge(
         "log_kept_bytes",
@@ -86,12 +82,12 @@ CLUSTER: tuple[Metric, ...] = (
         " network delay.",
         lambda scrape: scrape.view.clock_skew_s(),
     ),
-    gauge(
+    _by_node(
+        gauge,
         "penstock_raft_snapshot_sending_bytes",
         "Bytes sent so far of a snapshot for a node; 0 while none is being sent. The whole is about"
         " penstock_journal_bytes of this node.",
-        _by_node("snapshot_bytes"),
-        "node",
+        "snapshot_bytes",
     ),
     _gauge(
         "snapshot_receiving_bytes",
@@ -108,21 +104,16 @@ CLUSTER: tuple[Metric, ...] = (
         "Times that such a batch was sent again because the leader changed or did not answer.",
     ),
     _count("forward_refusals", "Batches of other nodes that this node refused as leader."),
-    counter(
-        "penstock_peer_sent_bytes_total", "Bytes sent to a node.", _by_node("bytes_out"), "node"
+    _by_node(counter, "penstock_peer_sent_bytes_total", "Bytes sent to a node.", "bytes_out"),
+    _by_node(
+        counter, "penstock_peer_received_bytes_total", "Bytes received from a node.", "bytes_in"
     ),
-    counter(
-        "penstock_peer_received_bytes_total",
-        "Bytes received from a node.",
-        _by_node("bytes_in"),
-        "node",
-    ),
-    counter(
+    _by_node(
+        counter,
         "penstock_peer_dropped_frames_total",
         "Frames for a node that were dropped because there was no connection, or too much data"
         " waiting. They are sent again as needed.",
-        _by_node("drops"),
-        "node",
+        "drops",
     ),
     counter(
         "penstock_peer_disconnects_total",

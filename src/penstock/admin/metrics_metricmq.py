@@ -125,10 +125,6 @@ METRICMQ: tuple[Metric, ...] = (
 )
 
 
-def _messages(scrape: Scrape) -> Mapping[str, float]:
-    return {text_of(topic): count for topic, count in scrape.stored.topics.items()}
-
-
 def _subscribers(scrape: Scrape) -> Mapping[str, float]:
     topics = dict.fromkeys([*scrape.stored.topics, *scrape.view.filters(TOPICS_SHOWN_MAX)])
     return {text_of(topic): scrape.view.subscribers(topic) for topic in topics}
@@ -138,7 +134,7 @@ PER_TOPIC: tuple[Metric, ...] = (
     counter(
         "metricmq_topic_messages_total",
         f"Messages ever journaled, for the first {TOPICS_SHOWN_MAX:,} topics by name.",
-        _messages,
+        lambda s: {text_of(topic): count for topic, count in s.stored.topics.items()},
         "topic",
     ),
     gauge(

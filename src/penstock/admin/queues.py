@@ -71,10 +71,11 @@ class _QueuePages:
         prefix = request.query_params.get("prefix", "").encode()
         after = request.query_params.get("after", "").encode()
         limit = list_limit(request)
+        hidden = () if prefix.startswith(b"$") else b"$"  # as for MQTT filters
         listed = {
             name
             for name in chain(self._admin.topics.by_name, self._admin.groups.by_topic)
-            if name > after and name.startswith(prefix) and _is_listed(name, prefix)
+            if name > after and name.startswith(prefix) and not name.startswith(hidden)
         }
         page = nsmallest(limit, listed)
         described = await map_in_slices(page, lambda name: _describe(self._admin, name))
@@ -115,11 +116,6 @@ def known_topic(admin: QueueAdmin, name: str) -> bytes:
         advice = "penstock queue list shows all queues; penstock queue create makes one"
         raise RequestRefused(404, f"there is no topic {name!r}", advice)
     return topic
-
-
-def _is_listed(name: bytes, prefix: bytes) -> bool:
-    """As for MQTT filters: the broker's own topics must be asked for."""
-    return not name.startswith(b"$") or prefix.startswith(b"$")
 
 
 def valid_topic(name: str) -> bytes:

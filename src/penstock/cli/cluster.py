@@ -83,13 +83,10 @@ def _show(broker: AdminClient) -> None:
             f"\n\nnode {own.node_id}, which you contacted, sees no leader: it is cut off from the"
             " others; check the network between the nodes"
         )
-    print_result({**_document(found), "asked": own.node_id, "is_cut_off": is_cut_off}, text)
-
-
-def _document(found: ClusterStatus) -> Document:
     fields: Document = msgspec.to_builtins(found)
     del fields["counts"]
-    return {"diagnosis": diagnosis(found), **fields}
+    document = {"diagnosis": diagnosis(found), **fields, "asked": own.node_id}
+    print_result({**document, "is_cut_off": is_cut_off}, text)
 
 
 def _leader_view(broker: AdminClient, own: ClusterStatus | None = None) -> ClusterStatus:
@@ -152,6 +149,9 @@ def _troubles(found: ClusterStatus) -> str:
     return "\n".join(lines)
 
 
+_ANSWERS = {None: "", True: " (answers)", False: " (no answer)"}
+
+
 def _row(found: ClusterStatus, member: MemberStatus) -> tuple[str, ...]:
     return (
         str(member.id),
@@ -159,7 +159,7 @@ def _row(found: ClusterStatus, member: MemberStatus) -> tuple[str, ...]:
         "-" if member.lag is None else f"{member.lag:,}",
         _last_seen(found, member),
         member.peer_addr or "-",
-        f"{member.client_addr or '-'}{_answer(member.answers)}",
+        f"{member.client_addr or '-'}{_ANSWERS[member.answers]}",
     )
 
 
@@ -177,12 +177,6 @@ def _last_seen(found: ClusterStatus, member: MemberStatus) -> str:
     if member.contact_s is None:
         return "reachable" if member.is_active else "unreachable"
     return f"{member.contact_s:.1f} s ago{'' if member.is_active else ' (unreachable)'}"
-
-
-def _answer(answers: bool | None) -> str:
-    if answers is None:
-        return ""
-    return " (answers)" if answers else " (no answer)"
 
 
 @cluster.command()
@@ -203,12 +197,6 @@ def compare(broker: AdminClient) -> None:
 # ── Creating and joining ──────────────────────────────────────────────────────────────────────
 
 
-def _nodes(
-    _context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
-) -> list[Document]:
-    return [_node(text) for text in texts]
-
-
 def _node(text: str) -> Document:
     number, equals, addresses = text.partition("=")
     peer, _, client = addresses.partition("@")
@@ -227,7 +215,7 @@ def _node(text: str) -> Document:
     "--node",
     "nodes",
     multiple=True,
-    callback=_nodes,
+    callback=lambda _context, _parameter, texts: list(map(_node, texts)),
     metavar="NUMBER=PEER[@CLIENT]",
     help="An initial member, as in 1=10.0.0.1:7700@10.0.0.1:1883; repeat it for each member,"
     " including the contacted node. By default the contacted node is the only member.",

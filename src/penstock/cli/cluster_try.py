@@ -285,9 +285,8 @@ class _Running:
                 if status is not None and node.number not in ended:
                     ended.add(node.number)
                     again = f"{_program()} {shlex.join(self._command(node)[3:])}"
-                    click.echo(
-                        f"node {node.number} exited ({_how(status)}). To restart it: {again}"
-                    )
+                    how = f"by signal {-status}" if status < 0 else f"exit status {status}"
+                    click.echo(f"node {node.number} exited ({how}). To restart it: {again}")
             sleep(POLL_S)
         raise PenstockError("all nodes have exited", f"their logs are in {self._directory}")
 
@@ -302,10 +301,6 @@ class _Running:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def _how(status: int) -> str:
-    return f"by signal {-status}" if status < 0 else f"exit status {status}"
 
 
 def _stop_with_parent() -> None:

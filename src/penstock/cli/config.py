@@ -71,7 +71,10 @@ def explain(name: str | None, loaded: Loaded) -> None:
     """
     if name is None or name in SECTIONS:
         keys = [key for key in KEYS.values() if name is None or key.section == name]
-        print_result([_facts(key, loaded) for key in keys], _table(keys, loaded))
+        rows = [
+            (key.name, encode(key, _shown(key, loaded)), loaded.sources[key.name]) for key in keys
+        ]
+        print_result([_facts(key, loaded) for key in keys], columns(rows))
     else:
         key = _known(name)
         print_result(_facts(key, loaded), _page(key, loaded))
@@ -83,12 +86,6 @@ def _known(name: str) -> ConfigKey:
         advice = did_you_mean(closest(name, names)) or LISTED_ADVICE
         raise ConfigError(f"{name}: unknown option or section", advice)
     return KEYS[name]
-
-
-def _table(keys: list[ConfigKey], loaded: Loaded) -> str:
-    return columns(
-        [(key.name, encode(key, _shown(key, loaded)), loaded.sources[key.name]) for key in keys]
-    )
 
 
 def _facts(key: ConfigKey, loaded: Loaded) -> dict[str, object]:

@@ -11,7 +11,7 @@ import click
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
 from penstock.cli.inputs import confirm, count_option, yes_option
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, counted, format_time, print_result
+from penstock.cli.output import columns, counted, format_time, print_result, table
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
@@ -34,17 +34,12 @@ def list_letters(context: click.Context, broker: AdminClient) -> None:
         names = " ".join(context.args) if len(context.args) > 1 else f"{context.args[0]} GROUP"
         raise click.UsageError(f"list takes no names; to show letters: penstock dlq show {names}")
     found = list(broker.pages("/dlq", "dead_letters", after={"after": "letters_topic"}))
-    print_result(found, _table(found))
-
-
-def _table(found: list[Document]) -> str:
-    if not found:
-        return "there are no dead letters"
     rows = [
         (printable(row["topic"], 400), printable(row["group"], 400), f"{row['letters']:,}")
         for row in found
     ]
-    return columns([("TOPIC", "GROUP", "LETTERS"), *rows])
+    head = ("TOPIC", "GROUP", "LETTERS")
+    print_result(found, table(head, rows, "there are no dead letters"))
 
 
 @dlq.command()

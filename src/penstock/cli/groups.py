@@ -9,9 +9,9 @@ from typing import Final
 import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
-from penstock.cli.inputs import confirm, duration, option_set, yes_option
+from penstock.cli.inputs import confirm, number_option, option_set, time_option, yes_option
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, counted, print_result
+from penstock.cli.output import columns, counted, print_result, table
 from penstock.config.units import with_unit
 from penstock.obs.log import printable
 
@@ -32,24 +32,15 @@ def _position(
 _names = option_set(click.argument("topic"), click.argument("group"))
 
 _settings_options = option_set(
-    click.option(
-        "--max-deliveries",
-        type=click.IntRange(0),
-        metavar="NUMBER",
-        help="Dead-letter after this many failed deliveries; 0: never.",
-    ),
-    click.option(
+    number_option("--max-deliveries", "Dead-letter after this many failed deliveries; 0: never."),
+    time_option(
         "--backoff",
-        callback=duration,
-        metavar="TIME",
-        help="Delay before redelivering a failed message, as in 500ms; doubles each time. Default:"
+        "Delay before redelivering a failed message, as in 500ms; doubles each time. Default:"
         " none for the first redelivery, then 1s.",
     ),
-    click.option(
+    time_option(
         "--backoff-max",
-        callback=duration,
-        metavar="TIME",
-        help="Maximum delay, not less than --backoff; 0: no limit. Default without --backoff: 1m.",
+        "Maximum delay, not less than --backoff; 0: no limit. Default without --backoff: 1m.",
     ),
 )
 
@@ -72,7 +63,10 @@ def list_groups(topic: str | None, *, is_each: bool, broker: AdminClient) -> Non
     """
     after = {"after_topic": "topic", "after_group": "group"}
     found = list(broker.pages("/groups", "groups", after=after, topic=topic))
-    print_result(found, _table(found if is_each else _summed(found)))
+    rows = map(_row, found if is_each else _summed(found))
+    empty = "there are no groups; the first consumer, or groups create, makes one"
+    head = ("TOPIC", "GROUP", "LAG", "IN FLIGHT", "RETRYING", "DEAD (TOTAL)", "CONSUMERS")
+    print_result(found, table(head, rows, empty))
 
 
 _SUMS: Final = ("lag", "in_flight", "returned", "delayed", "dead_letters")
@@ -91,13 +85,6 @@ def _summed(found: list[Document]) -> list[Document]:
         else:
             row |= {name: row[name] + group[name] for name in _SUMS}
     return list(rows.values())
-
-
-def _table(found: list[Document]) -> str:
-    if not found:
-        return "there are no groups; the first consumer, or groups create, makes one"
-    head = ("TOPIC", "GROUP", "LAG", "IN FLIGHT", "RETRYING", "DEAD (TOTAL)", "CONSUMERS")
-    return columns([head, *map(_row, found)])
 
 
 def _row(found: Document) -> tuple[str, ...]:

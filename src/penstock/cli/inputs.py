@@ -83,6 +83,16 @@ def duration(
     return seconds
 
 
+def time_option(name: str, text: str) -> CommandDecorator:
+    return click.option(name, callback=duration, metavar="TIME", help=text)
+
+
+def number_option(
+    name: str, text: str, kind: click.IntRange | click.FloatRange | None = None
+) -> CommandDecorator:
+    return click.option(name, type=kind or click.IntRange(0), metavar="NUMBER", help=text)
+
+
 def in_lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Yield the lines that each chunk completes, so that a typed line is available at once."""
     rest = b""

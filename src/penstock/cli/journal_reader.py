@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from penstock.cli.inputs import duration, option_set
+from penstock.cli.inputs import option_set, time_option
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:  # loads protobuf
@@ -58,11 +58,8 @@ start_options = option_set(
         metavar="earliest|OFFSET",
         help="Start with the oldest message of each topic, or with the one at OFFSET.",
     ),
-    click.option(
-        "--since",
-        callback=duration,
-        metavar="TIME",
-        help="Start with messages published within the last TIME, as in 5m, 12h or 7d.",
+    time_option(
+        "--since", "Start with messages published within the last TIME, as in 5m, 12h or 7d."
     ),
 )
 

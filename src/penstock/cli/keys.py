@@ -109,7 +109,8 @@ def new(
     key and are readable only by you.
     """
     pair = _new_pair()
-    _check(device, topics, pair)
+    if fault := key_fault(Key(1, pair.public_key, device, topics, 0)):  # the broker would refuse it
+        raise click.UsageError(fault)
     files = KeyFiles(out, device, force=force)
     if offline:
         made = _unregistered(device, topics, pair, expires)
@@ -137,12 +138,6 @@ def _new_pair() -> KeyPair:
     return pair
 
 
-def _check(device: str, topics: str, pair: KeyPair) -> None:
-    """Refuse what the broker would refuse, before there is anything to clean up."""
-    if fault := key_fault(Key(1, pair.public_key, device, topics, 0)):
-        raise click.UsageError(fault)
-
-
 def _unregistered(device: str, topics: str, pair: KeyPair, expires_s: int | None) -> Document:
     key = DeviceKeyPair(device, secrets.randbelow(KEY_ID_MAX) + 1, topics, *pair)
     return {
@@ -167,7 +162,7 @@ def _after_registration(expires_s: int | None) -> str:
     return f"{with_unit(expires_s, 's')} after it is registered" if expires_s else "never"
 
 
-def _described(key: DeviceKeyPair, until: str) -> str:
+def _hand_out(files: KeyFiles, key: DeviceKeyPair, until: str, *, print_secret: bool) -> str:
     facts = [
         ("device", key.device),
         ("topics", printable(key.topics, 400)),
@@ -176,12 +171,8 @@ def _described(key: DeviceKeyPair, until: str) -> str:
         ("public key", key.public_key.hex()),
         ("self-test", "passed: signed and verified"),
     ]
-    return columns(facts)
-
-
-def _hand_out(files: KeyFiles, key: DeviceKeyPair, until: str, *, print_secret: bool) -> str:
     if not wants_json():
-        click.echo(_described(key, until))
+        click.echo(columns(facts))
     if print_secret and not wants_json():
         click.echo(f"\n{key.c_arrays()}")
     try:
@@ -270,7 +261,10 @@ def revoke(key: str, *, is_all: bool, broker: AdminClient) -> None:
     revoke every active key of DEVICE.
     """
     if is_all:
-        revoked = [broker.post(f"/keys/{key_id}/revoke") for key_id in _active_ids(broker, key)]
+        if _is_id(key):
+            raise click.UsageError("--all needs a DEVICE, not an ID")
+        active = [known for known in _keys_of(broker, key) if known["state"] == _ACTIVE]
+        revoked = [broker.post(f"/keys/{known['id']}/revoke") for known in active]
         print_result(revoked, "\n".join(map(_outcome, revoked)) or f"no key of {key} is active")
     else:
         key_id = _key_id(broker, key, _ACTIVE, "or revoke all: --all")
@@ -344,14 +338,10 @@ def rotate(
         outcome["files"] = files.names
         if not wants_json():
             click.echo(wrote)
-    print_result(outcome, _succession(outcome["key"], outcome["previous"]))
-
-
-def _succession(new_key: Document, previous: Document) -> str:
-    return (
-        f"key {new_key['id']} of {new_key['device']} is valid now ({_expiry(new_key)}),"
-        f" key {previous['id']} until {format_time(previous['expires'])}"
-    )
+    made, previous = outcome["key"], outcome["previous"]
+    now = f"key {made['id']} of {made['device']} is valid now ({_expiry(made)})"
+    until = format_time(previous["expires"])
+    print_result(outcome, f"{now}, key {previous['id']} until {until}")
 
 
 def _keys_of(broker: AdminClient, device: str) -> list[Document]:
@@ -379,12 +369,6 @@ def _only(device: str, found: list[Document], alternative: str = "") -> int:
 
 def _is_id(key: str) -> bool:
     return key.isascii() and key.isdecimal()
-
-
-def _active_ids(broker: AdminClient, device: str) -> list[int]:
-    if _is_id(device):
-        raise click.UsageError("--all needs a DEVICE, not an ID")
-    return [known["id"] for known in _keys_of(broker, device) if known["state"] == _ACTIVE]
 
 
 def _latest_id(broker: AdminClient, key: str) -> int:

@@ -1,6 +1,6 @@
 """Results on standard output: text in columns for people, or JSON for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 import msgspec
@@ -27,6 +27,11 @@ def columns(rows: Sequence[tuple[str, ...]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
     )
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], empty: str) -> str:
+    found = list(rows)
+    return columns([head, *found]) if found else empty
 
 
 def counted(count: int, noun: str) -> str:

@@ -107,7 +107,8 @@ def pub(
     if is_given("--json"):
         click.echo(msgspec.json.encode(outcome))
     elif outcome.ok and not quiet and (qos or verbose):
-        click.echo(_sentence(outcome))
+        what = _CONFIRMATIONS[qos]
+        click.echo(what if outcome.sent == 1 else f"{outcome.sent:,} messages {what}")
     if outcome.error is not None:
         raise PenstockError(outcome.error)
 
@@ -150,12 +151,10 @@ def _payload(
 
 def _chunks(client: Client) -> Iterator[bytes]:
     descriptor = sys.stdin.fileno()
-    while True:
-        client.idle(until=descriptor)
-        chunk = os.read(descriptor, READ_BYTES)
-        if not chunk:
-            break
+    client.idle(until=descriptor)
+    while chunk := os.read(descriptor, READ_BYTES):
         yield chunk
+        client.idle(until=descriptor)
 
 
 def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) -> None:
@@ -171,11 +170,6 @@ def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) 
             client.ping()
     finally:
         outcome.confirmed = client.confirmed
-
-
-def _sentence(outcome: _Outcome) -> str:
-    what = _CONFIRMATIONS[outcome.qos]
-    return what if outcome.sent == 1 else f"{outcome.sent:,} messages {what}"
 
 
 def _failure(error: ClientError, outcome: _Outcome, server: Address) -> str:

@@ -5,7 +5,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -17,14 +17,15 @@ from penstock.cli.inputs import (
     READ_BYTES,
     confirm,
     count_option,
-    duration,
     in_lines,
+    number_option,
     option_set,
+    time_option,
     yes_option,
 )
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.message_lines import header_field, iso_time, payload_field
-from penstock.cli.output import columns, counted, format_time, print_result
+from penstock.cli.output import columns, counted, format_time, print_result, table
 from penstock.config.units import with_unit, without_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -52,14 +53,9 @@ def _path(topic: str) -> str:
 def list_queues(prefix: str | None, broker: AdminClient) -> None:
     """List topics that were created or configured, or have groups."""
     found = list(broker.pages("/queues", "queues", after={"after": "topic"}, prefix=prefix))
-    print_result(found, _table(found))
-
-
-def _table(found: list[Document]) -> str:
-    if not found:
-        return "there are no queues; penstock queue create TOPIC makes one"
     head = ("TOPIC", "TO DO", "STORED", "GROUPS", "RATE", "LIMITS")
-    return columns([head, *map(_row, found)])
+    empty = "there are no queues; penstock queue create TOPIC makes one"
+    print_result(found, table(head, map(_row, found), empty))
 
 
 def _row(found: Document) -> tuple[str, ...]:
@@ -127,30 +123,14 @@ def _size(_context: click.Context, _parameter: click.Parameter, text: str | None
 
 
 _settings_options = option_set(
-    click.option(
+    number_option(
         "--rate",
-        type=click.FloatRange(0),
-        metavar="NUMBER",
-        help="Maximum deliveries per second, over all groups; 0: no limit.",
+        "Maximum deliveries per second, over all groups; 0: no limit.",
+        click.FloatRange(0),
     ),
-    click.option(
-        "--burst",
-        type=click.IntRange(0),
-        metavar="NUMBER",
-        help="Maximum deliveries at once after a pause; 1 by default.",
-    ),
-    click.option(
-        "--max-messages",
-        type=click.IntRange(0),
-        metavar="NUMBER",
-        help="Maximum number of messages kept; 0: no limit.",
-    ),
-    click.option(
-        "--max-age",
-        callback=duration,
-        metavar="TIME",
-        help="Maximum age of messages kept, as in 90d or 12h; 0: no limit.",
-    ),
+    number_option("--burst", "Maximum deliveries at once after a pause; 1 by default."),
+    number_option("--max-messages", "Maximum number of messages kept; 0: no limit."),
+    time_option("--max-age", "Maximum age of messages kept, as in 90d or 12h; 0: no limit."),
     click.option(
         "--max-bytes",
         callback=_size,
@@ -229,8 +209,8 @@ def _headers(
 @click.argument("topic")
 @click.argument("payloads", nargs=-1, metavar="[PAYLOAD]...")
 @click.option("--priority", type=click.IntRange(0, 7), default=0, help="Higher ones go first.")
-@click.option("--delay", callback=duration, metavar="TIME", help="Do not deliver before TIME.")
-@click.option("--ttl", callback=duration, metavar="TIME", help="Do not deliver after TIME.")
+@time_option("--delay", "Do not deliver before TIME.")
+@time_option("--ttl", "Do not deliver after TIME.")
 @click.option(
     "--header",
     "headers",
@@ -256,18 +236,15 @@ def push(
     if not payloads and sys.stdin.isatty():
         raise click.UsageError("no message: give PAYLOAD, or pipe lines into the command")
     given = [os.fsencode(payload) for payload in payloads]
-    batches = [given] if given else in_lines(_standard_input())
+    batches = (
+        [given] if given else in_lines(iter(lambda: os.read(sys.stdin.fileno(), READ_BYTES), b""))
+    )
     settings["ttl_s"] = settings.pop("ttl")
     offsets = _push(broker, topic, batches, {"delay_s": delay or 0, **settings})
     last = offsets[-1] if offsets else None
     outcome = {"topic": topic, "pushed": len(offsets), "last_offset": last}
     pushed = counted(len(offsets), "message")
     print_result(outcome, f"pushed {pushed} to {printable(topic)}")
-
-
-def _standard_input() -> Iterator[bytes]:
-    while chunk := os.read(sys.stdin.fileno(), READ_BYTES):
-        yield chunk
 
 
 def _push(

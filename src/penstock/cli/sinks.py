@@ -12,7 +12,7 @@ from penstock.cli.admin_client import AdminClient, admin_options
 from penstock.cli.connection import queue_client
 from penstock.cli.inputs import confirm, yes_option
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, counted, format_time, print_result
+from penstock.cli.output import counted, format_time, print_result, table
 from penstock.client.queue.values import SinkStatus
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -30,7 +30,9 @@ def sinks(context: click.Context, broker: AdminClient) -> None:
     if context.invoked_subcommand is None:
         with queue_client(broker.server) as client:
             found = client.sinks()
-        print_result([_document(sink) for sink in found], _table(found))
+        head = ("SINK", "EPOCH", "MESSAGES", "COMMITTED", "STAGED", "NOTE")
+        empty = "there are no sinks; df.write.format('penstock') creates one"
+        print_result(list(map(_document, found)), table(head, map(_row, found), empty))
 
 
 def _document(sink: SinkStatus) -> dict[str, object]:
@@ -42,13 +44,6 @@ def _time(sink: SinkStatus) -> str | None:
     if not sink.committed_ms:
         return None
     return datetime.fromtimestamp(sink.committed_ms / 1000, UTC).isoformat(timespec="seconds")
-
-
-def _table(found: list[SinkStatus]) -> str:
-    if not found:
-        return "there are no sinks; df.write.format('penstock') creates one"
-    head = ("SINK", "EPOCH", "MESSAGES", "COMMITTED", "STAGED", "NOTE")
-    return columns([head, *map(_row, found)])
 
 
 def _row(sink: SinkStatus) -> tuple[str, ...]:

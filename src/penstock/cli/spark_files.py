@@ -10,7 +10,7 @@ import click
 
 from penstock.cli.output import counted, json_option, print_result, wants_json
 from penstock.spark.archived.layout import root_of
-from penstock.spark.archived.snapshot import ArchiveFile, chosen, take
+from penstock.spark.archived.snapshot import chosen, take
 
 _QUOTE: Final = "'"
 
@@ -38,13 +38,10 @@ def files(path: str, topics: tuple[str, ...], as_sql: bool) -> None:
     paths = [part.path for part in found]
     print_result(paths, _sql(paths) if as_sql else "\n".join(paths))
     if not as_sql and not wants_json():
-        click.echo(_summary(found), err=True)
+        size = sum(part.size for part in found)
+        click.echo(f"{counted(len(found), 'file')}, {size:,} bytes", err=True)
 
 
 def _sql(paths: list[str]) -> str:
     quoted = (f"'{path.replace(_QUOTE, _QUOTE * 2)}'" for path in paths)
     return f"[{', '.join(quoted)}]"
-
-
-def _summary(found: list[ArchiveFile]) -> str:
-    return f"{counted(len(found), 'file')}, {sum(part.size for part in found):,} bytes"

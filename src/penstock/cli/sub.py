@@ -231,7 +231,8 @@ class _Listening:
         if not self._has_connected:
             raise error
         if self._client_id and isinstance(error, ConnectionLostError) and self._is_reachable():
-            raise _with_cause(error, self._client_id) from error
+            what = f"{error.message}: another client probably uses the id {self._client_id}"
+            raise ConnectionLostError(what, error.advice) from error
         self._output.report_outage(error)
         self._attempts += 1
 
@@ -255,11 +256,6 @@ def _subscribe(client: Client, filters: tuple[str, ...], qos: int) -> None:
     refused = [name for name, code in zip(filters, codes, strict=True) if code == REFUSED]
     if refused:
         raise RefusedError(f"the broker refused to subscribe to {', '.join(map(repr, refused))}")
-
-
-def _with_cause(error: ConnectionLostError, client_id: str) -> ConnectionLostError:
-    what = f"{error.message}: another client probably uses the id {client_id}"
-    return ConnectionLostError(what, error.advice)
 
 
 # ── Journal ───────────────────────────────────────────────────────────────────────────────────

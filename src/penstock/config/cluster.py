@@ -136,13 +136,10 @@ def _address_faults(config: Config) -> Iterator[ConfigFault]:
     if _is_wildcard(peer):
         yield _advertised_fault(peer, "cluster.advertise_peer", "--advertise-peer")
     client = advertised(config)
-    if client is not None and _means_elsewhere(client, peer):
+    if client is None:
+        return
+    if _is_wildcard(client) or (client.is_loopback and not peer.is_loopback):
         yield _advertised_fault(client, "cluster.advertise", "--advertise")
-
-
-def _means_elsewhere(client: Address, peer: Address) -> bool:
-    """Whether an address means another machine to nodes that reach this one at ``peer``."""
-    return _is_wildcard(client) or (client.is_loopback and not peer.is_loopback)
 
 
 def _is_wildcard(address: Address) -> bool:

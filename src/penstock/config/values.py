@@ -57,10 +57,6 @@ def _integer(key: ConfigKey, raw: object) -> int:
     return int(value)
 
 
-def _float(key: ConfigKey, raw: object) -> float:
-    return float(_number(key, raw))
-
-
 def _text(key: ConfigKey, raw: object) -> str:
     if not isinstance(raw, str):
         shown = "the value given" if key.form == "secret" else _shown(raw)
@@ -191,7 +187,7 @@ def _each(items: Iterable[_Item], decoder: Callable[[int, _Item], _Value]) -> li
 _DECODERS: Final[dict[Kind, Callable[[ConfigKey, object], object]]] = {
     "boolean": _boolean,
     "integer": _integer,
-    "number": _float,
+    "number": lambda key, raw: float(_number(key, raw)),
     "text": _text,
     "choice": _choice,
     "choices": _choices,

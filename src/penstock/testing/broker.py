@@ -198,16 +198,11 @@ class Broker:
             self._run(begin)
         finally:
             if self._inner.is_running:
-                self._drive_clock()
+                drain = self.server.parts.pipeline.drain
+                self.clock.drive(lambda: self._run(drain), lambda: self.call(self.server.turn))
             elif self._thread is not None:
                 self._thread.end()
                 self._thread = None
-
-    def _drive_clock(self) -> None:
-        self.clock.drive(
-            lambda: self._run(self.server.parts.pipeline.drain),
-            lambda: self.call(self.server.turn),
-        )
 
     def call(self, function: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         async def call() -> T:
