@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -56,8 +56,6 @@ from penstock.store.topics import TopicStates
 SAMPLE_ENTRIES = 8  # older entries that a start verifies, spread evenly
 ROUNDS_RECOVERED_MAX = 3  # rounds that a start leaves to later commits; it writes any excess
 RETAIN_S = 0.02  # after this ``retain`` begins no other slice: commits wait for it
-
-Result = TypeVar("Result")
 
 
 class _Written(NamedTuple):
