@@ -136,7 +136,7 @@ class Admission:
         if topic.startswith(ENVELOPE_PREFIX):
             return ENVELOPES
         if topic_refusal(topic, self._limits) is not None:
-            return FORBIDDEN  # a topic of the broker's own
+            return FORBIDDEN  # reserved for the broker
         signed_only = SIGNED_ONLY if self.gate.demands_signature(topic) else 0
         return signed_only | (CAPTURED if self.is_captured(topic) else 0)
 

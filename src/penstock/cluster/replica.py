@@ -7,9 +7,9 @@ and on every other node, in the same order.
 ========================  ==========================================================
 ``engine``, ``disk``      drive the core: one ``Ready`` after another
 ``applier``               what follows when entries are applied or roles change
-``proposals``             batches on their way into the log (``forwarding``: why once)
+``proposals``             batches on their way into the log (``forwarding`` explains why once)
 ``membership``            changes of the members (``membership_rules``)
-``bootstrap``             how a node with an empty store comes into a cluster
+``bootstrap``             how a node with an empty store joins a cluster
 ``reads``                 linearizable reads
 ``leadership``            who leads, and who wants to know
 ``frame_handler``         frames of other nodes

@@ -237,7 +237,10 @@ class Pipeline(PendingBatches):
         self.submit(command, waiter, durable=True)
 
     def receive(self, command: Received, waiter: Refusable | None, *, record: bool) -> None:
-        """Remember the ids of QoS 2 messages, before their ``publish``; ``record``: durably."""
+        """Remember the ids of QoS 2 messages, before their ``publish``.
+
+        ``record``: journal the ids, for a persistent session. Otherwise they live in memory.
+        """
         self.receiving |= {(command.client_id, packet_id) for packet_id in command.packet_ids}
         if record:
             self._open.batch.add_event(to_event(command))
@@ -299,7 +302,7 @@ class Pipeline(PendingBatches):
         return payloads
 
     def when_readable(self, act: Callable[[], None], end: int = 0) -> None:
-        """See ``LogListener``. Commits what is not on disk, up to a sequence, at once."""
+        """See ``LogListener``. Under ``interval``, commit first what is below ``end``."""
         end = end or self.next_sequence + self._open.batch.count
         if self.settled_sequence >= end or self.failure is not None or not self._applies_first:
             act()
@@ -311,7 +314,7 @@ class Pipeline(PendingBatches):
         self._paused[reader] = None
 
     def when_committed(self, callback: Callable[[], None]) -> None:
-        """Call back after the next commit, and make one soon."""
+        """Call back after the next commit, successful or not; make one soon. See ``failure``."""
         self._on_commit.append(callback)
         if self._in_flight is None:
             self._loop.call_soon(self._seal)

@@ -61,7 +61,7 @@ class DurableTable(Protocol):
         """These rows were not written."""
 
     def end_round(self) -> None:
-        """Give up the round; what it did not take is changed still."""
+        """Give up the round; rows it did not take stay dirty."""
 
 
 class KeyedTable:
@@ -96,7 +96,7 @@ class KeyedTable:
             del self._left[key]
             yield from self._rows(key, moment)
 
-    def failed(self, table: str, keys: list[bytes]) -> None:  # noqa: ARG002 - there is but one
+    def failed(self, table: str, keys: list[bytes]) -> None:  # noqa: ARG002 - there is only one
         self._dirty.update(dict.fromkeys(keys))
 
     def end_round(self) -> None:
@@ -169,12 +169,12 @@ class QueuedTable:
     def is_round_over(self) -> bool:
         return not self._left
 
-    def take(self, room: int, moment: Moment) -> Iterator[Row]:  # noqa: ARG002 - rows know it
+    def take(self, room: int, moment: Moment) -> Iterator[Row]:  # noqa: ARG002 - rows carry no index
         taken = list(self._take(min(max(room, 0), self._left)))
         self._left = self._left - len(taken) if taken or room <= 0 else 0
         return ((self.name, key, row) for key, row in taken)
 
-    def failed(self, table: str, keys: list[bytes]) -> None:  # noqa: ARG002 - there is but one
+    def failed(self, table: str, keys: list[bytes]) -> None:  # noqa: ARG002 - there is only one
         self._queue.mark_dirty(keys)
 
     def end_round(self) -> None:
@@ -265,6 +265,7 @@ def _producers(broker: Broker) -> QueuedTable:
         for key, row in rows("producers"):
             producers.load(key, row)
 
+    # Not compared between nodes: each forgets old numbers in its own time.
     return QueuedTable("producers", producers, producers.take_dirty, load, lambda: ())
 
 

@@ -190,7 +190,7 @@ class Dispatcher:
         if self._assignment is not None or self.is_closed or not self.workers:
             return
         if self._parts.pipeline.is_dropping(self.topic):
-            return  # the next topic of this name will be dispatched
+            return  # the topic is being deleted; a new one of this name may follow
         group = self._parts.broker.groups.get(self.topic, self.group)
         if group is None:
             self._create_group()
@@ -330,7 +330,7 @@ class Dispatcher:
     def _at_hand(self, offsets: list[int]) -> dict[int, Message]:
         """Messages of recent commits, and those that were read ahead.
 
-        None if messages of the topic were deleted: only the disk knows which.
+        Empty if messages of the topic were deleted: only the disk knows which remain.
         """
         info = self._parts.store.topic(self.topic)
         if info is None or info.deleted or not offsets:
@@ -455,7 +455,7 @@ class Dispatcher:
         self._parts.pipeline.submit(settled, None, durable=True)
 
     def _give_back(self, share: GroupDelivery) -> None:
-        """The worker left before the delivery. A named worker has returned everything."""
+        """The worker left before the delivery. Without a lease, leaving returned its messages."""
         leases = list(range(share.lease, share.lease + len(share.offsets)))
         self._host.leases.give_back(self.topic, self.group, leases, counts=False)
 
