@@ -171,10 +171,7 @@ def commit_of(entry: Entry, span: SegmentRange, batch: Batch, written: Written =
 
 
 def _offsets(entry: Entry, span: SegmentRange, batch: Batch) -> tuple[int, ...]:
-    """Offset of the first message of each group, in the order of the batch's own groups.
-
-    An entry has its topics in another order: that of the first batch with each of them.
-    """
+    """First offset of each group, in the order of the batch's groups; an entry's order differs."""
     if span.start == 0 and span.end == entry.count:
         return tuple([view.first_offset for view in entry.groups])
     positions, bounds = entry.run_positions, entry.run_bounds

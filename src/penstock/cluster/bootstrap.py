@@ -41,10 +41,7 @@ class Bootstrap:
         self.was_removed = False  # whether that cluster has removed it since
 
     def start(self, genesis: Sequence[Member], done: DoneCallback) -> None:
-        """Form a cluster of these nodes, unless one of them objects.
-
-        ``done`` is called when that is durable here. This node then tells the others.
-        """
+        """Form a cluster of these nodes unless one objects; ``done`` when that is durable here."""
         error = self._refusal(genesis)
         if error is not None or self._node.is_initialised:
             self._loop.call_soon(done, error)

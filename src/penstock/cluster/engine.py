@@ -1,13 +1,10 @@
 """The loop that drives the Raft core: do what it asks for, and report back what was done.
 
-A ``Ready`` of the core has messages that may leave at once, and work for the writer: apply what is
-committed, write entries and record, sync. When that is durable the core is told, and the messages
-that waited for it leave. While the writer is busy, further readies are taken, so that no heartbeat
-waits for a disk. What they want of the disk is collected.
+A ``Ready`` of the core has messages that may leave at once, and work for the writer. While the
+writer is busy, further readies are taken and their work is collected: no heartbeat waits for it.
 
-Two rules decide what may leave when. Responses (votes, appends) wait until what they say is
-durable. And while a new term or a vote is not durable, nothing leaves at all: other nodes must not
-hear of a term that this node might forget.
+Responses (votes, appends) wait until what they say is durable. And while a new term or a vote is
+not durable, nothing leaves at all: no other node may hear of a term that this node might forget.
 """
 
 import asyncio
@@ -30,8 +27,7 @@ from penstock.store.batch import Batch
 from penstock.store.entry import Entry, decode
 from penstock.store.store import Commit, LogStore, Written
 
-CATCH_UP_ENTRIES_MAX = RECENT_ENTRIES_MAX // 2
-"""Entries per step of ``catch_up``: the core reads each once more, from memory."""
+CATCH_UP_ENTRIES_MAX = RECENT_ENTRIES_MAX // 2  # per step: the core reads each from memory
 
 NO_COST = Written(0.0, 0.0)
 
@@ -145,10 +141,7 @@ class Engine:
             self._owner.failed(error)
 
     def guarded(self, call: Callable[[], object]) -> None:
-        """Call into the core; any exception ends the node.
-
-        A core that was interrupted halfway may lead and never commit anything again.
-        """
+        """Call into the core. Any exception ends the node: it might lead and never commit again."""
         try:
             call()
         except LogDamaged as error:
@@ -324,20 +317,14 @@ class Engine:
         self._owner.committed_alone(batch, outcome)
 
     def committed_alone(self, index: int) -> None:
-        """Note an entry that was committed without the core, which learns of it in ``catch_up``.
-
-        Many entries at once: no other node has a vote, so nothing can come between them.
-        """
+        """Note an entry that was committed without the core, which learns of it in ``catch_up``."""
         if index != self.record.applied:  # else the batch had rows only
             self.record.applied = self._commit = index
             if not self.may_commit_alone:  # else nobody waits for it
                 self._owner.applied(index)
 
     def catch_up(self) -> None:
-        """Take the core through the entries that were committed without it.
-
-        Their content is in the store; the core does not need it.
-        """
+        """Take the core through entries that were committed without it; it needs no content."""
         raw, applied = self.raw, self.record.applied
         while raw is not None and raw.last_index < applied:
             raw.propose([b""] * min(applied - raw.last_index, CATCH_UP_ENTRIES_MAX))

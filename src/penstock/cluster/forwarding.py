@@ -1,13 +1,9 @@
 """Batches that wait for the leader: their order, and which of them are in the log already.
 
-A node has one batch in flight at most, and repeats it until it sees it applied: to this leader, to
-the next one, after a lost connection. That is safe because every batch is numbered within an
-incarnation of its node, and the number of each node's last batch follows from the log itself
-(``origins``). A leader checks only when all of its log is applied, so it knows of every batch that
-is or may yet be committed: whatever is not beyond ``origins`` is in the log.
-
-The leader merges what waits into one entry, its own batch among the others, in the order of
-arrival.
+A node has one batch in flight at most, and repeats it to each leader until it is applied. That is
+safe because batches are numbered within an incarnation of their node, and the number of each node's
+last batch follows from the log (``origins``). A leader checks when all of its log is applied:
+whatever is not beyond ``origins`` is in the log. It merges what waits, in the order of arrival.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +17,7 @@ from penstock.raft.types import NodeId
 from penstock.store.batch import Batch, NodeSegment
 from penstock.store.segments import unpack_batch
 
-ENTRY_BYTES_TARGET = 4 << 20
-"""The leader merges batches into entries of about this size; a larger batch goes alone."""
+ENTRY_BYTES_TARGET = 4 << 20  # of merged batches; a larger batch goes alone
 
 Origins = Mapping[NodeId, tuple[int, int]]
 
@@ -60,10 +55,7 @@ def refusal(queued: QueuedBatch, term: int) -> RefusalReason | None:
 
 
 def choose(waiting: Sequence[QueuedBatch], bytes_target: int = ENTRY_BYTES_TARGET) -> int:
-    """How many of the waiting batches share the next entry: the first, and what fits behind it.
-
-    None is passed over, however large, so none starves.
-    """
+    """How many of the waiting batches share an entry. None is passed over, so none starves."""
     size = 0
     for count, queued in enumerate(waiting):
         size += queued.bytes
@@ -133,10 +125,7 @@ class ProposalQueue:
         return len(self._waiting)
 
     def add(self, queued: QueuedBatch) -> bool:
-        """Queue a batch; False if it, or a later one of its node, is queued already.
-
-        It replaces an earlier one: its node has given up on that.
-        """
+        """Queue a batch in place of an earlier one; False if it, or a later one, is queued."""
         earlier = self._waiting.get(queued.node)
         if earlier is not None:
             if (queued.incarnation, queued.number) <= (earlier.incarnation, earlier.number):

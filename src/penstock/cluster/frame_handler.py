@@ -71,11 +71,7 @@ class FrameHandler:
             handle(sender, frame)
 
     def _received_while_removed(self, sender: NodeId, frame: Frame) -> None:
-        """Go on voting and telling what is committed.
-
-        Not all nodes may know of the removal. Until they do, they count this node, and may need its
-        vote or what it knows to be committed.
-        """
+        """Go on voting and telling commits: nodes that know of no removal count this one."""
         if isinstance(frame, MemberRemoved):
             self._told_removed(sender, frame)
         elif isinstance(frame, RaftFrame) and sender not in self._node.record.removed:

@@ -21,8 +21,7 @@ FORWARD_BYTES_MAX = BATCH_BYTES_MAX + 32 * MIB
 """Largest batch that a node may send to the leader. A batch is sealed once it has
 ``BATCH_BYTES_MAX``; its last command, and the columns beside the payloads, come on top."""
 
-FRAME_BYTES_MAX = FORWARD_BYTES_MAX + 8 * MIB
-"""Largest frame: a batch, and what the leader merged with it, in one append message."""
+FRAME_BYTES_MAX = FORWARD_BYTES_MAX + 8 * MIB  # a batch, and what the leader merged with it
 
 
 class RefusalReason(StrEnum):
@@ -58,11 +57,7 @@ class RaftFrame(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """A node's batch for the leader's log, numbered within this incarnation of the node.
-
-    Repeated until the node sees it applied. ``term``: the only term in which it may be written; 0:
-    any.
-    """
+    """A node's batch for the leader. ``term``: the only one that may write it; 0: any."""
 
     incarnation: int
     number: int
@@ -108,11 +103,7 @@ class MemberRemoved(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=Fals
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
-    """Tells a node that has not been heard from yet which cluster it is in.
-
-    ``genesis`` are the first voters, ``members`` the current nodes. A node that is in a cluster
-    ignores it.
-    """
+    """Tells a new node its cluster: ``genesis``, the first voters, and the current ``members``."""
 
     cluster_id: bytes
     genesis: tuple[Member, ...]

@@ -4,15 +4,11 @@
 
     length    u32, little-endian: bytes of the payload
     payload
-    mac       16 bytes: BLAKE2b under the connection's key over (number of the frame, length,
-              payload)
+    mac       16 bytes: BLAKE2b under the connection's key over (frame number, length, payload)
 
-The number is not sent: both sides count. So a frame that was changed, repeated, dropped or moved
-fails, and so does a frame of another connection, since each has its own key. During the handshake,
-before there are keys, the key is empty and the MAC is a plain checksum.
-
-The reader is incremental and bounded: it refuses an announced length above the bound before it
-buffers anything, and buffers no more than what was received.
+Both sides count frames, so one that was changed, repeated, dropped or moved fails. During the
+handshake, before there are keys, the MAC is a plain checksum. The reader refuses an announced
+length above its bound before it buffers anything.
 """
 
 from hashlib import blake2b

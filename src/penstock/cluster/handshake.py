@@ -296,10 +296,7 @@ def _out_of_place(message: object) -> PeerFault:
 
 
 def _refused(reason: str, message: str) -> PeerFault:
-    """The other side's refusal as a fault; an unknown reason counts as a lost connection.
-
-    The other side is not authenticated, and its text is shown in terminals: only printable text is.
-    """
+    """The other side's refusal as a fault. Only printable text: the sender is not authenticated."""
     known = {r.value: r for r in PeerReason}.get(reason, PeerReason.CONNECTION_LOST)
     return PeerFault(
         known, f"refused by the other node: {printable(message, REFUSAL_CHARACTERS_MAX)}"

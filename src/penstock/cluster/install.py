@@ -1,18 +1,13 @@
 """Installs a store that was received from another node as our own.
 
-It has the sender's record, which becomes ours before the switch: identity, term and vote are ours,
-since a vote must never be forgotten. The end of the sender's log, which may not be committed,
-stays, as if the sender had appended it to ours. Then the store is opened once: one that cannot be
-opened must not replace one that can.
+It has the sender's record, which becomes ours first: identity, term and vote are ours, since a vote
+must never be forgotten. Then the store is opened once: one that cannot be opened must not replace
+one that can. Our own store is closed, its directory locked. A crash leaves the old or the new one.
 
-**Not every snapshot may be installed.** Our own log may have entries beyond it that we have
-acknowledged to the leader, who may have counted them. If our log has the last entry that the
-snapshot knows to be committed (same index, same term), it has all before it, too, and perhaps more:
-then the snapshot is discarded. Otherwise nothing beyond that entry in our log can have been
-counted: a log that has a committed entry has all committed ones before it.
-
-All of this runs while our own store is closed, under the lock of the directory, and is quick. A
-crash at any point leaves the old store or the new one.
+**Not every snapshot may be installed.** Our log may have entries beyond it that the leader has
+counted. If it has the last entry that the snapshot knows to be committed (same index and term), it
+has all before it, and perhaps more: the snapshot is discarded. Otherwise nothing beyond that entry
+can have been counted: a log that has a committed entry has all committed ones before it.
 """
 
 import shutil
@@ -58,11 +53,7 @@ class LogState(msgspec.Struct, frozen=True):
 
 
 def install(data: Path, node: NodeId) -> bool:
-    """Switch to the snapshot that has arrived in ``data``, whose store is closed.
-
-    Return False, and discard it, if our own log has more. Raises a StorageError, and keeps our own
-    store, if it cannot be used.
-    """
+    """Switch to the snapshot in ``data``; False if our own log has more. Raises a StorageError."""
     lock = lock_directory(data)
     try:
         is_ready = prepare_install(data, node)

@@ -1,9 +1,7 @@
 """How much of the log is kept for nodes that come back: by entries and by bytes.
 
-Entries differ in size by four orders of magnitude, so their number alone bounds nothing. Sizes are
-kept for ranges of entries, a few dozen, however many entries there are; the limit in bytes is
-exact to within one range. Entries from before this start do not count: they go when that many bytes
-have come after them.
+Sizes are kept for ranges of entries, so the limit in bytes is exact to within one range. Entries
+from before this start do not count: they go when that many bytes have come after them.
 """
 
 from collections import deque
@@ -11,9 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
-SPARED_TIMES: Final = 4
-"""For nodes that are up but behind this many times the usual amount is kept: a snapshot would cost
-both sides more."""
+SPARED_TIMES: Final = 4  # as much is kept for nodes that are up: a snapshot would cost more
 
 RANGES: Final = 64  # into how many ranges the usual amount is divided
 

@@ -40,8 +40,7 @@ class BrokerHooks:
     now_ms: Callable[[], int] = lambda: 0  # the steady time that a leader sends to its followers
     set_time: Callable[[int], None] = lambda _now_ms: None  # the leader's steady time
     deliver_live: Callable[[bytes, Sequence[bytes]], None] = lambda _topic, _payloads: None
-    is_late: Callable[[Batch], bool] = lambda _batch: False
-    """Whether a batch must not enter the log any more. Called on the writer thread."""
+    is_late: Callable[[Batch], bool] = lambda _batch: False  # called on the writer thread
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,7 @@ RECENT_ENTRIES_MAX = 1_024  # entries that are kept in memory; at least the last
 
 
 class StoreLog:
-    """A ``LogView`` on a store and a record. Belongs to the loop.
-
-    ``last_index`` moves when the core hears that a write is durable, not when it becomes so.
-    """
+    """A ``LogView`` on store and record. ``last_index`` moves when the core hears of a write."""
 
     def __init__(self, store: LogStore, record: RaftRecord) -> None:
         self._store = store

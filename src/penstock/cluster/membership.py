@@ -223,18 +223,12 @@ class Membership:
         return gone
 
     def tell_removed(self, node_id: NodeId) -> None:
-        """Tell a node that it was removed, once that is durable here.
-
-        It may be shut down then: no restart of this node returns to a configuration that needs it.
-        """
+        """Tell a node, once its removal is durable here: no restart will need it then."""
         frame = MemberRemoved(self._node.record.applied)
         self._node.when_written(lambda _error: self._node.send(node_id, frame))
 
     def applied(self, _index: int) -> None:
-        """Answer the requests that are applied, once that is durable.
-
-        A node that was removed itself waits to hear it from the others: see ``tell_removed``.
-        """
+        """Answer applied requests, once durable. A removed node hears it from the others."""
         record = self._node.record
         if not self._changes.is_idle and record.node_id not in record.removed:
             self._node.when_written(lambda _error: self._changes.settle(self._node.record))

@@ -1,16 +1,12 @@
 """Rules of membership: one change at a time, and never one that allows two majorities or none.
 
-Whatever is changed, the nodes that are up must be a majority, before the change and after it. A
-node that is to be removed does not count: it may be shut down at any moment. Only when two voters
-become one must it be up itself, since neither can do anything without the other. A node that is
-promoted counts, for it has shown that it keeps up; that is how a node replaces a dead one.
+The nodes that are up must be a majority, before the change and after it. A node that is to be
+removed does not count: it may be shut down at any moment. Only when two voters become one must it
+be up, since neither can do anything without the other. A promoted node counts: it keeps up.
 
-A node is added as a learner: it gets everything and has no vote. Once it has been close behind for
-an election timeout, the leader promotes it without being asked. A node is removed for good: its id
-is never used again, because a node that lost its disk may have forgotten a vote. Requests are
-idempotent.
-
-``refusal`` has all the rules and is pure. ``PendingChanges`` keeps requests until they are applied.
+A node is added as a learner, without a vote. Once it has been close behind for an election timeout,
+the leader promotes it. A node is removed for good: its id is never used again, because a node that
+lost its disk may have forgotten a vote. Requests are idempotent. ``refusal`` has all the rules.
 """
 
 from collections.abc import Callable, Mapping

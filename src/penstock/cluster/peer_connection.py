@@ -25,8 +25,7 @@ FRAME_BYTES_MAX_BY_PURPOSE = {
     Purpose.SNAPSHOT: MIB + 4 * KIB,
 }
 
-SOCKET_BUFFER_BYTES_MAX = 256 * KIB
-"""What the socket gets beyond what the kernel takes; the rest waits in the link's own queue."""
+SOCKET_BUFFER_BYTES_MAX = 256 * KIB  # beyond what the kernel takes; the rest waits in the link
 
 IDLE_S, PROBE_S, PROBES = 5, 2, 3
 SILENCE_MS = 6_000

@@ -1,12 +1,9 @@
 """A link to one node for one purpose: a queue, and a connection that is made again when it is lost.
 
-A node has a link for control and one for bulk, so that heartbeats never wait behind entries. Frames
-are only sent here; what the other node sends comes over connections that it makes.
-
-What cannot be sent is dropped, and the owner is told: consensus tolerates loss, and knows better
-than a queue what is worth sending later. So the queue is bounded by bytes; it is cleared when the
-connection is lost (what follows a gap is useless); and while the next attempt is backing off
-nothing is queued at all. All frames of one iteration of the loop leave in one write.
+Heartbeats never wait behind entries: control and bulk have a link each. What cannot be sent is
+dropped, and the owner is told: consensus tolerates loss, and knows better than a queue what is
+worth sending later. So the queue is bounded, is cleared when the connection is lost, and stays
+empty during backoff. All frames of one iteration of the loop leave in one write.
 """
 
 import asyncio
@@ -24,21 +21,16 @@ from penstock.limits import MIB
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
-QUEUE_BYTES_MAX = {Purpose.CONTROL: 4 * MIB, Purpose.BULK: 64 * MIB}
-"""What may wait for one node. A larger frame may wait alone."""
+QUEUE_BYTES_MAX = {Purpose.CONTROL: 4 * MIB, Purpose.BULK: 64 * MIB}  # of one node
 WRITE_BYTES = MIB  # what the socket gets at once, before it is asked whether it takes more
 
 BACKOFF_S_MIN = 0.05
-BACKOFF_S_MAX = 2.0
-"""Fast at first, since most losses are restarts; then at the pace of a person who watches."""
+BACKOFF_S_MAX = 2.0  # fast at first, since most losses are restarts
 STEADY_S = 1.0  # after a connection that lasted this long, backoff starts over
 
 
 def backoff_s(attempt: int, roll: Callable[[int], int]) -> float:
-    """How long to wait before an attempt, counted from 0; ``roll(n)`` gives a number below n.
-
-    Half of it is random, so that nodes that lost each other do not come back in step.
-    """
+    """Seconds before an attempt, from 0. Half is random: nodes must not retry in step."""
     whole = min(BACKOFF_S_MAX, BACKOFF_S_MIN * (1 << min(attempt, 16)))
     return whole * (0.5 + roll(1_000) / 2_000)
 

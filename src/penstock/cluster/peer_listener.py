@@ -23,8 +23,7 @@ from penstock.errors import Refused
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
-UNAUTHENTICATED_MAX = 32
-"""Connections at once that have not authenticated: enough for all nodes to start together."""
+UNAUTHENTICATED_MAX = 32  # connections: enough for all nodes to start together
 BACKLOG = 64
 
 _Key: TypeAlias = tuple[NodeId, Purpose]

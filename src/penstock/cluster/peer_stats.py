@@ -30,8 +30,7 @@ class TransportStats:
         self.ends: dict[PeerReason, int] = dict.fromkeys(PeerReason, 0)
         self.snapshots_received = 0
         self.snapshot_bytes = 0  # received of the snapshot in flight; 0: there is none
-        self.differing: dict[NodeId, tuple[str, ...]] = {}
-        """Members that were refused, and the settings in which they differ from this node."""
+        self.differing: dict[NodeId, tuple[str, ...]] = {}  # settings of refused members
 
     def of(self, node: NodeId) -> PeerStats:
         stats = self.peers.get(node)

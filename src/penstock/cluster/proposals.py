@@ -16,8 +16,7 @@ from penstock.store.batch import Batch, NodeSegment
 from penstock.store.segments import pack_batch
 from penstock.store.store import EncodedBatch
 
-REPEAT_DOUBLINGS_MAX = 3
-"""A batch is repeated after an election timeout, then after twice as long, and so on up to this."""
+REPEAT_DOUBLINGS_MAX = 3  # of the interval of repeats, which begins with an election timeout
 
 
 class OwnBatch:
@@ -127,10 +126,7 @@ class Proposals:
             self.propose_own()
 
     def _give_up(self) -> None:
-        """Refuse the batch in flight if nobody has led for too long. It may still be committed.
-
-        Likewise if there is a leader that nothing reaches: clients wait as long for either fault.
-        """
+        """Refuse the batch, which may still be committed, if nobody led or took it for long."""
         own = self.own
         if own is None:
             return

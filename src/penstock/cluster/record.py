@@ -1,12 +1,10 @@
 """What a node has on disk beside the log: one record, written with every transaction.
 
-The log itself is the journal, and the store keeps with the record how far it is committed. The rest
-of what consensus needs after a crash is here: the node's identity, its term and vote, the terms of
-the log, and what follows from the entries up to ``applied``: the configuration, the members'
-addresses, and the last batch of each node.
+It has what consensus needs after a crash: identity, term and vote, the terms of the log, and what
+follows from the entries up to ``applied``: configuration, addresses, the last batch of each node.
 
-The first configuration (*genesis*) is not in the log: it precedes the first entry. It must be the
-same on all nodes, so nodes that join later are told.
+The first configuration (*genesis*) precedes the first entry and is the same on all nodes, so nodes
+that join later are told.
 """
 
 from bisect import bisect_right
@@ -48,8 +46,7 @@ class RaftRecord(msgspec.Struct, array_like=True):
     origins: dict[NodeId, tuple[int, int]] = {}  # incarnation, number of each node's last batch
     removed: list[NodeId] = []
     genesis: tuple[Member, ...] = ()
-    arrived: list[NodeId] = []
-    """Members that have taken part: if such a node has an empty store, it has lost its disk."""
+    arrived: list[NodeId] = []  # have taken part: with an empty store they have lost their disk
 
     @property
     def is_initialised(self) -> bool:

@@ -1,18 +1,12 @@
 """Makes a cluster of one out of a node whose peers are lost for good.
 
-Without a quorum of disks nothing can be committed any more. What is left on one node can become a
-cluster of its own, which others may join. A person has to decide that: entries that the lost
-majority acknowledged and this node never received are gone.
+Without a quorum of disks nothing can be committed. A person has to decide to go on with one node:
+entries that the lost majority acknowledged and this node never received are gone.
 
-**How.** The whole log of the node counts as committed, its uncommitted end too: the lost nodes may
-have counted it. Entries of a new term then remove the other members one by one. So the log itself
-has the new configuration, for this node's next start and for nodes that join later.
-
-**No way back.** The cluster has a new id. A lost node that comes back is of another cluster:
-neither side accepts the other, and the two logs cannot mix. The ids of the other members are never
-used again.
-
-The directory is locked meanwhile, and everything is one transaction.
+The whole log of the node counts as committed, its end too: the lost nodes may have counted it.
+Entries of a new term then remove the other members one by one, so the log itself has the new
+configuration. The cluster has a new id: a lost node that comes back is of another cluster, and
+neither accepts the other. All of it is one transaction, under the lock of the directory.
 """
 
 from pathlib import Path

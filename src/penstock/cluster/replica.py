@@ -242,10 +242,7 @@ class Replica:
         engine.wake()
 
     def _update_log_floors(self) -> None:
-        """Tell retention which entries a start, or other nodes, may still need.
-
-        A leader keeps more of the log, for a while, for nodes that are up and slow.
-        """
+        """Tell retention which entries a start, or other nodes, may still need."""
         store, record, raw = self._store, self.record, self._engine.raw
         if self.is_lone:
             store.log_floor = store.start_floor = LOG_UNBOUND

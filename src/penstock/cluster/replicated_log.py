@@ -23,17 +23,10 @@ class LogListener(Protocol):
         """A batch of another node, or of an earlier incarnation, is in the log for good."""
 
     def refused(self, batch: Batch, error: PenstockError) -> None:
-        """The submitted batch was given up.
-
-        After ``NoQuorum`` its outcome is unknown: it may still turn up in the log, as a foreign
-        one.
-        """
+        """The batch was given up. After ``NoQuorum`` it may still be in the log, as foreign."""
 
     def when_readable(self, act: Callable[[], None]) -> None:
-        """Call back once everything that was acknowledged so far can be read from the log.
-
-        A lone broker may acknowledge before that.
-        """
+        """Call back once everything that was acknowledged so far can be read from the log."""
 
 
 class ReplicatedLog(Protocol):

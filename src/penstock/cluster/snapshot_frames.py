@@ -19,8 +19,7 @@ from penstock.limits import KIB, MIB
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import RaftMessage
 
-CHUNK_BYTES = 256 * KIB
-"""To encode and check one chunk takes the event loop well under a millisecond."""
+CHUNK_BYTES = 256 * KIB  # takes the event loop well under a millisecond
 DIGEST_BYTES = 32
 
 

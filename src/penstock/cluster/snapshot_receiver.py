@@ -37,10 +37,7 @@ STALL_S = 30.0  # a sender that sends nothing for this long has given up
 
 
 class SnapshotReceiver:
-    """Receives one snapshot at a time into ``data``; once one has arrived, no other.
-
-    ``wants(sender, message)`` is asked first. ``arrived`` is called once, when all is on disk.
-    """
+    """Receives one snapshot at a time, if ``wants`` agrees; after ``arrived``, no other."""
 
     def __init__(
         self,

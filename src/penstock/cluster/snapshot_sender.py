@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Callable
 from hashlib import blake2b
-from types import TracebackType
 from typing import Self
 
 from penstock.cluster.dialing import PeerDialer
@@ -217,12 +216,7 @@ class _Copy:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         asyncio.get_running_loop().remove_reader(self._read)
         os.close(self._read)  # a copy that is not done meets a closed pipe, and ends
 

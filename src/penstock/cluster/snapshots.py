@@ -1,9 +1,4 @@
-"""Copies of whole stores between nodes: one part sends, the other receives.
-
-Once a copy has arrived, the broker stops what uses its store, closes it, calls
-:func:`penstock.cluster.install.install` and restarts: with the new store or, if its own log had
-more, with the old one.
-"""
+"""Copies of whole stores between nodes; see :mod:`penstock.cluster.install` for what follows."""
 
 from typing import NamedTuple
 

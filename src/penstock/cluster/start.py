@@ -29,10 +29,7 @@ def identity_of(settings: Cluster, client_addr: str) -> Member:
 def load_record(
     store: LogStore, settings: Cluster, identity: Member, roll: Callable[[int], int]
 ) -> RaftRecord:
-    """The record of this new incarnation; raises a StorageError.
-
-    The caller makes it durable before the node sends anything.
-    """
+    """The record of this new incarnation, to be made durable first. Raises a StorageError."""
     data = store.record()
     record = _first(store, settings, identity, roll) if data is None else decode_record(data)
     _check(record, settings)
@@ -73,10 +70,7 @@ def _check(record: RaftRecord, settings: Cluster) -> None:
 def bootstrap_refusal(
     genesis: Sequence[Member], record: RaftRecord, *, listens: bool = True
 ) -> Refused | None:
-    """Why these nodes cannot form a cluster; None if they can, or have done so.
-
-    ``listens``: whether other nodes can reach this one.
-    """
+    """Why these nodes cannot form a cluster; None if they can. ``listens``: for others."""
     ids = [member.id for member in genesis]
     if not ids and record.is_initialised:
         return None  # it has begun, and no other is requested

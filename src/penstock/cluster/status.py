@@ -31,11 +31,7 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     lag: int | None = None  # entries that it lacks
     is_active: bool | None = None  # heard from within an election timeout, and reachable
     contact_s: float | None = None  # seconds since it was heard from
-    answers: bool | None = None
-    """Whether it answers at its address for clients, as the command line found; None: not tried.
-
-    Nodes may be up, and yet not reach each other.
-    """
+    answers: bool | None = None  # at its address for clients; None: not tried
     bytes_in: int = 0
     bytes_out: int = 0
     drops: int = 0  # frames for it that were not sent

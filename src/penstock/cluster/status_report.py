@@ -12,9 +12,7 @@ from penstock.cluster.status import ClusterStatus, MemberStatus, NodeState
 from penstock.raft.raw_node import PeerStatus
 from penstock.raft.types import NodeId
 
-LOST_ELECTIONS = 3
-"""Without a leader nodes only ask for votes: a node counts as silent after this many election
-timeouts."""
+LOST_ELECTIONS = 3  # election timeouts until a node counts as silent if there is no leader
 
 _NO_TRAFFIC = PeerStats()
 
@@ -69,13 +67,7 @@ def _members(
     members = sorted(node.record.members.values(), key=lambda member: member.id)
     return tuple(
         [
-            _member(
-                node,
-                member,
-                progress.get(member.id),
-                last_index,
-                is_blank=bootstrap.is_blank(member.id),
-            )
+            _member(node, member, progress.get(member.id), last_index, bootstrap)
             for member in members
         ]
     )
@@ -87,7 +79,7 @@ def _match(peer: PeerStatus | None, *, is_active: bool) -> int | None:
 
 
 def _member(
-    node: LocalNode, member: Member, peer: PeerStatus | None, last_index: int, *, is_blank: bool
+    node: LocalNode, member: Member, peer: PeerStatus | None, last_index: int, bootstrap: Bootstrap
 ) -> MemberStatus:
     """One member: only the leader knows lag; without a leader, every node knows silence."""
     is_self = member.id == node.node_id
@@ -114,6 +106,6 @@ def _member(
         drops=traffic.drops,
         snapshot_bytes=traffic.snapshot_bytes,
         trouble=traffic.trouble,
-        is_blank=is_blank,
+        is_blank=bootstrap.is_blank(member.id),
         differs=stats.differing.get(member.id, ()),
     )

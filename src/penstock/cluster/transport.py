@@ -1,17 +1,13 @@
 """The transport between nodes: sockets below, frames above. The ``Peers`` of a replica.
 
-Every node dials every other that it knows, once for control and once for bulk, and sends only on
-connections that it made; on those that others made it receives. So no connection has two owners,
-and a network that is cut in one direction only is just that. Each snapshot has a connection of its
-own (:mod:`penstock.cluster.snapshots`).
-
-::
+Every node dials every other, once for control and once for bulk, and sends only on connections that
+it made; on those that others made it receives. Each snapshot has a connection of its own. ::
 
     send ─► PeerLink (queue, connection) ─► │ network │ ─► PeerListener (handshake) ─► received
 
-Membership is part of the journal, and a node that is behind in it does not know the newest members
-yet, one of which may be the leader. So any node that proves to be of this cluster is heard, and
-answered at the address that it gives; ``admits`` may be stricter.
+A node that is behind in the journal does not know the newest members, one of which may be the
+leader. So any node that proves to be of this cluster is heard, and answered at the address that it
+gives; ``admits`` may be stricter.
 """
 
 import asyncio

@@ -24,14 +24,6 @@ def decode_change(entry: RaftEntry) -> ConfChange:
     return _decode(entry.data) if entry.data else _EMPTY
 
 
-def is_conf_change(entry: RaftEntry) -> bool:
-    return entry.kind is not EntryKind.NORMAL
-
-
-def leaves_joint(change: ConfChange) -> bool:
-    return not change.steps
-
-
 def joint_auto_leave(change: ConfChange) -> bool | None:
     """Whether a joint configuration is left automatically; None if the change enters none."""
     if change.transition is ConfChangeTransition.AUTO and len(change.steps) <= 1:

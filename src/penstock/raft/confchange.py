@@ -26,11 +26,7 @@ class ConfChangeError(Exception):
 
 
 class Changer:
-    """Makes the next configuration of a tracker.
-
-    New members are probed from ``last_index``. They reject and tell where they are, which costs one
-    round and reads nothing of the log.
-    """
+    """Makes the next configuration of a tracker. New members are probed from ``last_index``."""
 
     def __init__(self, tracker: Tracker, last_index: int) -> None:
         self._tracker = tracker
@@ -68,11 +64,7 @@ class Changer:
 
 
 def restore(changer: Changer, conf_state: ConfState) -> Changed:
-    """Make a stored configuration, starting from an empty one.
-
-    It is made by the steps that would lead to it. One that has duplicates, or that no steps lead
-    to, is refused.
-    """
+    """Make a stored configuration by the steps that lead to it; refuse it if none do."""
     made = _made(changer, conf_state)
     if made[0].conf_state() != _in_order(conf_state):
         raise ConfChangeError(f"no changes lead to {conf_state}")
@@ -191,10 +183,7 @@ class _Draft:
             self.progress.pop(node_id, None)
 
     def _known(self, node_id: NodeId) -> PeerProgress:
-        """The progress of a node. A new one counts as recently active.
-
-        Otherwise the next quorum check could depose a leader for having added it.
-        """
+        """The progress of a node. A new one counts as active, or a quorum check deposes us."""
         if node_id not in self.progress:
             start = max(self._last_index, 1)
             self.progress[node_id] = PeerProgress(

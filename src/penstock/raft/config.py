@@ -14,11 +14,7 @@ def no_trace(_level: str, _text: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
-    """Settings. Times are in ticks, sizes in bytes of data.
-
-    ``roll(n)`` gives a random number below ``n``: elections end soon only if participants do not
-    all start them at once.
-    """
+    """Settings. Times are in ticks, sizes in bytes. ``roll(n)``: a random number below ``n``."""
 
     node_id: NodeId
     roll: Callable[[int], int]

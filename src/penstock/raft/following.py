@@ -33,11 +33,7 @@ def handle_append(node: Participant, message: RaftMessage) -> None:
 
 
 def _reject_append(node: Participant, message: RaftMessage) -> None:
-    """Reject entries whose predecessor we lack.
-
-    The hint is our last entry that the leader's log may share. With it the leader skips whole terms
-    instead of going back one by one.
-    """
+    """Reject entries whose predecessor we lack; by the hint the leader skips whole terms."""
     log = node.log
     node.debug(
         f"[logterm: {log.term_or_zero(message.index)}, index: {message.index}] "

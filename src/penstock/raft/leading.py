@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.raft import membership, replication
-from penstock.raft.conf_entries import decode_change, is_conf_change
+from penstock.raft.conf_entries import decode_change
 from penstock.raft.confchange import ConfChangeError
 from penstock.raft.errors import ProposalDropped, ProposalDropReason
 from penstock.raft.participant import Participant
@@ -61,7 +61,7 @@ def _on_proposal(node: Participant, message: RaftMessage) -> None:
 
 def _admit(node: Participant, entry: RaftEntry, place: int) -> tuple[bytes, EntryKind]:
     """Admit an entry. A configuration change that may not be made becomes empty."""
-    if not is_conf_change(entry):
+    if entry.kind is EntryKind.NORMAL:
         return entry.data, EntryKind.NORMAL
     try:
         change = decode_change(entry)
@@ -279,10 +279,7 @@ def _answer_read(node: Participant, sender: NodeId, context: bytes, index: int) 
 
 
 def _on_transfer(node: Participant, message: RaftMessage) -> None:
-    """Transfer leadership to the sender, once it has all entries.
-
-    Proposals are dropped meanwhile. After an election timeout the transfer is aborted.
-    """
+    """Transfer leadership to the sender once it has all entries; drop proposals meanwhile."""
     to, last = message.sender, node.lead_transferee
     progress = node.tracker.progress.get(to)
     if progress is None:

@@ -43,10 +43,7 @@ def _limited(
 
 
 class Unstable:
-    """Entries from ``offset`` on, and perhaps a snapshot of what precedes them.
-
-    ``in_progress`` is the first entry that was not handed out to be written.
-    """
+    """Entries from ``offset`` on, handed out before ``in_progress``, and perhaps a snapshot."""
 
     __slots__ = ("entries", "in_progress", "is_snapshot_in_progress", "offset", "snapshot", "trace")
 
@@ -260,11 +257,8 @@ class RaftLog:
         self.unstable.append(entries)
         self.last_index = entries[-1].index
         if entries[-1].term != self._tail_term:
-            self._find_tail(entries)
-
-    def _find_tail(self, entries: Sequence[RaftEntry]) -> None:
-        self._tail_term = entries[-1].term
-        self._tail_start = next(e.index for e in entries if e.term == self._tail_term)
+            self._tail_term = entries[-1].term
+            self._tail_start = next(e.index for e in entries if e.term == self._tail_term)
 
     def maybe_append(
         self, previous: int, previous_term: int, entries: Sequence[RaftEntry], commit: int

@@ -1,7 +1,7 @@
 """Applying configuration changes."""
 
 from penstock.raft import confchange, replication
-from penstock.raft.conf_entries import joint_auto_leave, leaves_joint
+from penstock.raft.conf_entries import joint_auto_leave
 from penstock.raft.confchange import Changed, Changer
 from penstock.raft.participant import Participant
 from penstock.raft.tracker import Tracker
@@ -17,7 +17,7 @@ def plan(node: Participant, change: ConfChange) -> Changed:
     """The outcome of a change. Raises ConfChangeError."""
     changer = Changer(node.tracker, node.log.last_index)
     auto_leave = joint_auto_leave(change)
-    if leaves_joint(change):
+    if not change.steps:
         return changer.leave_joint()
     if auto_leave is None:
         return changer.simple(change.steps)

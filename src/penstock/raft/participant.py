@@ -177,8 +177,5 @@ class Participant:
         return own is not None and not own.is_learner and self.log.unstable.snapshot is None
 
     def has_committed_in_term(self) -> bool:
-        """Whether anything of this term is committed.
-
-        Before that a leader does not know how far its predecessors had committed.
-        """
+        """Until it has, a leader does not know how far its predecessors had committed."""
         return self.log.term_or_zero(self.log.committed) == self.term

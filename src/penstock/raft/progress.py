@@ -113,20 +113,14 @@ class PeerProgress(msgspec.Struct):
             self.msg_app_flow_paused = True
 
     def can_bump_commit(self, commit: int) -> bool:
-        """Whether sending this commit index could advance the follower.
-
-        Not if it was sent before, nor if an index beyond all sent entries was.
-        """
+        """Whether this commit index is news: neither it, nor one beyond all entries, was sent."""
         return self.commit_sent < commit and self.commit_sent < self.next - 1
 
     def sent_commit(self, commit: int) -> None:
         self.commit_sent = commit
 
     def maybe_update(self, index: int) -> bool:
-        """Note an acknowledgement of everything up to ``index``; False if that was known.
-
-        ``next`` never goes back: what was sent meanwhile is in flight.
-        """
+        """Note an acknowledgement up to ``index``; False if known. ``next`` never goes back."""
         if index <= self.match:
             return False
         self.match = index
@@ -135,10 +129,7 @@ class PeerProgress(msgspec.Struct):
         return True
 
     def maybe_decr_to(self, rejected: int, match_hint: int) -> bool:
-        """Note a rejection of the message that followed ``rejected``; False if it is stale.
-
-        ``match_hint`` is where the logs may agree, as the follower sees it.
-        """
+        """Note a rejection of what followed ``rejected``; False if it is stale."""
         if self.state is ProgressState.REPLICATE:
             # It has what it acknowledged; a rejection of that is stale.
             if rejected <= self.match:

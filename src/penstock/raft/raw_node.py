@@ -94,10 +94,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class RawNode:
-    """A participant, and what was handed out of it.
-
-    Any call may raise LogDamaged, if the log lost something committed: the node must exit.
-    """
+    """A participant and what it handed out. Any call may raise LogDamaged: the node must exit."""
 
     __slots__ = ("_applies_unstable", "_commit", "_soft_state", "_term", "_vote", "node")
 
@@ -122,11 +119,7 @@ class RawNode:
         self._propose(tuple([RaftEntry(0, 0, piece) for piece in data]))
 
     def propose_conf_change(self, change: ConfChange) -> None:
-        """Propose a configuration change. Raises ProposalDropped.
-
-        One that may not be made now (another one is not applied yet) is committed as an empty
-        entry.
-        """
+        """Raises ProposalDropped. A change that may not be made now becomes an empty entry."""
         self._propose((change_entry(change),))
 
     def conf_change_fault(self, change: ConfChange) -> str:
@@ -138,17 +131,11 @@ class RawNode:
             node.step(RaftMessage(MessageKind.PROPOSE, node.id, node.id, entries=entries))
 
     def apply_conf_change(self, change: ConfChange) -> ConfState:
-        """Apply a committed change; return the resulting configuration.
-
-        Call it for each, in order, before ``applied``. Raises ConfChangeError.
-        """
+        """Apply each committed change, in order, before ``applied``. Raises ConfChangeError."""
         return membership.apply_change(self.node, change)
 
     def step(self, message: RaftMessage) -> bool:
-        """Handle a message of another participant; False if it was ignored.
-
-        Ignored are kinds that are local only, and responses of nodes that are no members.
-        """
+        """Handle a peer's message; False if ignored: a local kind, or a response of no member."""
         kind, node = message.kind, self.node
         if kind in _LOCAL or (not message.term and kind not in _WITHOUT_TERM):
             return False
@@ -239,10 +226,7 @@ class RawNode:
         return ready
 
     def _mark(self, after_persist: tuple[RaftMessage, ...]) -> PersistMark:
-        """The entries that will be durable with this ready.
-
-        All unstable ones: those of earlier readies are written before.
-        """
+        """All unstable entries will be durable: those of earlier readies are written before."""
         node = self.node
         log, unstable = node.log, node.log.unstable
         own = tuple([m for m in after_persist if m.to == node.id])

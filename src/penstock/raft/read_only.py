@@ -1,13 +1,9 @@
 """Linearizable reads that wait until the leader is confirmed.
 
-A read must see everything that was acknowledged before it. The leader notes its commit index, and
-asks all by a heartbeat whether it still leads. If a quorum responds to heartbeats that were sent
-after the read was requested, no other leader had committed anything by then, and the read is
-current once the noted index is applied.
-
-Reads are numbered within a term, and a heartbeat carries the number of the last one. A response
-confirms all up to that number, so responses to different heartbeats add up. The contexts of the
-readers do not matter here, and need not be unique.
+The leader notes its commit index, and asks all by a heartbeat whether it still leads. If a quorum
+responds, no other leader had committed anything before the read was requested, and the read is
+current once the noted index is applied. Reads are numbered within a term, and a heartbeat carries
+the last number: a response confirms all up to it. Contexts need not be unique.
 """
 
 from collections import deque

@@ -49,18 +49,11 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     mark: PersistMark
     soft_state: SoftState | None = None  # None: unchanged
     hard_state: HardState | None = None  # to be written; None: unchanged
-    entries: tuple[RaftEntry, ...] = ()
-    """To be written, in place of what the log has from the first of them on."""
-    snapshot: SnapshotMeta | None = None
-    """To be installed before everything else, in place of the whole log."""
+    entries: tuple[RaftEntry, ...] = ()  # to be written; they replace the log from the first on
+    snapshot: SnapshotMeta | None = None  # to be installed first, in place of the whole log
     messages: tuple[RaftMessage, ...] = ()  # may leave at once
     after_persist: tuple[RaftMessage, ...] = ()
-    """May leave only after this and all earlier readies are durable.
-
-    ``persisted`` handles those to the node itself; do not send them.
-    """
+    """May leave once all readies so far are durable. ``persisted`` handles those to ourselves."""
     committed: tuple[RaftEntry, ...] = ()
     read_states: tuple[ReadState, ...] = ()
-    must_sync: bool = False
-    """Whether entries, term or vote are to be written. A commit index alone may be lost. (The
-    driver makes a snapshot durable before it calls ``persisted``.)"""
+    must_sync: bool = False  # entries, term or vote are written; a commit index alone may be lost

@@ -27,11 +27,7 @@ def append_empty(node: Participant) -> None:
 
 
 def append_entries(node: Participant, proposed: Sequence[tuple[bytes, EntryKind]]) -> None:
-    """Append to our own log. Raises ProposalDropped if too much is uncommitted.
-
-    The leader's own copy counts like any other, once it is durable. So it sends itself an
-    acknowledgement that leaves only then.
-    """
+    """Append to our own log; our copy counts once durable. Raises ProposalDropped."""
     log, term = node.log, node.term
     _reserve(node, sum([len(data) for data, _ in proposed]))
     start = log.last_index + 1
@@ -40,10 +36,7 @@ def append_entries(node: Participant, proposed: Sequence[tuple[bytes, EntryKind]
 
 
 def _reserve(node: Participant, size: int) -> None:
-    """Count bytes as uncommitted. Empty entries, and a single one of any size, always pass.
-
-    Otherwise an entry above the bound could never be proposed, nor a new term begin.
-    """
+    """Count bytes as uncommitted. Empty entries, and a single one of any size, always pass."""
     total = node.uncommitted_bytes + size
     if size and node.uncommitted_bytes and total > node.config.uncommitted_bytes_max:
         node.warn(

@@ -94,11 +94,7 @@ class ConfChangeTransition(IntEnum):
 
 
 class ConfChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A configuration change; without steps: leave the joint configuration.
-
-    ``is_single``: proposed in the older form, for one node only. ``context`` is the proposer's, and
-    comes back with the entry.
-    """
+    """A change; without steps: leave the joint configuration. ``is_single``: the older form."""
 
     steps: tuple[tuple[ConfChangeKind, NodeId], ...] = ()
     transition: ConfChangeTransition = ConfChangeTransition.AUTO
@@ -166,23 +162,18 @@ class LogView(Protocol):
 
     def first_index(self) -> int:
         """The first entry; what precedes it is in a snapshot only."""
-        ...
 
     def last_index(self) -> int:
         """The last entry, or that of the snapshot if there is none."""
-        ...
 
     def term(self, index: int) -> int:
         """The term of an entry, or of ``first_index() - 1``; Compacted, EntriesUnavailable."""
-        ...
 
     def entries(self, low: int, high: int, bytes_max: int) -> tuple[RaftEntry, ...]:
         """Entries ``low`` to ``high - 1``: at least one, then up to ``bytes_max`` of data.
 
         Raises Compacted, EntriesUnavailable.
         """
-        ...
 
     def snapshot(self) -> SnapshotMeta:
         """What a snapshot made now would hold; SnapshotUnavailable."""
-        ...
