@@ -277,8 +277,7 @@ def rows_of(
     keys: dict[int, bytes] | None = None
     if options.verifies and "signature_verdict" in needed:
         needed |= {"payload", "signature"}
-        listed = ask(options, lambda client: client.keys())
-        keys = {key.id: key.public_key for key in listed}
+        keys = {key.id: key.public_key for key in ask(options, lambda client: client.keys())}
     wanted = {each.topic: each for each in part.wanted}
     for path in part.paths:
         for batch in _batches(path, sorted(needed), wanted):

@@ -203,7 +203,6 @@ def count_of(text: str) -> int:
 
 
 def positive(given: Given, name: str) -> int | None:
-
     def read(text: str) -> int | None:
         if count_of(text) == 0:
             raise ValueError("write a number greater than 0, or leave it out")
@@ -213,7 +212,6 @@ def positive(given: Given, name: str) -> int | None:
 
 
 def boolean(given: Given, name: str, *, default: bool = False) -> bool:
-
     def read(text: str) -> bool:
         if text.lower() not in {"true", "false"}:
             raise ValueError("write true or false")
@@ -250,7 +248,6 @@ def topic_name(text: str) -> str:
 
 
 def servers_of(given: Given) -> tuple[str, ...]:
-    """Parse addresses, separated by commas; checked here, because a task would fail late."""
     servers = tuple(part.strip() for part in given.get("servers", "").split(",") if part.strip())
     if not servers:
         raise option_error("servers", "is missing", "give the broker's address: 127.0.0.1:1883")

@@ -38,12 +38,9 @@ class Loss(NamedTuple):
 
 
 def lag_of(start: StreamPosition, seen: Mapping[str, TopicState]) -> dict[str, int]:
-    lags = {}
-    for name, topic in seen.items():
-        lag = topic.end - next_of(start.topics.get(name), topic)
-        if lag > 0:
-            lags[name] = lag
-    return lags
+    spots = start.topics
+    lags = {name: topic.end - next_of(spots.get(name), topic) for name, topic in seen.items()}
+    return {name: lag for name, lag in lags.items() if lag > 0}
 
 
 def next_of(spot: TopicPosition | None, topic: TopicState) -> int:
@@ -98,7 +95,6 @@ def _proportional(rests: Mapping[str, int], total: int) -> dict[str, int]:
 def share_bytes(
     sizes: Mapping[str, int], means: Mapping[str, int], total: int, turn: int = 0
 ) -> dict[str, int]:
-    """Share bytes: one mean message for each topic, the rest in proportion; or take turns."""
     names = sorted(sizes)
     least = {name: max(1, means[name]) for name in names}
     if sum(least.values()) > total:
@@ -183,7 +179,6 @@ def with_deleted_ends(
 
 
 def lost_with_topics(start: StreamPosition, end: StreamPosition) -> list[Loss]:
-    """Return what was lost with deleted, recreated or cut-back topics; unseen rows count."""
     losses = []
     for name, spot in start.topics.items():
         now = end.topics.get(name)

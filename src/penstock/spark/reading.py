@@ -33,7 +33,6 @@ HELD_ROWS: Final = 32_768
 # whatever its size: with half as many rows, a worker took a tenth more time per row.
 HELD_BYTES: Final = 8 * MIB
 
-
 # reads lost rows from elsewhere, and reports the rest
 LossReader: TypeAlias = Callable[[Loss], Iterator[pa.RecordBatch]]
 

@@ -25,7 +25,6 @@ class Requirement(msgspec.Struct, frozen=True):
     bounds: str
 
     def admits(self, version: str) -> bool:
-        """Whether a version is accepted; suffixes (rc1, .post1) are ignored."""
         here = _numbers(version)
         bounds = _BOUND.findall(self.bounds)
         return all(_SIGNS[sign](here, _numbers(bound)) for sign, bound in bounds)

@@ -64,9 +64,8 @@ class Staged(WriterCommitMessage):
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "BatchWriter":
     _check_append(overwrite, 'mode("append")')
     read = read_options(options, is_stream=False)
-    return BatchWriter(
-        read, layout_of(schema, has_topic=read.topic is not None), batch_job(options)
-    )
+    layout = layout_of(schema, has_topic=read.topic is not None)
+    return BatchWriter(read, layout, batch_job(options))
 
 
 def stream_writer(
@@ -116,11 +115,8 @@ class _Sink:
     def commit(self, messages: Sequence[Staged], note: bytes) -> StageCommitted:
         """Publish what was staged, in the table's order; the result tells whether it was before."""
         target = messages[0].target
-        parts = [
-            (staged.part, staged.blocks)
-            for staged in sorted(messages, key=lambda staged: staged.partition)
-            if staged.blocks
-        ]
+        ordered = sorted(messages, key=lambda staged: staged.partition)
+        parts = [(staged.part, staged.blocks) for staged in ordered if staged.blocks]
         began = monotonic()
         done = with_retries(
             self._retry, lambda: self.client().commit_stage(*target, parts, note=note)

@@ -73,7 +73,6 @@ class DefaultSource(DataSource):
 def _reader_arguments(
     given: Mapping[str, str], schema: StructType
 ) -> "tuple[SourceOptions, pa.Schema]":
-    """Return a reader's options and Arrow schema; a schema given by the user selects columns."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - see the module
 
     options = source_options(given)

@@ -167,7 +167,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _is_too_little(self, rows: int) -> bool:
-        """Whether to wait for more rows; not forever, and not if no more can come."""
         options = self._options
         if options.min_rows is None or self._target is not None:
             return False
@@ -207,11 +206,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins, ends = decode(start), decode(end)
         losses = [] if begins.is_initial else planning.lost_with_topics(begins, ends)
         asked = ranges_between(begins, ends)
-        has = (
-            topic_watch.current_states(self._options, sorted({one.topic for one in asked}))
-            if asked
-            else {}
-        )
+        names = sorted({one.topic for one in asked})
+        has = topic_watch.current_states(self._options, names) if names else {}
         ranges, more = planning.clamp(asked, has)
         report_losses(self._options, [*losses, *more])
         return [RangePartition(part) for part in planning.split(ranges, ends.cut)]

@@ -135,7 +135,6 @@ def _locate_each(options: SourceOptions, names: list[str]) -> dict[str, TopicSta
 def resolve_offsets(
     options: SourceOptions, specs: OffsetSpecs, seen: dict[str, TopicState]
 ) -> dict[str, int]:
-
     def offset(name: str) -> int:
         return _offset(options, name, specs.of(name), seen[name])
 

@@ -102,14 +102,12 @@ def compacted(
     kept = tuple(file for file in manifest.files if file.path not in merged)
     # A segment rotated since then may have got its last batch after we read its log.
     done = {segment.name for segment in taken.segments[:-1]}
+    gone = (*old, *sorted(merged), *(f"{LIVE}/{name}" for name in sorted(done)))
     return _next(
         manifest,
         segments=tuple(segment for segment in segments if segment.name not in done),
         files=(*kept, *made),
-        retired=(
-            *manifest.retired,
-            Retired(at_ms, (*old, *sorted(merged), *(f"{LIVE}/{name}" for name in sorted(done)))),
-        ),
+        retired=(*manifest.retired, Retired(at_ms, gone)),
     )
 
 

@@ -57,10 +57,8 @@ def read(directory: Path) -> SinkLog:
             continue
         within = f"/{directory.parent.name}/{directory.name}/"
         parsed = [_parse(name, text, within) for name, text in zip(names, texts, strict=True)]
-        return SinkLog(
-            int(names[-1].removesuffix(".compact")),
-            tuple(entry for part in parsed for entry in part),
-        )
+        entries = tuple(entry for part in parsed for entry in part)
+        return SinkLog(int(names[-1].removesuffix(".compact")), entries)
     raise StorageDamaged(
         f"the log of {directory} changes faster than it can be read",
         "Make sure that only Spark deletes files in it.",

@@ -7,7 +7,6 @@ compacted. The position is that of the last batch in the log, from the query's c
 from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -18,8 +17,6 @@ from penstock.spark.archived.layout import CHECKPOINT, LIVE, date_of, key_of, to
 from penstock.spark.archived.manifest import ArchiveSegment, Manifest
 from penstock.spark.archived.sink_log import SinkLog
 from penstock.spark.offsets import decode
-
-_ATTEMPTS: Final = 5
 
 
 class ArchiveFile(msgspec.Struct, frozen=True, gc=False):

@@ -132,24 +132,15 @@ def checks_of(
     same = sum(line.is_same for line in lines)
     forged = sum(line.archived for line in lines if line.fault == "impostor")
     twice = windows.total() - len(windows)
+    is_whole, is_once = acknowledged == archived > 0, twice == 0 and bool(windows)
     reported = {(alert.device, alert.kind) for alert in alerts}
     due = {(x.device, _EXPECTED_ALERTS[x.fault]) for x in lines if x.fault in _EXPECTED_ALERTS}
     return [
         *_audited(report),
-        _check(
-            "acknowledged readings in the archive",
-            acknowledged,
-            archived,
-            is_good=acknowledged == archived > 0,
-        ),
+        _check("acknowledged readings in the archive", acknowledged, archived, is_good=is_whole),
         _check("sensors whose checksum matches", len(lines), same),
         _check("forged readings in the archive", 0, forged),
-        Check(
-            "windows that came twice",
-            f"0 of {len(windows):,}",
-            f"{twice:,}",
-            twice == 0 and bool(windows),
-        ),
+        Check("windows that came twice", f"0 of {len(windows):,}", f"{twice:,}", is_once),
         _check("silences and gaps that were reported", len(due), len(due & reported)),
     ]
 

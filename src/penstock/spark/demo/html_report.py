@@ -117,10 +117,9 @@ def _chart(results: DemoResults, data: ChartData) -> str:
     for number, series in enumerate(data.series):
         css = f"s{number % 4}"
         if series.band:
-            lower = [(x, low) for (x, _), (low, _) in zip(series.points, series.band, strict=True)]
-            upper = [
-                (x, high) for (x, _), (_, high) in zip(series.points, series.band, strict=True)
-            ]
+            points = list(zip(series.points, series.band, strict=True))
+            lower = [(x, low) for (x, _), (low, _) in points]
+            upper = [(x, high) for (x, _), (_, high) in points]
             chart.band(lower, upper, css)
         (chart.dots if data.has_dots else chart.line)(series.points, css)
     legend = [(f"s{number % 4}", series.name) for number, series in enumerate(data.series)]

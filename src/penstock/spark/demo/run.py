@@ -106,12 +106,8 @@ class _DemoRun:
         self._directory = directory
         self._fleet = fleet
         seconds = settings.seconds
-        self._plan = DemoPlan(
-            broker.servers,
-            str(directory),
-            window_s=max(2, seconds // 24),
-            silent_s=max(2, seconds // 15),
-        )
+        window_s, silent_s = max(2, seconds // 24), max(2, seconds // 15)
+        self._plan = DemoPlan(broker.servers, str(directory), window_s, silent_s)
         self._gateways: list[DoorThread] = []
         self._driver: Driver | None = None
         self._lag: dict[str, list[tuple[float, int]]] = {}
@@ -243,7 +239,6 @@ class _DemoRun:
         killed_at = self._killed_at
         done = [batch.at_s for own in batches.values() for batch in own]
         after = [at_s for at_s in done if killed_at is not None and at_s > killed_at]
-        back_at = min(after, default=None)
         return DemoResults(
             version=__version__,
             seed=self._settings.seed,
@@ -251,7 +246,7 @@ class _DemoRun:
             seconds=float(seconds),
             traffic=collect.traffic_of(ledgers, seconds),
             killed_at=killed_at,
-            back_at=back_at,
+            back_at=min(after, default=None),
             rollups=self._rollups(windows),
             alerts=alerts,
             lag={reader: self._lag[reader] for reader in sorted(self._lag)},

@@ -34,6 +34,7 @@ from penstock.spark.filters import filters_of, names_matching, topic_regex
 from penstock.spark.offsets import OffsetRange
 from penstock.spark.options import LOSS_TOPIC
 from penstock.spark.pipelines import audit_report
+from penstock.spark.pipelines.audit_report import AuditReport, Counted, Double, Forged, Key
 from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob
 from penstock.spark.signatures import verdict_of
 
@@ -53,7 +54,7 @@ def audit(
     keys: Mapping[int, bytes] | None = None,
     verify: bool = True,
     loss_topic: str = LOSS_TOPIC,
-) -> audit_report.AuditReport:
+) -> AuditReport:
     """Audit an archive, or a broker, or both; ``keys`` are public keys by id, else the broker's."""
     _check_subject(path, servers)
     began = time.monotonic()
@@ -89,7 +90,7 @@ def _audit_archive(
     client: QueueClient | None,
     filters: Collection[str],
     loss_topic: str,
-) -> tuple[audit_report.AuditReport, DataFrame]:
+) -> tuple[AuditReport, DataFrame]:
     snapshot = take(root)
     archived = position(snapshot)
     names = names_matching(archived, filters) if filters else list(archived)
@@ -103,7 +104,7 @@ def _audit_archive(
     rows = files(spark, [part.path for part in good])
     if filters:
         rows = rows.where(f.col("topic").rlike(topic_regex(filters)))
-    report = audit_report.AuditReport(what=f"archive {root}", damaged=damaged)
+    report = AuditReport(what=f"archive {root}", damaged=damaged)
     expected = {(n, archived[n].incarnation): (archived[n].first, archived[n].next) for n in names}
     _compare(report, rows, expected)
     archived_losses = files(spark, [part.path for part in good]).where(f.col("topic") == loss_topic)
@@ -119,13 +120,13 @@ def _audit_archive(
 
 def _audit_broker(
     spark: SparkSession, client: QueueClient, servers: str, filters: Collection[str]
-) -> tuple[audit_report.AuditReport, DataFrame]:
+) -> tuple[AuditReport, DataFrame]:
     """Count what the broker returns; an offset without a message was deleted on purpose."""
     now = _topics(client, (), filters or ("#",))
-    expected: dict[audit_report.Key, tuple[int, int]] = {
+    expected: dict[Key, tuple[int, int]] = {
         (name, incarnation): (first, end) for name, (incarnation, first, end) in now.items()
     }
-    report = audit_report.AuditReport(what=f"broker {servers}")
+    report = AuditReport(what=f"broker {servers}")
     reader = spark.read.format("penstock").option("servers", servers)
     reader = reader.options(
         columns="topic,incarnation,offset,payload,signature",
@@ -156,16 +157,10 @@ def count(rows: DataFrame) -> DataFrame:
     )
 
 
-def _compare(
-    report: audit_report.AuditReport,
-    rows: DataFrame,
-    expected: dict[audit_report.Key, tuple[int, int]],
-) -> None:
+def _compare(report: AuditReport, rows: DataFrame, expected: dict[Key, tuple[int, int]]) -> None:
     """Count, and examine topics whose figures differ from what is expected."""
-    counted = [audit_report.Counted(*row) for row in count(rows).collect()]
-    seen: dict[audit_report.Key, audit_report.Counted] = {
-        (one.topic, one.incarnation): one for one in counted
-    }
+    counted = [Counted(*row) for row in count(rows).collect()]
+    seen: dict[Key, Counted] = {(one.topic, one.incarnation): one for one in counted}
     for key, one in seen.items():
         expected.setdefault(key, (one.lowest, one.highest + 1))
     report.is_void = not expected
@@ -182,12 +177,10 @@ def _compare(
     report.missing = sum(hole.end - hole.begin for hole in report.holes)
     if report.doubled:
         many = _of(rows, odd).groupBy("topic", "incarnation", "offset").count().where("count > 1")
-        report.doubles = sorted(
-            audit_report.Double(*row) for row in many.limit(LISTED_MAX).collect()
-        )
+        report.doubles = sorted(Double(*row) for row in many.limit(LISTED_MAX).collect())
 
 
-def _strays(expected: OffsetRange, seen: audit_report.Counted | None) -> list[OffsetRange]:
+def _strays(expected: OffsetRange, seen: Counted | None) -> list[OffsetRange]:
     if seen is None:
         return []
     below = expected._replace(begin=seen.lowest, end=min(expected.begin, seen.highest + 1))
@@ -196,8 +189,8 @@ def _strays(expected: OffsetRange, seen: audit_report.Counted | None) -> list[Of
 
 
 def _gaps(
-    report: audit_report.AuditReport, rows: DataFrame, odd: Collection[audit_report.Key]
-) -> dict[audit_report.Key, list[tuple[int, int]]]:
+    report: AuditReport, rows: DataFrame, odd: Collection[Key]
+) -> dict[Key, list[tuple[int, int]]]:
     if not odd:
         return {}
     order = Window.partitionBy("topic", "incarnation").orderBy("offset")
@@ -205,13 +198,13 @@ def _gaps(
     found = following.where(f.col("offset") > f.col("after") + 1)
     listed = found.select("topic", "incarnation", "after", "offset").limit(LISTED_MAX + 1).collect()
     report.is_listed = len(listed) <= LISTED_MAX
-    gaps: dict[audit_report.Key, list[tuple[int, int]]] = {}
+    gaps: dict[Key, list[tuple[int, int]]] = {}
     for topic, incarnation, after, offset in listed[:LISTED_MAX]:
         gaps.setdefault((topic, incarnation), []).append((after + 1, offset))
     return gaps
 
 
-def _of(rows: DataFrame, keys: Collection[audit_report.Key]) -> DataFrame:
+def _of(rows: DataFrame, keys: Collection[Key]) -> DataFrame:
     names = sorted({topic for topic, _ in keys})
     return rows.select("topic", "incarnation", "offset").where(f.col("topic").isin(names))
 
@@ -254,9 +247,9 @@ def _topics(
 
 
 def _ask(
-    report: audit_report.AuditReport,
+    report: AuditReport,
     client: QueueClient,
-    expected: Mapping[audit_report.Key, tuple[int, int]],
+    expected: Mapping[Key, tuple[int, int]],
     filters: Collection[str],
 ) -> None:
     now = _topics(client, {name for name, _ in expected}, filters)
@@ -275,7 +268,7 @@ def _ask(
     _excuse(report, client, now)
 
 
-def _excuse(report: audit_report.AuditReport, client: QueueClient, now: Mapping[str, Seen]) -> None:
+def _excuse(report: AuditReport, client: QueueClient, now: Mapping[str, Seen]) -> None:
     for hole in list(report.holes):
         if _is(now, hole.topic, hole.incarnation) and hole.end > now[hole.topic][1]:
             visible = hole._replace(begin=max(hole.begin, now[hole.topic][1]))
@@ -360,7 +353,7 @@ def _judged(batch: pa.RecordBatch, keys: Mapping[int, bytes], room: int) -> list
     return lines + [(verdict, number, None, None, None) for verdict, number in numbers.items()]
 
 
-def _verify(report: audit_report.AuditReport, rows: DataFrame, keys: Mapping[int, bytes]) -> None:
+def _verify(report: AuditReport, rows: DataFrame, keys: Mapping[int, bytes]) -> None:
     signed = rows.select("topic", "offset", "payload", "signature").where("signature is not null")
     judged = signed.mapInArrow(judge_signatures(dict(keys)), _JUDGED)
     found = f.when(f.col("topic").isNotNull(), f.struct("topic", "offset", "key_id", "verdict"))
@@ -370,7 +363,7 @@ def _verify(report: audit_report.AuditReport, rows: DataFrame, keys: Mapping[int
     numbers = dict.fromkeys(("valid", "invalid", "unknown_key"), 0)
     for row in totals.collect():
         numbers[row["verdict"]] = row["number"]
-        report.forged += [audit_report.Forged(*one) for one in row["found"][:FORGED_MAX]]
+        report.forged += [Forged(*one) for one in row["found"][:FORGED_MAX]]
     report.has_signatures = True
     report.valid, report.signed = numbers["valid"], sum(numbers.values())
     report.unsigned = report.rows - report.signed

@@ -131,17 +131,14 @@ def line(batch: BatchProgress) -> str:
         f"{batch.query} batch {batch.batch}: {batch.rows:,} rows in {batch.duration_ms:,} ms",
         f"{batch.rows_per_s:,.0f} rows/s",
     ]
-    if batch.lag:
-        parts.append(f"lag {sum(batch.lag):,}")
-    if batch.state_rows:
-        parts.append(f"state {batch.state_rows:,} rows")
-    if batch.late_rows:
-        parts.append(f"too late {batch.late_rows:,}")
-    if batch.untimed_rows:
-        parts.append(f"untimed {batch.untimed_rows:,}")
-    if batch.watermark:
-        parts.append(f"watermark {batch.watermark}")
-    return ", ".join(parts)
+    optional = (
+        (batch.lag, f"lag {sum(batch.lag):,}"),
+        (batch.state_rows, f"state {batch.state_rows:,} rows"),
+        (batch.late_rows, f"too late {batch.late_rows:,}"),
+        (batch.untimed_rows, f"untimed {batch.untimed_rows:,}"),
+        (batch.watermark, f"watermark {batch.watermark}"),
+    )
+    return ", ".join([*parts, *(text for figure, text in optional if figure)])
 
 
 def steps(figures: Mapping[str, object]) -> str:

@@ -101,9 +101,8 @@ def _file_of(job: str) -> str:
     """Return a plan's file name: job names may have 189 bytes of any characters, file names 255."""
     quoted = quote(job, safe="")
     if len(quoted) > NAME_CHARACTERS_MAX:
-        quoted = (
-            f"{quoted[:NAME_CHARACTERS_MAX]}-{blake2b(job.encode(), digest_size=8).hexdigest()}"
-        )
+        digest = blake2b(job.encode(), digest_size=8).hexdigest()
+        quoted = f"{quoted[:NAME_CHARACTERS_MAX]}-{digest}"
     return f"{quoted}.json"
 
 

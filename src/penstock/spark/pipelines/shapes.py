@@ -90,7 +90,6 @@ class Shape(msgspec.Struct):
         return sum(self.bad.values()) / self.messages if self.messages else 0.0
 
     def presence(self, path: str) -> float:
-        """Return the share of readable messages that have a field; elements count each."""
         readable = self.messages - sum(self.bad.values())
         return min(self.fields[path].count / readable, 1.0) if readable else 0.0
 
@@ -131,10 +130,8 @@ def _values(document: object) -> Iterator[tuple[str, object]]:
 
 
 def _exemplify(field: Field, text: str) -> None:
-    if (
-        len(field.examples) < EXAMPLES_MAX
-        and (cut := text[:EXAMPLE_CHARACTERS]) not in field.examples
-    ):
+    cut = text[:EXAMPLE_CHARACTERS]
+    if len(field.examples) < EXAMPLES_MAX and cut not in field.examples:
         field.examples.append(cut)
 
 
