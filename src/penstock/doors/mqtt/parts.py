@@ -29,8 +29,7 @@ class SessionEnds(Protocol):
         self, client_id: bytes, connection: int, will: WillMessage | None, *, durable: bool
     ) -> None: ...
 
-    def inherit(self, session: Session) -> int:
-        """Take over a session from another node; return the number of its connection there."""
+    def inherit(self, session: Session) -> int: ...  # return its connection at the other node
 
 
 @dataclass(kw_only=True, eq=False)

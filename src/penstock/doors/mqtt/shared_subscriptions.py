@@ -70,10 +70,7 @@ class GroupClient(Protocol):
 
     def deliver(self, deliveries: list[Delivery]) -> None: ...
     def may_take(self) -> bool: ...  # whether it reads; ``ask_for_more`` follows
-
-    def is_id_taken(self, packet_id: int) -> bool:
-        """Whether the session uses a packet id of the upper half, given by an earlier version."""
-
+    def is_id_taken(self, packet_id: int) -> bool: ...  # by the session, from an earlier version
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
@@ -119,9 +116,7 @@ class _SharedFilter:
     def __init__(self, share: Share, qos: int) -> None:
         self.share = share
         self.qos = qos
-        self.follower: Callable[[CommittedMessages], None] | None = (
-            None  # of the feed, if it has wildcards
-        )
+        self.follower: Callable[[CommittedMessages], None] | None = None  # if it has wildcards
 
 
 class SharedSubscriptions:

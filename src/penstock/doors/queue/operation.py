@@ -56,13 +56,8 @@ class Requester(Protocol):
     def is_full(self) -> bool: ...  # the client has much to read; ``ask`` follows
     def next_name(self) -> bytes: ...  # a consumer name that is unique in the cluster
     def when_stored(self, act: Callable[[], None]) -> None: ...  # input blocks until then
-
-    def blocking(self, act: Callable[[object], None], refused: Refused) -> Callback:
-        """A completion; until it is called nothing else of this client begins."""
-
-    def start_push(self, push: PushChannel, slot: Slot) -> None:
-        """Become a push connection when all earlier requests are answered."""
-
+    def blocking(self, act: Callable[[object], None], refused: Refused) -> Callback: ...
+    def start_push(self, push: PushChannel, slot: Slot) -> None: ...  # once all else is answered
     def send(self, data: bytes) -> None: ...
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 

@@ -99,12 +99,9 @@ def _ids(time_ms: int, first_offset: int, count: int) -> bytes:
 
 
 async def _trimmed(call: Call, trim: TrimOptions, ids: bytes) -> bytes:
-    """Trim behind XADD. The entry is stored, and the client must know, even if this fails.
-
-    An exact limit counts this entry, which must be on disk for that.
-    """
+    """Trim behind XADD. The entry is stored, and the client must know, even if this fails."""
     try:
-        if not trim.is_approximate:
+        if not trim.is_approximate:  # an exact limit counts this entry, which must be on disk
             await confirmed(call)
         await _trim(call.door, call.args[1], trim)
     except CommandError as fault:
