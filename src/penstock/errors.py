@@ -1,26 +1,4 @@
-"""The exceptions, by *who must act*.
-
-::
-
-    PenstockError
-    ├── ProtocolError        a protocol was violated
-    │   ├── LocalProtocolError    this side, or the caller of the API
-    │   └── RemoteProtocolError   the peer
-    ├── Refused              not a bug: a limit, a credential, a permission
-    ├── StorageError         the operator must look at the disk or the data directory
-    │   ├── StorageFull           the disk is full; the broker retries by itself
-    │   ├── StorageBroken         a write or flush failed; the process ends
-    │   ├── StorageDamaged        a checksum or the order of entries is wrong
-    │   ├── StorageForeign        not a Penstock store, or another version
-    │   └── StorageLocked         another broker has it open
-    ├── ClusterError         the cluster cannot do it now; retry
-    │   ├── NoQuorum              too few nodes are up, or there is no leader
-    │   ├── NotLeader             another node leads; carries its address
-    │   └── LeadershipLost        the leader changed; not done
-    └── ConfigError          a configuration file, option or value is invalid
-
-``advice`` tells the user what to do; it is printed below the message.
-"""
+"""The exceptions, by *who must act*. ``advice`` tells the user what to do, below the message."""
 
 
 class PenstockError(Exception):

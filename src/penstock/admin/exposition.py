@@ -79,7 +79,6 @@ def counted(slot: str, text: str, name: str = "") -> Metric:
 
 
 def read_stored(view: BrokerView, *, with_topics: bool) -> StoredFigures:
-    """Read what may need the disk; for a worker thread."""
     topics = view.store.topics() if with_topics else iter(())
     shown = {info.name: info.next_offset for info in islice(topics, TOPICS_SHOWN_MAX)}
     left_out = sum(1 for _ in islice(topics, TOPICS_COUNTED_MAX))

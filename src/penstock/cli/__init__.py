@@ -63,19 +63,13 @@ def penstock() -> None:
     """Penstock, a message broker: one durable journal behind every protocol."""
 
 
-def _asks_for_help(error: click.ClickException) -> bool:
-    return isinstance(error, click.BadOptionUsage | click.NoSuchOption) and (
-        error.option_name == "-h"
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line (``sys.argv`` by default) and exit."""
     try:
         status = penstock.main(args=arguments, prog_name="penstock", standalone_mode=False)
     except click.ClickException as error:
         error.show()
-        if _asks_for_help(error):
+        if getattr(error, "option_name", "") == "-h":  # probably meant as help
             click.echo("-h is the host; --help shows the options.", err=True)
         sys.exit(error.exit_code)
     except click.Abort:

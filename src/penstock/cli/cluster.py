@@ -153,20 +153,15 @@ _ANSWERS = {None: "", True: " (answers)", False: " (no answer)"}
 
 
 def _row(found: ClusterStatus, member: MemberStatus) -> tuple[str, ...]:
+    role = "learner" if member.is_learner else "follower"
     return (
         str(member.id),
-        _role(found, member),
+        "leader" if member.id == found.leader else role,
         "-" if member.lag is None else f"{member.lag:,}",
         _last_seen(found, member),
         member.peer_addr or "-",
         f"{member.client_addr or '-'}{_ANSWERS[member.answers]}",
     )
-
-
-def _role(found: ClusterStatus, member: MemberStatus) -> str:
-    if member.id == found.leader:
-        return "leader"
-    return "learner" if member.is_learner else "follower"
 
 
 def _last_seen(found: ClusterStatus, member: MemberStatus) -> str:

@@ -32,10 +32,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     def table(self) -> str:
         parts = [*self.nodes[0]["state"], "log"]
-        rows = [
-            (part, "differs" if part in self.differences else "same", *self._shown(part))
-            for part in parts
-        ]
+        rows = []
+        for part in parts:
+            digests = [_digest(node, part)[:12] for node in self.nodes]
+            rows.append((part, "differs" if part in self.differences else "same", *digests))
         heads = [f"NODE {node['node_id']}" for node in self.nodes]
         lines = [f"at entry {self.index:,}", "", columns([("PART", "", *heads), *rows]), ""]
         verdict = (
@@ -44,9 +44,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         if self.not_reached:
             verdict += f"; not reached: {', '.join(str(node) for node in self.not_reached)}"
         return "\n".join([*lines, verdict])
-
-    def _shown(self, part: str) -> list[str]:
-        return [_digest(node, part)[:12] for node in self.nodes]
 
 
 def compared(broker: AdminClient, status: ClusterStatus) -> Comparison:

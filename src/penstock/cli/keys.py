@@ -120,7 +120,9 @@ def new(
             "/keys", device=device, topics=topics, public_key=public_key, expires_s=expires
         )
     key = DeviceKeyPair(device, made["id"], topics, *pair)
-    until = _after_registration(expires) if offline else format_time(made["expires"])
+    until = format_time(made["expires"])
+    if offline and expires:
+        until = f"{with_unit(expires, 's')} after it is registered"
     wrote = _hand_out(files, key, until, print_secret=print_secret)
     if offline:
         wrote += f"\nNot registered yet. To register it:\n  {made['register']}"
@@ -156,10 +158,6 @@ def _add_line(key: DeviceKeyPair, expires_s: int | None) -> str:
     words += ["--id", str(key.key_id), "--public-key", key.public_key.hex()]
     words += ["--expires", with_unit(expires_s, "s")] if expires_s else []
     return shlex.join(words)
-
-
-def _after_registration(expires_s: int | None) -> str:
-    return f"{with_unit(expires_s, 's')} after it is registered" if expires_s else "never"
 
 
 def _hand_out(files: KeyFiles, key: DeviceKeyPair, until: str, *, print_secret: bool) -> str:

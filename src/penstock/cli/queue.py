@@ -71,16 +71,13 @@ def _rate(found: Document) -> str:
 
 
 def _limits(found: Document) -> str:
-    limits = []
-    if found["max_messages"]:
-        limits.append(counted(found["max_messages"], "message"))
-    if found["max_age_s"]:
-        limits.append(with_unit(found["max_age_s"], "s"))
-    if found["max_bytes"]:
-        limits.append(with_unit(found["max_bytes"], "bytes"))
-    if found["keep"]:
-        limits.append("keeps finished messages")
-    return ", ".join(limits) or "-"
+    limits = [
+        counted(found["max_messages"], "message") if found["max_messages"] else "",
+        with_unit(found["max_age_s"], "s") if found["max_age_s"] else "",
+        with_unit(found["max_bytes"], "bytes") if found["max_bytes"] else "",
+        "keeps finished messages" if found["keep"] else "",
+    ]
+    return ", ".join(filter(None, limits)) or "-"
 
 
 @queue.command()

@@ -68,11 +68,8 @@ async def _serve(config: Config) -> None:
 
 
 async def _start(server: Server, stop: asyncio.Event) -> None:
-    """Start; abort at once on a signal, because starting may take long.
-
-    The event loop is blocked while the journal is read, so the signal handler raises. Aborting
-    there is a crash, which loses nothing. If it raises elsewhere, ``stop`` is checked later.
-    """
+    # Starting may take long, and blocks the event loop while the journal is read, so the signal
+    # handler raises. That is a crash, which loses nothing; elsewhere ``stop`` is checked later.
 
     def interrupt(_number: int, _frame: object) -> None:
         stop.set()
@@ -105,7 +102,8 @@ def _loss(config: Config) -> str:
 
 
 def _greeting(server: Server) -> str:
-    config = server.config
+    config, size = server.config, server.store.size()
+    stored = f"{counted(size.messages, 'message')}, {size.bytes_used / 1024**2:,.1f} MiB"
     addresses = ", ".join(str(address) for address in server.addresses)
     skipped = ", ".join(map(str, server.skipped))
     http, is_only = server.addresses[-1], len(server.addresses) == 1
@@ -114,7 +112,7 @@ def _greeting(server: Server) -> str:
         f"  listening  {addresses} ({'every protocol' if is_only else 'every protocol on each'})",
         *([f"  in use     {skipped} by another program, skipped"] if skipped else []),
         f"  clients    {_who(server)}",
-        f"  data       {Path(config.data).resolve()} ({_what(server)})",
+        f"  data       {Path(config.data).resolve()} ({stored})",
         *([f"  cluster    {_cluster(server)}"] if config.cluster.peer_listen else []),
         f"  an ack     {_promise(config)}",
         f"  look       http://{http}/metrics, /health, /ready",
@@ -126,11 +124,6 @@ def _who(server: Server) -> str:
     if all(address.is_loopback for address in server.addresses):
         return "anyone on this machine, without a password"
     return "ANYONE who can reach these addresses, without a password (allow_anonymous)"
-
-
-def _what(server: Server) -> str:
-    size = server.store.size()
-    return f"{counted(size.messages, 'message')}, {size.bytes_used / 1024**2:,.1f} MiB"
 
 
 def _cluster(server: Server) -> str:

@@ -45,7 +45,6 @@ class JavaOutput:
         self.passed_on = threading.Event()  # set when all writers of the pipe have exited
 
     def say(self, line: str) -> None:
-        """Write a line to the original standard error."""
         print(line, file=self._terminal, flush=True)
 
     @contextmanager

@@ -33,7 +33,6 @@ def type_of(key: ConfigKey) -> str:
 
 
 def example_toml() -> str:
-    """Return a file with every option, commented out at its default."""
     lines = [_EXAMPLE_PREFACE]
     for section, struct in SECTIONS.items():
         if section:

@@ -9,10 +9,7 @@ from collections.abc import Iterator
 
 
 def key_lines(text: str) -> dict[str, int]:
-    """Map dotted key names to line numbers, from 1; ``text`` must be valid TOML.
-
-    The n-th table of an array is ``name[n]``, from 0. A section's own name maps to its header.
-    """
+    """The n-th table of an array is ``name[n]``, from 0; a section's name maps to its header."""
     lines: dict[str, int] = {}
     section = ""
     tables: dict[str, int] = {}

@@ -63,11 +63,7 @@ def _key_name(name: str) -> str:
 
 
 def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
-    """Load the configuration. Raises :class:`ConfigProblemsError` with all problems.
-
-    Without a ``path``, ``PENSTOCK_CONFIG`` names the file. ``flags`` maps option names to values or
-    their text; None is a flag that was not given.
-    """
+    """Raises :class:`ConfigProblemsError`. ``flags`` maps option names to values or their text."""
     path = path or environ.get(FILE_VARIABLE) or None
     layers = [_file_layer(path), _environment_layer(environ), _flag_layer(flags)]
     values: dict[str, object] = {}

@@ -170,7 +170,6 @@ class Broker:
 
     @property
     def port(self) -> int:
-        """The port for every protocol; known after the start, and kept over restarts."""
         return self._inner.port
 
     @property
@@ -211,7 +210,6 @@ class Broker:
         return self._run(call)
 
     def metrics(self) -> dict[str, float]:
-        """Return the samples of /metrics: name with labels → value."""
         return self._run(self._inner.metrics)
 
     def _run(self, begin: Callable[[], Coroutine[object, None, T]]) -> T:
