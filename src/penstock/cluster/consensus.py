@@ -35,8 +35,7 @@ class Consensus(Protocol):
     def node_id(self) -> NodeId: ...
 
     @property
-    def is_clustered(self) -> bool:
-        """Whether there are, or may soon be, other nodes."""
+    def is_clustered(self) -> bool: ...
 
     @property
     def is_leader(self) -> bool: ...
@@ -50,8 +49,7 @@ class Consensus(Protocol):
         """The leader as far as known; 0: none."""
 
     @property
-    def leader_addr(self) -> str:
-        """Where clients reach the leader; empty if unknown."""
+    def leader_addr(self) -> str: ...
 
     @property
     def term(self) -> int: ...
@@ -78,8 +76,7 @@ class Consensus(Protocol):
     def at_index(self, index: int, act: Callable[[], None], /) -> None:
         """Act when exactly this entry is applied, before the next one; if that is past, never."""
 
-    def off_index(self, index: int, act: Callable[[], None], /) -> None:
-        """Undo ``at_index``."""
+    def off_index(self, index: int, act: Callable[[], None], /) -> None: ...
 
     def bootstrap(self, members: Sequence[Member], done: DoneCallback) -> None:
         """Form a cluster of these nodes. Idempotent."""
@@ -89,5 +86,4 @@ class Consensus(Protocol):
 
     def remove(self, node_id: NodeId, done: DoneCallback) -> None: ...
 
-    def transfer(self, node_id: NodeId, done: DoneCallback) -> None:
-        """Transfer leadership to another node."""
+    def transfer(self, node_id: NodeId, done: DoneCallback) -> None: ...

@@ -37,8 +37,7 @@ _log = get_logger("cluster")
 class EngineOwner(Protocol):
     """Receives the engine's events: in order, on the event loop."""
 
-    def roles_changed(self, state: SoftState) -> None:
-        """The leader has changed, or this node's role."""
+    def roles_changed(self, state: SoftState) -> None: ...
 
     def settled(self) -> None:
         """The node leads, and has applied everything that was decided before."""
@@ -46,8 +45,7 @@ class EngineOwner(Protocol):
     def apply(self, entry: Entry) -> None:
         """An entry is committed and part of the journal."""
 
-    def apply_change(self, entry: RaftEntry) -> None:
-        """A configuration change is committed."""
+    def apply_change(self, entry: RaftEntry) -> None: ...
 
     def applied(self, index: int) -> None: ...
 
@@ -310,8 +308,6 @@ class Engine:
             self._settled_term = raw.term
             self._owner.settled()
         self._owner.applied(index)
-
-    # ── A lone node ───────────────────────────────────────────────────────────────────────────
 
     def _commit_ended(self, batch: Batch, outcome: Commit | StorageError) -> None:
         self._owner.committed_alone(batch, outcome)

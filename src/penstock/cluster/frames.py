@@ -18,8 +18,7 @@ from penstock.limits import BATCH_BYTES_MAX, MIB
 from penstock.raft.types import MessageKind, NodeId, RaftMessage
 
 FORWARD_BYTES_MAX = BATCH_BYTES_MAX + 32 * MIB
-"""Largest batch that a node may send to the leader. A batch is sealed once it has
-``BATCH_BYTES_MAX``; its last command, and the columns beside the payloads, come on top."""
+"""Largest batch for the leader: a sealed one, with its last command, and all columns."""
 
 FRAME_BYTES_MAX = FORWARD_BYTES_MAX + 8 * MIB  # a batch, and what the leader merged with it
 

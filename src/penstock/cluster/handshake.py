@@ -272,7 +272,6 @@ class Answerer:
 
     @staticmethod
     def refusal(fault: PeerFault) -> bytes:
-        """The last frame to the dialer before the connection is closed."""
         return _encode(HandshakeRefused(fault.reason.value, fault.message[:512]))
 
 

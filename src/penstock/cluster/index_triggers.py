@@ -10,7 +10,6 @@ class IndexTriggers:
         self._actions: dict[int, list[Callable[[], None]]] = {}
 
     def add(self, index: int, act: Callable[[], None]) -> None:
-        """Act when this entry is applied; if that is past, never."""
         self._actions.setdefault(index, []).append(act)
 
     def remove(self, index: int, act: Callable[[], None]) -> None:

@@ -77,8 +77,6 @@ class Membership:
             is_changing=self._changes.proposed is not None,
         )
 
-    # ── Requests ──────────────────────────────────────────────────────────────────────────────
-
     def request(self, kind: ChangeKind, member: Member, done: DoneCallback) -> None:
         node, change = self._node, MemberChange(kind, member)
         if node.raw is None or not node.leader:
@@ -122,8 +120,6 @@ class Membership:
                 else:
                     frame = ChangeRequest(number, ChangeKind(change.kind), change.member)
                     node.send(node.leader, frame)
-
-    # ── On the leader ─────────────────────────────────────────────────────────────────────────
 
     def propose(self) -> bool:
         """Propose the next change if the log has no tail; return whether one was proposed."""
@@ -198,8 +194,6 @@ class Membership:
             self._transfer = None
             done(error)
 
-    # ── Events ────────────────────────────────────────────────────────────────────────────────
-
     def apply(self, entry: RaftEntry) -> list[NodeId] | None:
         """Apply a committed change; return the nodes that it removes, None if it is void."""
         node = self._node
@@ -272,7 +266,9 @@ class Membership:
     def _request_as_leader(self, raw: RawNode) -> None:
         """Request what a leader requests of its own accord: promotions, and noting arrivals."""
         record = self._node.record
-        ready = self._promotable(raw) if record.conf.learners else None
+        ready = None
+        if record.conf.learners:
+            ready = self._promotions.tick(raw.last_index, raw.status().progress, self.live)
         new = [node_id for node_id in record.members if self._has_arrived(node_id)]
         for kind, node_id in [(PROMOTE, ready)] if ready else [(ARRIVED, one) for one in new[:1]]:
             change = MemberChange(kind, record.members.get(node_id, Member(node_id)))
@@ -280,11 +276,7 @@ class Membership:
                 self._changes.add(change, partial(_log_outcome, change), CHANGE_TIMEOUT_S)
                 self._node.wake()
 
-    def _promotable(self, raw: RawNode) -> NodeId | None:
-        return self._promotions.tick(raw.last_index, raw.status().progress, self.live)
-
     def _has_arrived(self, node_id: NodeId) -> bool:
-        """Whether a node takes part, and the record does not say so yet."""
         node = self._node
         is_here = node_id == node.node_id or node.activity.heard_s(node_id) is not None
         return is_here and node_id not in node.record.arrived

@@ -23,9 +23,7 @@ from penstock.limits import MEMBERS_MAX, NODE_ID_MAX
 from penstock.raft.raw_node import PeerStatus
 from penstock.raft.types import ConfChange, ConfChangeKind, ConfState, NodeId
 
-CAUGHT_UP_ENTRIES = 8
-"""A learner that lacks no more than this, for an election timeout, becomes a voter. The leader
-writes one entry after another, so a node that keeps up lacks one or two."""
+CAUGHT_UP_ENTRIES = 8  # a learner that lacks no more, for an election timeout, becomes a voter
 
 PAIR = 2  # two voters: neither is a majority without the other
 

@@ -41,11 +41,9 @@ class PeerConnectionOwner(Protocol):
     def received(self, connection: "PeerConnection", payload: bytes) -> None:
         """A frame arrived. May raise PeerFault, which ends the connection."""
 
-    def writable(self, connection: "PeerConnection") -> None:
-        """The socket takes more again."""
+    def writable(self, connection: "PeerConnection") -> None: ...
 
-    def ended(self, connection: "PeerConnection", fault: PeerFault) -> None:
-        """The last event."""
+    def ended(self, connection: "PeerConnection", fault: PeerFault) -> None: ...
 
 
 class PeerConnection(asyncio.Protocol):

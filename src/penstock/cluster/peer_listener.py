@@ -32,11 +32,9 @@ _Key: TypeAlias = tuple[NodeId, Purpose]
 class PeerListenerOwner(Protocol):
     """Receives the events of incoming connections."""
 
-    def admit(self, hello: Hello) -> None:
-        """Admit an authenticated node; raises PeerFault."""
+    def admit(self, hello: Hello) -> None: ...
 
-    def arrived(self, session: PeerSession) -> None:
-        """An admitted node has connected."""
+    def arrived(self, session: PeerSession) -> None: ...
 
     def received(self, connection: PeerConnection, payload: bytes) -> None:
         """A frame arrived. May raise PeerFault, which ends the connection."""

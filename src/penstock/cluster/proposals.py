@@ -58,8 +58,6 @@ class Proposals:
         self._number = 0
         self.own: OwnBatch | None = None
 
-    # ── This node's batch ─────────────────────────────────────────────────────────────────────
-
     def submit(self, batch: Batch) -> None:
         """Bring a batch into the log, or refuse it if nobody has led for too long."""
         assert self.own is None, "one batch at a time"
@@ -145,7 +143,6 @@ class Proposals:
             self.own.repeat_in = min(self.own.repeat_in, 2)
 
     def forward_refused(self, _sender: NodeId, frame: Frame) -> None:
-        """The leader says that the batch will never be in the log."""
         assert isinstance(frame, ForwardRefused)
         own = self.own
         if own is not None and (own.incarnation, own.number) == (frame.incarnation, frame.number):
@@ -170,8 +167,6 @@ class Proposals:
         own = self.own
         if own is not None and not self._engine.record.is_alone():
             self._begin(own)
-
-    # ── All nodes' batches ────────────────────────────────────────────────────────────────────
 
     def forwarded(self, sender: NodeId, frame: Frame) -> None:
         """Queue another node's batch. The transport has authenticated the sender."""

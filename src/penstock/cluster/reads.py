@@ -32,7 +32,6 @@ class ReadBarriers:
         self._known: list[tuple[int, list[_Waiting]]] = []  # answered, but not applied yet
 
     def add(self, done: DoneCallback) -> None:
-        """Call ``done`` when everything that is acknowledged by now is applied here."""
         self._next.append((done, self._tick))
         if not self._context:
             self._begin_round()

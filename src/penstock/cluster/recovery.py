@@ -32,9 +32,7 @@ class StoppedNode(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     members: tuple[NodeId, ...]
     last_term: int
-    last_index: int
-    """Of several nodes the one with the greatest (last_term, last_index) has all that the others
-    have."""
+    last_index: int  # the node with the greatest (last_term, last_index) has all that others have
     committed: int
 
 

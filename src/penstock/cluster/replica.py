@@ -216,8 +216,6 @@ class Replica:
     def hand_over(self) -> None:
         self._membership.hand_over()
 
-    # ── Time ──────────────────────────────────────────────────────────────────────────────────
-
     def _tick(self) -> None:
         engine = self._engine
         raw = engine.raw

@@ -16,8 +16,7 @@ from penstock.store.store import Commit
 class LogListener(Protocol):
     """Hears what is in the log. Called on the event loop, in order."""
 
-    def committed(self, batch: Batch, commit: Commit) -> None:
-        """The submitted batch is in the log for good."""
+    def committed(self, batch: Batch, commit: Commit) -> None: ...
 
     def foreign(self, batch: Batch, commit: Commit) -> None:
         """A batch of another node, or of an earlier incarnation, is in the log for good."""

@@ -9,7 +9,7 @@
       │◄── SnapshotAnswer: taken, or why not ─────│
 """
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -49,6 +49,7 @@ class SnapshotAnswer(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=Fal
     message: Annotated[str, Meta(max_length=512)] = ""
 
 
+_T = TypeVar("_T")
 SnapshotFrame: TypeAlias = SnapshotBegin | SnapshotChunk | SnapshotEnd
 
 encode_snapshot_frame = msgspec.msgpack.Encoder().encode
@@ -57,20 +58,16 @@ _answers = msgspec.msgpack.Decoder(SnapshotAnswer)
 
 
 def decode_snapshot_frame(payload: bytes) -> SnapshotFrame:
-    """Decode what the sender sent; raises PeerFault."""
-    try:
-        return _frames.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _malformed(error) from error
+    return _decoded(_frames, payload)
 
 
 def decode_snapshot_answer(payload: bytes) -> SnapshotAnswer:
-    """Decode what the receiver sent; raises PeerFault."""
+    return _decoded(_answers, payload)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[_T], payload: bytes) -> _T:
     try:
-        return _answers.decode(payload)
+        return decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _malformed(error) from error
-
-
-def _malformed(error: Exception) -> PeerFault:
-    return PeerFault(PeerReason.MALFORMED_FRAME, f"not a frame of a snapshot: {error}")
+        text = f"not a frame of a snapshot: {error}"
+        raise PeerFault(PeerReason.MALFORMED_FRAME, text) from error

@@ -57,7 +57,6 @@ class SnapshotReceiver:
         self._log = get_logger("cluster")
 
     def received(self, connection: PeerConnection, payload: bytes) -> None:
-        """Take a frame of a snapshot's connection; raises PeerFault."""
         frame = decode_snapshot_frame(payload)
         if isinstance(frame, SnapshotBegin):
             self._begin(connection, frame.message)

@@ -115,7 +115,6 @@ class SnapshotSender:
     async def _send_copy(
         self, copy: "_Copy", transfer: "_Transfer", stats: PeerStats
     ) -> SnapshotEnd:
-        """Send the copy as it is made, at the rate; return the last frame."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         digest = blake2b(digest_size=DIGEST_BYTES)
@@ -230,7 +229,6 @@ class _Copy:
             return None
 
     def check(self) -> None:
-        """At the end: raise the error that the copy failed with."""
         self._thread.join()  # it has closed the pipe, and has nothing left to do
         if self._error is not None:
             raise self._error

@@ -144,7 +144,6 @@ def _emptied(status: ClusterStatus) -> str:
 
 
 def _odd(status: ClusterStatus) -> str:
-    """Which members have other settings; empty if none has."""
     odd = [member for member in status.members if member.differs]
     if not odd:
         return ""

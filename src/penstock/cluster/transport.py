@@ -41,8 +41,7 @@ _QUIET_ENDS = {PeerReason.NODE_STOPPED, PeerReason.REPLACED}  # not logged
 class FrameReceiver(Protocol):
     """Receives from the transport, on the event loop."""
 
-    def received(self, sender: NodeId, frame: Frame) -> None:
-        """Take a frame from an authenticated node."""
+    def received(self, sender: NodeId, frame: Frame) -> None: ...
 
     def unreachable(self, peer: NodeId) -> None:
         """A frame for this node was dropped, or its connection was lost."""

@@ -32,12 +32,9 @@ class RaftConfig:
     forwards_proposals: bool = False  # followers forward proposals instead of dropping them
     validates_conf_changes: bool = True
     steps_down_on_removal: bool = True  # or on becoming a learner, when that is applied
-    tells_commits: bool = False
-    """Around votes, tell each other what is committed. Else a membership change that only some know
-    of can leave no node that may lead: see ``elections``."""
+    tells_commits: bool = False  # around votes, lest no node may lead: see ``elections``
     applies_unstable: bool = False
-    """Hand out committed entries before they are on this disk. Only for a driver that writes them,
-    all in one step, before it applies any."""
+    """Hand out committed entries at once, to a driver that writes all before it applies any."""
     applied: int = 0  # the last index of the state machine; nothing up to it is handed out
     trace: Trace = no_trace  # gets what happens and why, in etcd's words
 

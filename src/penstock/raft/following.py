@@ -7,7 +7,6 @@ from penstock.raft.errors import ProposalDropped, ProposalDropReason
 from penstock.raft.participant import Participant
 from penstock.raft.types import (
     NO_NODE,
-    ConfState,
     MessageKind,
     RaftMessage,
     ReadState,
@@ -79,10 +78,11 @@ def _restore(node: Participant, snapshot: SnapshotMeta) -> bool:
     log = node.log
     if snapshot.index <= log.committed:
         return False
-    if not _has_member(snapshot.conf_state, node.id):
+    conf = snapshot.conf_state  # nodes in learners_next are also in voters_outgoing
+    if node.id not in (*conf.voters, *conf.learners, *conf.voters_outgoing):
         node.warn(
             f"attempted to restore snapshot but it is not in the ConfState "
-            f"{snapshot.conf_state}; should never happen"
+            f"{conf}; should never happen"
         )
         return False
     if log.matches(snapshot.index, snapshot.term):
@@ -99,11 +99,6 @@ def _restore(node: Participant, snapshot: SnapshotMeta) -> bool:
 def _where(node: Participant) -> str:
     log = node.log
     return f"[commit: {log.committed}, lastindex: {log.last_index}, lastterm: {log.last_term}]"
-
-
-def _has_member(state: ConfState, node_id: int) -> bool:
-    # Nodes in learners_next are also in voters_outgoing.
-    return node_id in (*state.voters, *state.learners, *state.voters_outgoing)
 
 
 def _on_proposal(node: Participant, message: RaftMessage) -> None:

@@ -21,8 +21,6 @@ from penstock.raft.types import (
     Role,
 )
 
-# ── Time
-
 
 def _on_beat(node: Participant, _message: RaftMessage) -> None:
     replication.broadcast_heartbeat(node, node.read_only.heartbeat_context())
@@ -35,9 +33,6 @@ def _on_check_quorum(node: Participant, _message: RaftMessage) -> None:
         node.become_follower(node.term, NO_NODE)
     for _, progress in node.peers:
         progress.recent_active = False
-
-
-# ── Proposals
 
 
 def _on_proposal(node: Participant, message: RaftMessage) -> None:
@@ -110,9 +105,6 @@ def _impossibility_of(node: Participant, change: ConfChange) -> str:
     except ConfChangeError as error:
         return str(error)
     return ""
-
-
-# ── Answers to entries
 
 
 def _on_append_response(node: Participant, message: RaftMessage) -> None:
@@ -227,9 +219,6 @@ def _trace_unknown(node: Participant, message: RaftMessage) -> None:
     node.debug(f"no progress available for {message.sender:x}")
 
 
-# ── Reads
-
-
 def _on_read_index(node: Participant, message: RaftMessage) -> None:
     """Begin a linearizable read; without a sender it is our own.
 
@@ -273,9 +262,6 @@ def _answer_read(node: Participant, sender: NodeId, context: bytes, index: int) 
         node.read_states.append(ReadState(index, context))
     else:
         node.send(MessageKind.READ_INDEX_RESPONSE, sender, index=index, context=context)
-
-
-# ── Handing over
 
 
 def _on_transfer(node: Participant, message: RaftMessage) -> None:

@@ -166,8 +166,6 @@ class RaftLog:
             f"len(unstable.Entries)={len(unstable.entries)}"
         )
 
-    # ── Reading
-
     def first_index(self) -> int:
         snapshot = self.unstable.snapshot
         return self.view.first_index() if snapshot is None else snapshot.index + 1
@@ -224,7 +222,6 @@ class RaftLog:
         return stable if size + data_size(rest) > bytes_max else stable + rest
 
     def has_conf_change(self, low: int, high: int, bytes_max: int) -> bool:
-        """Whether entries ``low`` to ``high`` (inclusive) change the configuration."""
         while low <= high:
             page = self._slice(low, high + 1, bytes_max)
             if any(entry.kind for entry in page):
@@ -243,8 +240,6 @@ class RaftLog:
             return index, 0
         at = first + bisect_right(range(first, index + 1), term, key=self.term) - 1
         return (at, self.term(at)) if at >= first else (max(at, 0), 0)
-
-    # ── Appending
 
     def append(self, entries: Sequence[RaftEntry]) -> None:
         """Append entries, replacing what is there from the first of them on."""
@@ -300,8 +295,6 @@ class RaftLog:
         self.committed = self.last_index = self._tail_start = snapshot.index
         self._tail_term = snapshot.term
         self.unstable.restore(snapshot)
-
-    # ── Committing and applying
 
     def commit_to(self, index: int) -> None:
         if index <= self.committed:

@@ -80,7 +80,6 @@ class PeerProgress(msgspec.Struct):
         self.next = self.match + 1
 
     def become_snapshot(self, index: int) -> None:
-        """Wait for the snapshot up to ``index``, then go on behind it."""
         self._reset(ProgressState.SNAPSHOT)
         self.pending_snapshot = index
         self.next = index + 1

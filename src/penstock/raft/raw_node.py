@@ -104,8 +104,6 @@ class RawNode:
         self._soft_state = SoftState(node.lead, node.role)
         self._term, self._vote, self._commit = node.term, node.vote, node.log.committed
 
-    # ── What happens
-
     def tick(self) -> None:
         self.node.tick()
 
@@ -179,8 +177,6 @@ class RawNode:
         """Note that sending a snapshot has ended. Required: nothing else is sent before."""
         self.node.step(RaftMessage(MessageKind.SNAPSHOT_STATUS, sender=node_id, reject=not is_ok))
 
-    # ── What is to be done
-
     def has_ready(self) -> bool:
         node, log = self.node, self.node.log
         unstable = log.unstable
@@ -250,8 +246,6 @@ class RawNode:
         self._term, self._vote, self._commit = term, vote, commit
         return HardState(term, vote, commit)
 
-    # ── What was done
-
     def persisted(self, mark: PersistMark) -> None:
         """A ready is durable, and so are all that were taken before it."""
         node = self.node
@@ -265,8 +259,6 @@ class RawNode:
 
     def applied(self, index: int) -> None:
         self.node.applied_to(index)
-
-    # ── How things stand
 
     @property
     def role(self) -> Role:

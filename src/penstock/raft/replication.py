@@ -48,7 +48,6 @@ def _reserve(node: Participant, size: int) -> None:
 
 
 def maybe_commit(node: Participant) -> bool:
-    """Commit what a quorum has; False if nothing is new."""
     return node.log.maybe_commit(node.tracker.committed(), node.term)
 
 

@@ -98,7 +98,6 @@ class Tracker:
         return None if progress is None else progress.match
 
     def quorum_active(self) -> bool:
-        """Whether a quorum was heard from since the last check."""
         active = {node_id: pr.recent_active for node_id, pr in self.progress.items()}
         return self.config.voters.vote_result(active) is VoteResult.WON
 
