@@ -31,11 +31,7 @@ _JOINED: Final = re.compile(rb"Successfully registered with master (spark://\S+)
 
 
 class SparkCluster:
-    """A master and its workers, running inside ``with``; ``url`` is for sessions.
-
-    ``java_options`` are for the JVMs of the master and the workers. Executors get theirs from the
-    session: ``spark.executor.memory`` must fit into a worker's ``memory``.
-    """
+    """A master and its workers, running inside ``with``; ``java_options`` are for their JVMs."""
 
     def __init__(
         self,

@@ -1,8 +1,4 @@
-"""Verifies signatures where rows are read: ``verifySignatures`` and ``audit``.
-
-By default we trust the broker, which verified each signature when it accepted the message. One core
-verifies about 10,000 rows a second.
-"""
+"""Verifies signatures where rows are read, for readers that do not trust the broker's check."""
 
 from collections.abc import Mapping
 from typing import Any, Final

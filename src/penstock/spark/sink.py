@@ -183,10 +183,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     @hide_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the job's rows, unless that was done before.
-
-        In ``foreachBatch``, epochs restart at 0 with a new checkpoint, so the query id is the note.
-        """
+        """Publish once; in ``foreachBatch`` epochs restart at 0, so the query id is the note."""
         staged = _all_staged(messages)
         query = staged[0].query.encode() if staged and self._job.is_numbered else b""
         if staged:

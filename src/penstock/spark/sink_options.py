@@ -1,8 +1,4 @@
-"""The options of a write, parsed and checked before anything is written.
-
-An unknown name is an error, because a typo would silently drop a setting. Options that Spark adds
-itself are ignored.
-"""
+"""The options of a write, parsed and checked before anything is written."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -117,10 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @hide_traceback
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:  # noqa: N802
-        """Return where the next batch ends; ``start`` itself if there is nothing to do.
-
-        Everything before ``start`` is done, so the group is moved there.
-        """
+        """Return the end of the next batch; ``start``, after moving the group, if there is none."""
         position = decode(start)
         self._watch.refresh()
         end = self._end(position, limit)

@@ -85,10 +85,7 @@ def compacted(
     made: tuple[CompactedFile, ...],
     at_ms: int,
 ) -> Manifest:
-    """Replace all entries of ``logs`` and the files ``merged`` by ``made``.
-
-    ``taken`` is the manifest that this compaction started from; rotations since then are harmless.
-    """
+    """Replace all entries of ``logs`` and ``merged`` by ``made``; ``taken`` is where it began."""
     now = {segment.name: segment for segment in manifest.segments}
     if manifest.files != taken.files or any(now.get(s.name) != s for s in taken.segments):
         raise ManifestConflict("another compaction was faster")

@@ -1,8 +1,4 @@
-"""Turns what the demo wrote into results: pure functions, one per source.
-
-Unreadable input, such as a line cut by the kill, is skipped: a chart may lack a dot. The verdict
-relies only on the audit, on sums, and on counts.
-"""
+"""Turns what the demo wrote into results; unreadable input, such as a cut line, is skipped."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

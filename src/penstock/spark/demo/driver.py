@@ -1,8 +1,6 @@
 """The Spark driver of the demo: the process that is killed.
 
-``live`` runs the three jobs in one session. ``finish`` lets them read the rest, audits the archive,
-and sums up its rows per topic. It is a process of its own so that SIGKILL ends it as a crash would:
-without a last commit. The last progress line of a killed driver may be cut.
+It is a process of its own so that SIGKILL ends it as a crash would: without a last commit.
 """
 
 import signal

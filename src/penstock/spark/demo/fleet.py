@@ -1,8 +1,6 @@
 """The sensors, and what each sends at which tick; everything follows from the seed.
 
-There is no state: sequence numbers, silences and faults are functions of the tick. So a test can
-say what must be in the archive. Faults are assigned first, so that a small fleet has one of each,
-with one impostor per protocol: each must refuse it.
+There is no state, so a test can say what must be in the archive. Even a small fleet has each fault.
 """
 
 from enum import StrEnum

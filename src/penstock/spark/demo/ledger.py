@@ -1,8 +1,6 @@
 """What the sensors know: the readings that the broker acknowledged.
 
-An audit cannot see a reading that was acknowledged but never journaled; the sensor can. Readings
-are summed up as their count and the sum of the payloads' CRC-32, which does not depend on the
-order. Each gateway has its own ledger, written by its thread only.
+An audit cannot see a reading that was acknowledged but never journaled; the sensor can.
 """
 
 from collections import Counter

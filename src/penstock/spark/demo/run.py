@@ -1,9 +1,4 @@
-"""The sequence of ``penstock spark demo``.
-
-The fleet starts when Spark is ready. From then on nothing waits: sensors publish while Spark is
-dead, and the journal keeps their readings. When the fleet has stopped, Spark reads to the end, and
-only then audits. All child processes are stopped before this returns, also after ``SIGINT``.
-"""
+"""The sequence of ``penstock spark demo``; sensors publish also while Spark is dead."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

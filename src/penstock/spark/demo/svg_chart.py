@@ -1,8 +1,4 @@
-"""Draws curves, dots and bars as SVG for the page: no script, no network, no fixed colours.
-
-The drawing is an element tree, so it is well-formed whatever the names in it. Legends are outside
-the drawing, where they cannot cover data.
-"""
+"""Draws curves, dots and bars as SVG for the page: no script, no network, no fixed colours."""
 
 from collections.abc import Sequence
 from math import ceil, floor, log10

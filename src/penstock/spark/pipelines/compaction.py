@@ -5,9 +5,6 @@ the same directories, rewrites them below ``compacted/`` and checks the number o
 manifest then replaces the old files, atomically; the archiving query keeps writing beyond the
 manifest's mark. Files that were replaced a day ago (``grace``) are deleted; Spark's log still names
 them, so only ``archive.read`` may read that directory. Every step is safe to repeat after a crash.
-
-``archive --compact`` compacts after a run that ends, or every hour in a thread *beside* the
-batches. A failed compaction is logged and tried again; it does not stop the archive.
 """
 
 import logging

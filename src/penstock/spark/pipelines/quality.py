@@ -1,8 +1,4 @@
-"""``quality``: the fields of JSON payloads, topic by topic, and whether they changed.
-
-A shape (:mod:`penstock.spark.pipelines.shapes`) is collected where the messages are; only shapes
-travel. A report can be saved, and a later one compared with it.
-"""
+"""``quality``: the fields of JSON payloads, topic by topic, and whether they changed."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class Option(msgspec.Struct, frozen=True):
-    """An option of a job: a keyword argument of its function, and a command-line flag.
-
-    ``max_rows`` becomes ``--max-rows``. A duration is written with its unit and passed as seconds.
-    One that ``repeats`` is passed as a tuple.
-    """
+    """An option of a job; a duration is passed as seconds, one that ``repeats`` as a tuple."""
 
     name: str
     help: str

@@ -1,14 +1,12 @@
 """``replay``: publishes an archive again, in the original order, at a chosen speed, exactly once.
 
-The first run fixes what is replayed and stores it in the archive as the plan of the job.
-
-Rows are published in *slices*, ordered by ``sequence``. A slice is one epoch of the sink
+The first run fixes what is replayed and stores it in the archive as the plan of the job. Rows are
+published in *slices*, ordered by ``sequence``. A slice is one epoch of the sink
 ``job/replay/<job>``, with a note that says up to which sequence everything is done; the next slice,
 or the next run, starts there. Each topic has its messages in the original order. Across topics the
 order is kept from slice to slice, and within a slice up to the 1 MiB blocks of the sink.
 
-A message gets the time of its publication; the original time is in the header ``time``. Signatures
-stay in the archive: they prove that a device published this to that topic then.
+A message gets the time of its publication; the original time is in the header ``time``.
 """
 
 import time

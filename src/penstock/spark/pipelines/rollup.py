@@ -34,10 +34,7 @@ def readings(
     time: str = payloads.BROKER_TIME,
     untimed: str = payloads.UNTIMED_DROP,
 ) -> DataFrame:
-    """Return ``topic``, ``field``, ``value``, ``time``: a row per number.
-
-    Without ``fields`` a payload is a number itself.
-    """
+    """Return a row per number; without ``fields`` a payload is a number itself."""
     check_fields(fields)
     values = f.array(*(_value(path) for path in fields or ("",)))
     found = messages.select(

@@ -29,10 +29,7 @@ SPARKS_SHUFFLE_PARTITIONS: Final = "200"
 
 
 class Output(NamedTuple):
-    """Where a job writes its rows, which have ``start``, the time that they are dated by.
-
-    A message is the row as JSON, in the topic ``to/<about>``, where ``about`` is a column.
-    """
+    """Where a job writes its rows: to Parquet, and as JSON to the topic ``to/<about>``."""
 
     name: str
     servers: str
