@@ -191,7 +191,7 @@ def _message_sections(
     positions, counts, times = runs[0::RUN_WIDTH], runs[1::RUN_WIDTH], runs[2::RUN_WIDTH]
     ids, first_offsets = zip(*placements, strict=True)
     time_ms = min(times)
-    bounds = list(accumulate(map(len, payloads), initial=0))
+    bounds = array("I", accumulate(map(len, payloads), initial=0))
     message_ends = list(accumulate([len(group.payloads) for group in groups]))
     ends = [bounds[end] for end in message_ends]
     sections = [
@@ -205,7 +205,7 @@ def _message_sections(
         (RUN_BOUNDS, _u32(accumulate(counts, initial=0))),
         (RUN_TIMES, _time_deltas(times, time_ms)),
         *_flag_sections(runs[3::RUN_WIDTH]),
-        (BOUNDS, array("I", bounds).tobytes()),
+        (BOUNDS, bounds.tobytes()),
         (PAYLOADS, b"".join(payloads)),
     ]
     return time_ms, list(map(sub, ends, chain((0,), ends))), sections
