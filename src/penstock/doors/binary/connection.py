@@ -40,7 +40,7 @@ _LAST_ERRORS = {
     DisconnectReason.STORAGE_FULL: "The broker's disk is full: not stored, send again later",
     DisconnectReason.STORAGE_FAILED: "The broker's disk failed: not stored, send again later",
     DisconnectReason.NO_QUORUM: "No quorum of the cluster: what was sent may be stored or not",
-    DisconnectReason.LEADERSHIP_LOST: "Another node leads by now: not stored, send again",
+    DisconnectReason.LEADERSHIP_LOST: "Another node is the leader now: not stored, send again",
     DisconnectReason.SERVER_SHUTDOWN: "The broker is stopping",
     DisconnectReason.INTERNAL_ERROR: "The broker failed to serve this connection",
 }

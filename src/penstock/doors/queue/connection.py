@@ -236,7 +236,7 @@ class QueueConnection(Connection[Event]):
             self._when_applied(lambda: self._serve(operation, call, slot))
 
     def _serve(self, operation: Operation, call: QueueRequest, slot: Slot) -> None:
-        """Run an operation. A read must be current, even if another node leads by now."""
+        """Run an operation. A read must be current, even if another node has become the leader."""
         consensus = self.door.cluster
         if operation.sees_topics and self.door.pipeline.is_unsettled:
             done = self.blocking(
