@@ -583,7 +583,7 @@ class QueueMachine(RuleBasedStateMachine):
         for worker in (b"ann", b"bob"):
             self.leave(name, worker)
         self.configure(name, 0, 0, 0)
-        self.wait(1_000)
+        self.wait(10_000)  # leases got their time again with each resume
         left, passed = len(self.topic.messages) + 1, 0
         while self.topic.first < self.topic.end:
             self._sweep_if_due(name)

@@ -94,7 +94,7 @@ def test_a_letter_without_a_signature_is_not_sent_to_a_topic_that_demands_one(tm
         client.produce("secure/jobs", b"unsigned")
         bury(lax, client, "secure/jobs")
     with Broker(data=tmp_path) as strict, _connected(strict) as client:
-        with pytest.raises(QueueRefusedError, match="takes signed messages only"):
+        with pytest.raises(QueueRefusedError, match="requires signed messages"):
             client.redrive("secure/jobs", "g")
         body = {"topic": "secure/jobs", "group": "g"}
         status, answer = request(strict.port, "POST", "/dlq/redrive", body)
