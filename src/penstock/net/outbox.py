@@ -33,6 +33,7 @@ class Outbox:
         "_room",
         "_transport",
         "counted",
+        "when_resumed",
     )
 
     def __init__(
@@ -53,6 +54,7 @@ class Outbox:
         self._is_paused = False
         self._is_closed = False
         self._is_squeezed = False  # whether the transport calls ``resume`` only when it is empty
+        self.when_resumed: Callable[[], None] | None = None  # for readers that found no room
         self.counted = 0  # bytes counted against the budget of all connections
         self._room = min(WRITE_BUFFER_HIGH, connections.limits.outbound_bytes_max // 2)
         """Bytes that may gather, here and again in the transport, before messages are deferred.
@@ -120,6 +122,8 @@ class Outbox:
             self._is_squeezed = False
             self._transport.set_write_buffer_limits(high=self._room)
         self.flush()
+        if self.when_resumed is not None:
+            self.when_resumed()
 
     def close(self) -> None:
         if not self._is_closed:

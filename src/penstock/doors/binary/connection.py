@@ -77,6 +77,7 @@ class BinaryConnection(Connection[Event]):
         self._replies = OrderedReplies(outbox.send, door.pipeline.hurry, self.resume_reading)
         self._publishing = BinaryPublishing(door, self, self._replies)
         self._subscriptions = BinarySubscriptions(door, self, self._replies)
+        outbox.when_resumed = self._subscriptions.resume
         door.connections.counters.clients_connected += 1
         self.check_deadline_at(accepted_at + min(limits.connect_timeout_s, limits.idle_timeout_s))
 
@@ -177,7 +178,6 @@ class BinaryConnection(Connection[Event]):
     def resume_writing(self) -> None:
         self._is_writing_paused = False
         super().resume_writing()
-        self._subscriptions.resume()
 
     def topic_deleted(self, topic: bytes) -> None:
         self._subscriptions.topic_deleted(topic)

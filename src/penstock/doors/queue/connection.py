@@ -78,6 +78,7 @@ class QueueConnection(Connection[Event]):
         outbox = Outbox(door.connections, transport, self.close)
         super().__init__(door.connections, transport, QueueServerMachine(), outbox, accepted_at)
         self.door = door
+        outbox.when_resumed = self._ask_for_more
         self.replies = ResponseQueue(outbox.send, self._count_refused, self._progressed)
         self.disk_reads = DiskReads(door.readers, self.is_full)
         self.polls: set[WaitingRequest] = set()
@@ -317,7 +318,6 @@ class QueueConnection(Connection[Event]):
     def resume_writing(self) -> None:
         self._is_writing_paused = False
         super().resume_writing()
-        self._ask_for_more()
 
     def _ask_for_more(self) -> None:
         self._is_starved = False

@@ -4,32 +4,13 @@ The confirmation that a subscription has ended comes after its last message, tho
 otherwise leave after all that must arrive.
 """
 
-import asyncio
-from collections.abc import Callable
-
-from penstock.net.connections import Connections
 from penstock.net.outbox import Outbox
-from penstock.obs.reasons import DisconnectReason
 
 
 class RespOutbox(Outbox):
     """The outgoing half of a RESP connection."""
 
-    __slots__ = ("when_resumed",)
-
-    def __init__(
-        self,
-        connections: Connections,
-        transport: asyncio.Transport,
-        give_up: Callable[[DisconnectReason, str], None],
-    ) -> None:
-        super().__init__(connections, transport, give_up)
-        self.when_resumed: Callable[[], None] | None = None
-
-    def resume(self) -> None:
-        super().resume()
-        if self.when_resumed is not None:
-            self.when_resumed()
+    __slots__ = ()
 
     @property
     def is_crowded(self) -> bool:
