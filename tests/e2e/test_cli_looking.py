@@ -9,6 +9,7 @@ from penstock import __version__
 from penstock.cli import penstock
 from penstock.client import connect
 from penstock.testing import Broker
+from tests.conformance.wire_client import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,13 @@ def broker():
             client.publish("other", b"line 1\nline 2", qos=1)
         with connect(own.host, own.port, "sleeper", clean_session=False) as client:
             client.subscribe([("plant/#", 1)])
+        wait_until(lambda: sessions_away(own) == 1)  # a DISCONNECT is not answered
         yield own
+
+
+def sessions_away(broker):
+    result = CliRunner().invoke(penstock, ["status", "--json", "-p", str(broker.port)])
+    return json.loads(result.stdout)["sessions"]["away"]
 
 
 @pytest.fixture
