@@ -33,6 +33,42 @@ ADVICE: dict[Enum, str] = {
     DisconnectReason.SIGNATURE_REFUSED: (
         "The log has the topic and the fault. See [signing](../operating/signing.md)."
     ),
+    DisconnectReason.NOT_AUTHORIZED: (
+        "`penstock acl log USER` shows what was denied, `penstock acl check USER ACTION TOPIC` the "
+        "rule that decides. See [access](access.md)."
+    ),
+    DisconnectReason.BAD_CREDENTIALS: (
+        "Check user name and secret of the client; `penstock users password NAME` sets a new one."
+    ),
+    DisconnectReason.LOGIN_REQUIRED: (
+        "Give the client credentials: `penstock users add NAME`. See "
+        "[security](../operating/security.md)."
+    ),
+    DisconnectReason.LOGIN_BUSY: (
+        "The client tries again by itself. Fleets should use generated secrets, which cost nothing "
+        "to check; `auth.threads` raises how many passwords are checked at once."
+    ),
+    DisconnectReason.LOGIN_BACKOFF: (
+        "Find out which client has a wrong password; others at the same address wait with it. If "
+        "it is nobody's client, somebody is guessing."
+    ),
+    DisconnectReason.CREDENTIALS_REVOKED: (
+        "Intended if an administrator did it; `penstock access log` has who and when. Give the "
+        "client its new credentials."
+    ),
+    DisconnectReason.BANNED: "`penstock bans` lists bans; `penstock bans remove` ends one.",
+    DisconnectReason.ADDRESS_LIMIT: (
+        "Clients behind one address (NAT) may need a higher `limits.address_connections_max`."
+    ),
+    DisconnectReason.QUOTA: "`penstock users show NAME` has the quotas of a user.",
+    DisconnectReason.TLS_FAILED: (
+        "The log line has the reason that the TLS library gives. See "
+        "[security](../operating/security.md)."
+    ),
+    DisconnectReason.TLS_REQUIRED: "Let the client use TLS (`mqtts://`, `rediss://`, `https://`).",
+    DisconnectReason.PROXY_REFUSED: (
+        "Let the proxy send the PROXY protocol, and list its address in `listeners.trusted`."
+    ),
     DisconnectReason.SESSION_TAKEN_OVER: (
         "Normal after a quick reconnect. If it repeats, two clients share one id and disconnect "
         "each other; give each its own."
@@ -127,6 +163,9 @@ ADVICE: dict[Enum, str] = {
         " live."
     ),
     DropReason.TOPIC_DELETED: "Nothing, if deleting the topic was intended.",
+    DropReason.NOT_AUTHORIZED: (
+        "`penstock acl log USER` shows what was denied. See [access](access.md)."
+    ),
     DropReason.SIGNATURE_REFUSED: (
         "`penstock keys list` shows which keys are active; `penstock_signature_failures_total` counts "
         "by fault. It may be an attack."

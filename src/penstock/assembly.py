@@ -10,6 +10,7 @@ from functools import cached_property, partial
 
 from penstock.access.admission import Admission
 from penstock.access.envelopes import Envelopes
+from penstock.access.logins import Logins
 from penstock.clock import Clock, SteadyClock
 from penstock.cluster.consensus import Consensus
 from penstock.cluster.replicated_log import ReplicatedLog
@@ -172,7 +173,13 @@ class Assembly:
     @cached_property
     def admission(self) -> Admission:
         broker = self.broker
-        return Admission(self.config, broker.routes, broker.retained, self.gate, self.counters)
+        return Admission(
+            self.config, broker.routes, broker.retained, self.gate, self.counters, self.clock
+        )
+
+    @cached_property
+    def logins(self) -> Logins:
+        return Logins(self.broker.access, allow_anonymous=self.config.allow_anonymous)
 
     @cached_property
     def envelopes(self) -> Envelopes:

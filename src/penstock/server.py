@@ -25,6 +25,7 @@ from penstock.errors import Refused
 from penstock.net.detect import Protocol
 from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
 from penstock.net.listener import Door, Listener
+from penstock.net.origin import Origin
 from penstock.node.cluster_admin import NodeClusterAdmin
 from penstock.node.key_admin import NodeKeyAdmin
 from penstock.node.node import Node
@@ -192,9 +193,9 @@ class Server:
             Protocol.HTTP: self._http_door,
         }
 
-    def _http_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
+    def _http_door(self, transport: asyncio.Transport, data: bytes, origin: Origin) -> None:
         self.parts.connections.open.add(transport)
-        self._http.accept(transport, data, accepted_at)
+        self._http.accept(transport, data, origin)
 
     async def _listen(self) -> None:
         assert self._listener is not None

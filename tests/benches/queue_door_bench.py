@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from penstock.doors.queue.connection import QueueConnection
+from penstock.net.origin import Origin
 from penstock.wire.queue import QueueClientMachine, encode
 from penstock.wire.queue._generated import queue_pb2 as wire
 from tests.benches.dispatch_bench import Bench as DispatchBench
@@ -56,7 +57,9 @@ class Peer:
     def __init__(self, bench: "Bench") -> None:
         self._bench = bench
         self.transport = Transport()
-        self.connection = QueueConnection(bench.door, self.transport, bench.parts.monotonic())  # type: ignore[arg-type]
+        self.connection = QueueConnection(
+            bench.door, self.transport, Origin(bench.parts.monotonic())
+        )  # type: ignore[arg-type]
         self._machine = QueueClientMachine()
         self.responses: list[Any] = []
 

@@ -6,6 +6,7 @@ from typing import Any
 import hiredis
 
 from penstock.doors.resp.connection import RespConnection
+from penstock.net.origin import Origin
 from penstock.testing import AsyncBroker
 
 
@@ -57,7 +58,7 @@ class Client:
         self.parts = broker.server.parts
         self.transport: Any = Transport()
         self.connection = RespConnection(
-            broker.server.parts.resp_door, self.transport, self.parts.monotonic()
+            broker.server.parts.resp_door, self.transport, Origin(self.parts.monotonic())
         )
 
     def send(self, *arguments: bytes) -> None:

@@ -26,6 +26,7 @@ from penstock.core.group_row import encode_group
 from penstock.doors.binary import BinaryConnection
 from penstock.doors.mqtt.connection import MqttConnection
 from penstock.errors import PenstockError
+from penstock.net.origin import Origin
 from penstock.obs.counters import Counters
 from penstock.reading.readers import READERS
 from penstock.store.batch import Batch
@@ -295,7 +296,7 @@ class MqttClient:
     def __init__(self, node: Node, name: bytes, **options: Any) -> None:
         self.transport: Any = Transport()
         self.connection = MqttConnection(
-            node.parts.mqtt_door, self.transport, node.parts.monotonic()
+            node.parts.mqtt_door, self.transport, Origin(node.parts.monotonic())
         )
         self.send(encode.connect(name, **options))
 
@@ -329,7 +330,7 @@ class BinaryClient:
     def __init__(self, node: Node) -> None:
         self.transport: Any = Transport()
         self.connection = BinaryConnection(
-            node.parts.binary_door, self.transport, node.parts.monotonic()
+            node.parts.binary_door, self.transport, Origin(node.parts.monotonic())
         )
 
     def send(self, data: bytes) -> None:

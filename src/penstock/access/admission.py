@@ -1,24 +1,35 @@
-"""Which topics may be published to, and under which conditions: one answer for all doors.
+"""What a principal may do, and under which conditions: one answer for all doors.
 
-A topic is checked when it is new to the route cache. The result is kept with the route as flags
-(``Route.policy``), so a message costs one comparison.
+A door passes the topics that it has parsed, as they will be used; nothing here parses a request.
+Publishing asks ``admit``. A topic is checked when it is new to the route cache, and the result is
+kept with the route as flags (``Route.policy``); a user's right to it is kept in ``Rights``. So a
+message costs two lookups. Everything else asks ``judge`` or ``judge_filter``.
+
+Some names stand for others, and the other one is judged: an envelope for the topic within, a shared
+subscription for its filter, dead letters (``$dlq/TOPIC/GROUP``) as management of their topic.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from penstock.access.denials import Denials
+from penstock.clock import Clock
 from penstock.config.schema import Config, Limits
 from penstock.core.live import LiveSubscriber
 from penstock.core.retained import Retained
 from penstock.core.routes import UNKNOWN_POLICY, Route, Routes
 from penstock.core.session import Session
 from penstock.core.subscriptions import SubscriptionTrie
-from penstock.model.principal import Principal
-from penstock.model.topic import topic_fault
+from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
+from penstock.model.dead_letters import origin
+from penstock.model.topic import has_wildcard, topic_fault
 from penstock.obs.counters import Counters
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.gate import Gate
+from penstock.trust.principal import Principal
+from penstock.trust.rights import Coverage
+from penstock.trust.rules import Action
 
 CAPTURED = 1  # live messages are journaled in the background
 
@@ -31,7 +42,13 @@ FORBIDDEN = 8  # reserved for the broker
 ENVELOPE_PREFIX = b"$signed/"
 """Topic prefix of envelopes: the signature travels within the payload, as MQTT has no field."""
 
-RESERVED = (b"$SYS", b"$dlq", b"$share", b"$stage")  # first levels that clients may not publish to
+RESERVED = (
+    b"$SYS",
+    b"$audit",
+    b"$dlq",
+    b"$share",
+    b"$stage",
+)  # first levels that clients may not publish to
 
 TopicRoute = Route[Session | LiveSubscriber]
 
@@ -44,11 +61,7 @@ class Refusal(NamedTuple):
 
 
 class Admission:
-    """Decides for every door whether a topic may be published to.
-
-    The principal is not used yet. Verdicts are cached per topic, in ``Route.policy``, and doors
-    skip ``admit`` for cached routes: a rule that depends on the principal needs its own cache.
-    """
+    """Decides for every door who may do what."""
 
     def __init__(
         self,
@@ -57,19 +70,62 @@ class Admission:
         retained: Retained,
         gate: Gate,
         counters: Counters,
+        clock: Clock,
     ) -> None:
         self._limits = config.limits
+        self._wall_ms = clock.wall_ms
+        self.denials = Denials()
         self._routes = routes
         self._retained = retained
         self._counters = counters
         self.gate = gate
         self.is_captured = capture_policy(config)
 
-    def admit(self, _principal: Principal, topic: bytes) -> TopicRoute | Refusal:
+    def judge(
+        self, principal: Principal, action: Action, topic: bytes = b"", count: int = 1
+    ) -> Refusal | None:
+        """Why a principal may not do this to a topic, noted; None if it may."""
+        topic, action = _judged(topic, action)
+        if principal.rights.may(action, topic):
+            return None
+        if action is Action.SUBSCRIBE and _is_statistics(topic):
+            return self.judge(principal, Action.MONITOR)
+        return self._deny(principal, action, topic, count)
+
+    def judge_filter(
+        self, principal: Principal, action: Action, topic_filter: bytes
+    ) -> Refusal | None:
+        """Why a principal may do this to no topic that a filter matches; None if it may to some.
+
+        Topics that it may not receive are left out when they are routed (``Routes.resolve``).
+        """
+        topic_filter, action = _judged(topic_filter, action)
+        if principal.rights.coverage(action, topic_filter) is not Coverage.NONE:
+            return None
+        if action is Action.SUBSCRIBE and _is_statistics(topic_filter):
+            return self.judge(principal, Action.MONITOR)
+        return self._deny(principal, action, topic_filter, 1)
+
+    def _deny(self, principal: Principal, action: Action, topic: bytes, count: int) -> Refusal:
+        self.denials.note(principal, action, topic, self._wall_ms(), count)
+        who = f"user {principal.user}" if principal.user else "an anonymous client"
+        what = f" topic {printable(topic)}" if topic else ""
+        return Refusal(DisconnectReason.NOT_AUTHORIZED, f"{who} may not {action.word}{what}")
+
+    def admit(self, principal: Principal, topic: bytes, count: int = 1) -> TopicRoute | Refusal:
         """The route of a topic with its ``policy``, or why publishing to it is refused.
 
-        A refused topic is not added to the route cache.
+        A refused topic is not added to the route cache. Envelopes are judged by what is in them.
         """
+        publishable = principal.rights.publishable
+        if (
+            publishable is not None
+            and topic not in publishable
+            and not topic.startswith(ENVELOPE_PREFIX)
+            and not principal.rights.may_publish(topic)
+        ):
+            self._counters.drops[DropReason.NOT_AUTHORIZED] += count
+            return self._deny(principal, Action.PUBLISH, topic, count)
         route = self._routes.cached.get(topic)
         if route is None or route.policy == UNKNOWN_POLICY:
             refusal = topic_refusal(topic, self._limits)
@@ -97,7 +153,7 @@ class Admission:
         ``could_sign``: the client has a command for signed publishes, which the text names.
         ``has_envelopes``: the caller opens the envelopes of topics below ``$signed/``.
         """
-        route = self.admit(principal, topic)
+        route = self.admit(principal, topic, count)
         if isinstance(route, Refusal):
             return route
         policy = route.policy
@@ -139,6 +195,17 @@ class Admission:
             return FORBIDDEN  # reserved for the broker
         signed_only = SIGNED_ONLY if self.gate.demands_signature(topic) else 0
         return signed_only | (CAPTURED if self.is_captured(topic) else 0)
+
+
+def _judged(topic: bytes, action: Action) -> tuple[bytes, Action]:
+    """What is touched: dead letters are judged as management of the topic they come from."""
+    if topic.startswith(DEAD_PREFIX) and not has_wildcard(topic):
+        return origin(topic)[0], Action.MANAGE
+    return topic, action
+
+
+def _is_statistics(topic: bytes) -> bool:
+    return topic == b"$SYS" or topic.startswith(b"$SYS/")
 
 
 def topic_refusal(topic: bytes, limits: Limits) -> Refusal | None:

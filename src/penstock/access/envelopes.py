@@ -21,11 +21,11 @@ from penstock.core.routes import Routes
 from penstock.core.session import Session
 from penstock.delivery.fanout import LiveFanout
 from penstock.model.message import Extras
-from penstock.model.principal import Principal
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.batch import Batch
 from penstock.trust.faults import SignatureFault
+from penstock.trust.principal import Principal
 from penstock.wire.mqtt.envelope import opened, sealed
 
 

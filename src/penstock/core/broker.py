@@ -18,6 +18,7 @@ from itertools import islice
 from typing import get_args
 
 from penstock.core.commands import (
+    AccessChanged,
     Acknowledged,
     Claimed,
     Closed,
@@ -55,6 +56,7 @@ from penstock.core.completion import Completion, Refusable
 from penstock.core.delivery import DELIVER_DUP, DELIVER_PUBREL, DELIVER_RETAIN, Delivery
 from penstock.core.effects import (
     Accepted,
+    AccessApplied,
     Effects,
     Ended,
     Erasing,
@@ -94,6 +96,7 @@ from penstock.core.topics import Topics
 from penstock.limits import INFLIGHT_MAX, QUEUE_MESSAGES_MAX, RETAINED_MAX, ROUTES_CACHED_MAX
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
+from penstock.trust.book import AccessBook, Change
 from penstock.trust.keys import Key, KeyRing
 
 __all__ = ["SUBSCRIBE_FAILED", "Broker"]
@@ -141,6 +144,7 @@ class Broker:
         self.producers = Producers()
         self.sinks = Sinks()
         self.keys = KeyRing()
+        self.access = AccessBook()
         self.sessions: dict[bytes, Session] = {}
         # durable sessions without a connection, the longest away first
         self.away: dict[bytes, Session] = {}
@@ -170,6 +174,7 @@ class Broker:
             Progressed: self._progressed,
             Forgotten: self._forgotten,
             KeyStored: self._key_stored,
+            AccessChanged: self._access_changed,
             TopicConfigured: self._topic_configured,
             TopicGone: self._topic_gone,
             Identified: self._identified,
@@ -609,6 +614,20 @@ class Broker:
         self.keys.put(Key.decode(command.row))
         if waiter is not None:
             effects.controls.append(Outcome(waiter, None))
+
+    def _access_changed(
+        self, command: AccessChanged, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
+        if self._recovering and self.access.version >= self.index:
+            return  # the rows were taken after this entry
+        changes = [Change(*change) for change in command.changes]
+        fault = self.access.apply(changes, command.expected, self.index)
+        if not fault:
+            self.routes.forget_all()
+            users = tuple(change.name for change in changes if change.kind == "user")
+            effects.controls.append(AccessApplied(users))
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, fault))
 
     # ── checkpoint and recovery ───────────────────────────────────────────────────────────────
 

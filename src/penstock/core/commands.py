@@ -455,6 +455,21 @@ class KeyStored(_Event, frozen=True, tag=23):
     row: bytes
 
 
+class AccessChanged(_Event, frozen=True, tag=41):
+    """Change users, roles, tokens or bans: all of these rows, or none.
+
+    ``changes`` are ``trust.book.Change``: kind, name, row (None removes it). Void if ``expected``
+    is neither -1 nor the version of the book.
+    """
+
+    changes: list[tuple[str, str, bytes | None]]
+    by: str  # who did it: a user name, or how the broker was reached
+    via: str  # the door
+    peer: str  # the address
+    now_ms: int
+    expected: int = -1
+
+
 class Published(msgspec.Struct, frozen=True, gc=False):
     """Messages of the batch from ``position`` on, to be routed, retained or both.
 
@@ -479,7 +494,7 @@ Event = (
     | Returned | Claimed | KeyStored | Leased | LeasesSettled | LeasesReturned | LeasesExtended
     | Swept | Resumed | GroupCommitted | GroupConfigured | DeadLettered | TopicConfigured
     | TopicGone | SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten | Identified | Trimmed
-    | Erased
+    | Erased | AccessChanged
 )  # fmt: skip
 Command = Event | Published
 

@@ -131,10 +131,17 @@ class Erasing(msgspec.Struct, frozen=True):
     waiter: Completion[int] | None = None
 
 
+class AccessApplied(msgspec.Struct, frozen=True):
+    """Users or rules changed: judge again whoever is connected. The names are those of users."""
+
+    changed: tuple[str, ...]  # users whose own row changed or was removed
+    waiter: None = None
+
+
 Control = (
     Accepted | TakenOver | Ended | SubscribeAnswer | UnsubscribeAnswer | FollowUp | PageTurned
     | PortionSent | Unkept | Outcome | OpenedForNobody | IdentityTaken | GroupChanged
-    | TopicEnded | Erasing
+    | TopicEnded | Erasing | AccessApplied
 )  # fmt: skip
 
 

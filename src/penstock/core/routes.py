@@ -169,7 +169,7 @@ class Routes(Generic[Subscriber]):
             entry = self._patterns[pattern] = _Pattern(pattern, matches, cost)
             self.pattern_cost += cost
         entry.subscribers[subscriber] = 0
-        self._forget_all()
+        self.forget_all()
 
     def unsubscribe_pattern(self, pattern: bytes, subscriber: Subscriber) -> None:
         entry = self._patterns[pattern]
@@ -177,18 +177,18 @@ class Routes(Generic[Subscriber]):
         if not entry.subscribers:
             del self._patterns[pattern]
             self.pattern_cost -= entry.cost
-        self._forget_all()
+        self.forget_all()
 
     def _invalidate(self, topic_filter: bytes) -> None:
         affected = self._topics.names_matching(topic_filter, WIDE_FILTER_VISITS)
         if affected is None or self._topics.visits - self._visits_before > VISITS_MAX:
-            self._forget_all()
+            self.forget_all()
             return
         self.invalidations += len(affected)
         for topic in affected:
             self._topics.pop(topic)
 
-    def _forget_all(self) -> None:
+    def forget_all(self) -> None:
         self.invalidations += len(self.cached)
         self._topics.clear()
         self._visits_before = self._topics.visits

@@ -18,6 +18,7 @@ from penstock.core.broker import Broker
 from penstock.core.group_row import encode_group
 from penstock.core.groups import Groups
 from penstock.core.retained import RetainedMessage
+from penstock.trust.book import AccessBook
 from penstock.trust.keys import Key
 
 Row = tuple[str, bytes, bytes | None]  # name of the table on disk, key, value; None deletes the row
@@ -134,6 +135,26 @@ class _GroupTable(KeyedTable):
             yield encode((group.topic, group.name)), encode_group(group, 0) + encode(pending)
 
 
+class _AccessTable(KeyedTable):
+    """Users, roles, tokens and bans.
+
+    All changed rows are taken at once, with the version of the book: replay then knows for each
+    entry whether the rows contain it.
+    """
+
+    def __init__(self, book: AccessBook) -> None:
+        def rows(key: bytes, _moment: Moment) -> list[Row]:
+            return [("access", key, book.row(key))]
+
+        def state() -> StateRows:
+            return ((key, book.row(key)) for key in book.row_keys())
+
+        super().__init__("access", book.dirty, rows, lambda rows: book.load(rows("access")), state)
+
+    def take(self, room: int, moment: Moment) -> Iterator[Row]:
+        return super().take(len(self._left) if room > 0 else 0, moment)
+
+
 class ChangeQueue(Protocol):
     """State that gives up its changed rows in the order of the changes."""
 
@@ -192,6 +213,7 @@ def tables_of(broker: Broker) -> tuple[DurableTable, ...]:
         _sinks(broker),
         _producers(broker),
         _keys(broker),
+        _AccessTable(broker.access),
     )
 
 

@@ -14,13 +14,14 @@ import asyncio
 import socket
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from penstock.model.principal import ANYONE
 from penstock.net.connections import Connections, peer_of
 from penstock.net.incomplete import WORTH_COUNTING
+from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import ANYONE
 
 CHECK_INTERVAL_S = 30.0  # longest time between two checks of a deadline
 SIGNED_AT_ONCE = 64  # signatures verified before other clients are served: some 5 ms
@@ -68,6 +69,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         "_last_packet_at",
         "_machine",
         "_transport",
+        "origin",
         "outbox",
         "principal",
         "reason",
@@ -79,13 +81,13 @@ class Connection(asyncio.Protocol, Generic[Event]):
         transport: asyncio.Transport,
         machine: Machine[Event],
         outbox: Outbox,
-        accepted_at: float,
+        origin: Origin,
     ) -> None:
         self._connections = connections
         self._transport = transport
         self._machine = machine
         self.outbox = outbox
-        self._last_packet_at = accepted_at  # of a complete packet, once there is one
+        self._last_packet_at = origin.accepted_at  # of a complete packet, once there is one
         self._has_spoken = False  # whether a complete packet has come
         self._held: list[Event] = []  # received, not handled yet
         self._blocks = 0  # requests that must be finished before held events are handled
@@ -94,6 +96,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self._checked_next = 0.0
         self._is_reading_paused = False
         self._is_holder = False  # whether its incomplete packet is counted
+        self.origin = origin
         self.principal = ANYONE
         self.reason: DisconnectReason | None = None  # None while it is open
         transport.set_protocol(self)

@@ -22,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from penstock.limits import CONNECT_TIMEOUT_S, KIB
+from penstock.net.origin import Origin
 from penstock.net.stalls import STALL_S
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
@@ -81,7 +82,7 @@ class HttpDoor:
     def connections(self) -> int:
         return len(self.state.connections)
 
-    def accept(self, transport: asyncio.Transport, data: bytes, _accepted_at: float) -> None:
+    def accept(self, transport: asyncio.Transport, data: bytes, _origin: Origin) -> None:
         self.hand_over(transport, data)
 
     def hand_over(self, transport: asyncio.Transport, data: bytes) -> None:

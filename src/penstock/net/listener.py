@@ -1,12 +1,13 @@
 """Accepting connections and finding out what they speak.
 
 The **door** of a protocol takes over the transport and the bytes read. It is any callable
-``(transport, data, accepted_at)``; a protocol without one is refused with a reason.
+``(transport, data, origin)``; a protocol without one is refused with a reason.
 """
 
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from ipaddress import IPv6Address, ip_address
 from typing import cast
 
 from penstock.config.address import Address
@@ -14,11 +15,12 @@ from penstock.errors import Refused
 from penstock.limits import DETECT_BYTES_MAX
 from penstock.net.connections import Connections, peer_of
 from penstock.net.detect import Protocol, detect
+from penstock.net.origin import Origin
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 
 _log = get_logger("net")
-Door = Callable[[asyncio.Transport, bytes, float], None]
+Door = Callable[[asyncio.Transport, bytes, Origin], None]
 BEYOND_CLIENTS = 64  # connections beyond ``clients_max``: a full broker must still answer probes
 BACKLOG = 1024  # connections that the kernel queues when a fleet reconnects at once
 
@@ -115,7 +117,7 @@ class _UndetectedConnection(asyncio.Protocol):
         totals[protocol.value] = totals.get(protocol.value, 0) + 1
         _log.debug("connected", protocol=protocol.value, peer=peer_of(transport))
         data, self._data = self._data, b""  # deadlines remember the connection, not its bytes
-        door(transport, data, self._accepted_at)
+        door(transport, data, origin_of(transport, self._accepted_at))
 
     def connection_lost(self, _exc: Exception | None) -> None:
         if self._let_go() is not None:
@@ -148,3 +150,23 @@ class _UndetectedConnection(asyncio.Protocol):
         self._listener.undetected.discard(self)
         transport, self._transport = self._transport, None
         return transport
+
+
+def origin_of(transport: asyncio.BaseTransport, accepted_at: float) -> Origin:
+    """The origin of a connection that is neither encrypted nor behind a proxy."""
+    name = transport.get_extra_info("peername")
+    if not name:
+        return Origin(accepted_at)
+    here = transport.get_extra_info("sockname")
+    is_local = bool(here) and is_loopback(name[0]) and is_loopback(here[0])
+    return Origin(accepted_at, name[0], name[1], is_local)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this machine's own; an IPv4 address may be mapped to IPv6."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback

@@ -5,8 +5,8 @@ from penstock.commit.completion import FutureCompletion
 from penstock.commit.pipeline import Pipeline
 from penstock.core.completion import Journaled
 from penstock.limits import HTTP_PAYLOAD_BYTES_MAX
-from penstock.model.principal import ANYONE
 from penstock.net.connections import Connections
+from penstock.trust.principal import ANYONE
 
 
 class NodeTopicPublisher:

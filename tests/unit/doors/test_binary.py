@@ -19,6 +19,7 @@ from penstock.doors.binary import connection as module
 from penstock.errors import StorageError, StorageFull
 from penstock.limits import BATCH_BYTES_MAX
 from penstock.net.connection import SIGNED_AT_ONCE
+from penstock.net.origin import Origin
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import VirtualClock
@@ -89,7 +90,7 @@ class Peer:
     def __init__(self, door: BinaryDoor) -> None:
         self.transport = Transport()
         now = door.connections.monotonic()
-        self.connection = BinaryConnection(door, self.transport, now)  # type: ignore[arg-type]
+        self.connection = BinaryConnection(door, self.transport, Origin(now))  # type: ignore[arg-type]
         self._machine = BinaryClientMachine()
         self._told: list[Any] = []
 

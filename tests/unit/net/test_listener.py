@@ -10,6 +10,7 @@ from penstock.config.address import Address
 from penstock.errors import Refused
 from penstock.net.detect import Protocol
 from penstock.net.listener import BEYOND_CLIENTS, Listener, _UndetectedConnection
+from penstock.net.origin import Origin
 from penstock.net.timers import Deadlines
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
@@ -25,7 +26,7 @@ class Transport:
         self.is_aborted = True
 
     def get_extra_info(self, name: str) -> tuple[str, int]:
-        return {"peername": ("192.0.2.7", 4711)}[name]
+        return {"peername": ("192.0.2.7", 4711), "sockname": ("192.0.2.1", 1883)}[name]
 
 
 class Bench:
@@ -49,8 +50,8 @@ class Bench:
         )
         self.listener = Listener(self.connections, {Protocol.MQTT: self._door})
 
-    def _door(self, transport: Any, data: bytes, accepted_at: float) -> None:
-        self.handed.append((transport, data, accepted_at))
+    def _door(self, transport: Any, data: bytes, origin: Origin) -> None:
+        self.handed.append((transport, data, origin.accepted_at))
 
     def connect(self) -> tuple[_UndetectedConnection, Transport]:
         connection, transport = _UndetectedConnection(self.listener), Transport()

@@ -12,6 +12,7 @@ from penstock.clock import SteadyClock
 from penstock.core.commands import SinkBegan
 from penstock.doors.queue.connection import QueueConnection
 from penstock.model.stages import Stage, stage_topic
+from penstock.net.origin import Origin
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import VirtualClock
 from penstock.trust.replay import ReplayWindow
@@ -39,7 +40,7 @@ def framed(**request):
 @pytest.mark.asyncio
 async def test_who_waits_for_messages_is_sent_away_when_another_node_leads(cluster):
     transport = Transport()
-    door = QueueConnection(cluster[1].parts.queue_door, transport, 0.0)
+    door = QueueConnection(cluster[1].parts.queue_door, transport, Origin(0.0))
     door.data_received(framed(poll=queue_pb2.Poll(topic="t", group="g", wait_ms=60_000)))
     await cluster.rest()
     assert len(door.polls) == 1

@@ -15,6 +15,7 @@ from penstock.doors.binary.publishing import BinaryPublishing
 from penstock.doors.binary.replies import OrderedReplies
 from penstock.doors.binary.subscriptions import BinarySubscriptions
 from penstock.net.connection import Connection
+from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
 from penstock.obs.reasons import DisconnectReason
@@ -64,11 +65,11 @@ class BinaryConnection(Connection[Event]):
         "number",
     )
 
-    def __init__(self, door: BinaryParts, transport: asyncio.Transport, accepted_at: float) -> None:
+    def __init__(self, door: BinaryParts, transport: asyncio.Transport, origin: Origin) -> None:
         limits = door.connections.limits
         machine = BinaryServerMachine(limits.frame_bytes_max)
         outbox = Outbox(door.connections, transport, self.close)
-        super().__init__(door.connections, transport, machine, outbox, accepted_at)
+        super().__init__(door.connections, transport, machine, outbox, origin)
         self._door = door
         self.client_id = b""
         self.number = door.connections.ids.next()
@@ -79,7 +80,9 @@ class BinaryConnection(Connection[Event]):
         self._subscriptions = BinarySubscriptions(door, self, self._replies)
         outbox.when_resumed = self._subscriptions.resume
         door.connections.counters.clients_connected += 1
-        self.check_deadline_at(accepted_at + min(limits.connect_timeout_s, limits.idle_timeout_s))
+        self.check_deadline_at(
+            origin.accepted_at + min(limits.connect_timeout_s, limits.idle_timeout_s)
+        )
 
     @property
     def name(self) -> bytes:

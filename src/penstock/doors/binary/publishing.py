@@ -7,9 +7,9 @@ from penstock.core.session import Publisher
 from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.replies import OrderedReplies
 from penstock.model.message import Extras
-from penstock.model.principal import Principal
 from penstock.net.connection import SIGNED_AT_ONCE
 from penstock.obs.reasons import DropReason
+from penstock.trust.principal import Principal
 from penstock.wire.binary.events import BinaryPublishRun, Event, SignedPublish
 
 

@@ -29,6 +29,7 @@ from penstock.doors.mqtt.retained_pages import RetainedPages
 from penstock.doors.mqtt.subscribing import MqttSubscribing
 from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
 from penstock.net.connection import CHECK_INTERVAL_S, Connection
+from penstock.net.origin import Origin
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode
@@ -84,11 +85,11 @@ class MqttConnection(Connection[Event]):
 
     outbox: MqttOutbox
 
-    def __init__(self, door: MqttParts, transport: asyncio.Transport, accepted_at: float) -> None:
+    def __init__(self, door: MqttParts, transport: asyncio.Transport, origin: Origin) -> None:
         limits = door.connections.limits
         machine = MqttServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
         outbox = MqttOutbox(door, transport, self._lose, self.close, self._on_idle)
-        super().__init__(door.connections, transport, machine, outbox, accepted_at)
+        super().__init__(door.connections, transport, machine, outbox, origin)
         self._door = door
         self.session: Session | None = None
         self.client_id = b""
@@ -103,7 +104,7 @@ class MqttConnection(Connection[Event]):
         self._publishing = MqttPublishing(door, self)
         self._subscribing = MqttSubscribing(door, self)
         self.forward = outbox.forward
-        self.check_deadline_at(accepted_at + limits.connect_timeout_s)
+        self.check_deadline_at(origin.accepted_at + limits.connect_timeout_s)
 
     @property
     def name(self) -> bytes:

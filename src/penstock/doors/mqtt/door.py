@@ -4,13 +4,14 @@ import asyncio
 
 from penstock.doors.mqtt.connection import MqttConnection
 from penstock.doors.mqtt.parts import MqttParts
+from penstock.net.origin import Origin
 
 
 class MqttDoor(MqttParts):
     """Accepts the MQTT clients of one broker."""
 
-    def accept(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
-        MqttConnection(self, transport, accepted_at).data_received(data)
+    def accept(self, transport: asyncio.Transport, data: bytes, origin: Origin) -> None:
+        MqttConnection(self, transport, origin).data_received(data)
 
     def turn(self, now: float) -> None:
         self.refused_versions.turn(now)

@@ -16,9 +16,9 @@ from penstock.core.session import PUBREC, Publisher, Session
 from penstock.delivery.fanout import Targets
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.model.message import Extras
-from penstock.model.principal import Principal
 from penstock.net.connection import SIGNED_AT_ONCE
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
 from penstock.wire.mqtt.events import Event, MqttPublishRun, Publish
 
 

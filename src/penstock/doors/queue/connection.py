@@ -31,6 +31,7 @@ from penstock.doors.queue.topic_filters import TopicFilters
 from penstock.errors import PenstockError
 from penstock.limits import KIB
 from penstock.net.connection import Connection, enable_tcp_keep_alive
+from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
 from penstock.obs.reasons import DisconnectReason
@@ -74,9 +75,9 @@ class QueueConnection(Connection[Event]):
         "replies",
     )
 
-    def __init__(self, door: QueueParts, transport: asyncio.Transport, accepted_at: float) -> None:
+    def __init__(self, door: QueueParts, transport: asyncio.Transport, origin: Origin) -> None:
         outbox = Outbox(door.connections, transport, self.close)
-        super().__init__(door.connections, transport, QueueServerMachine(), outbox, accepted_at)
+        super().__init__(door.connections, transport, QueueServerMachine(), outbox, origin)
         self.door = door
         outbox.when_resumed = self._ask_for_more
         self.replies = ResponseQueue(outbox.send, self._count_refused, self._progressed)
@@ -109,7 +110,7 @@ class QueueConnection(Connection[Event]):
         }
         door.counters.clients_connected += 1
         enable_tcp_keep_alive(transport)
-        self.check_deadline_at(accepted_at + door.limits.connect_timeout_s)
+        self.check_deadline_at(origin.accepted_at + door.limits.connect_timeout_s)
 
     def next_name(self) -> bytes:
         self._names += 1

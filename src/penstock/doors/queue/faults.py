@@ -11,8 +11,8 @@ from penstock.limits import (
     QUEUE_PAYLOAD_BYTES_MAX,
     QUEUE_REQUEST_BYTES_MAX,
 )
-from penstock.model.principal import ANYONE
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import ANYONE
 from penstock.wire.queue._generated.queue_pb2 import ConfigureGroup
 from penstock.wire.queue.faults import (
     BAD_REQUEST,

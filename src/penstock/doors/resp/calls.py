@@ -26,6 +26,7 @@ from penstock.doors.resp.replies import ReplyQueue
 from penstock.doors.resp.subscriptions import Subscriptions
 from penstock.limits import MIB
 from penstock.net.connection import Connection
+from penstock.net.origin import Origin
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 from penstock.wire.resp.events import Event
@@ -73,12 +74,12 @@ class RespClient(Connection[Event]):
         door: RespParts,
         transport: asyncio.Transport,
         machine: RespServerMachine,
-        accepted_at: float,
+        origin: Origin,
     ) -> None:
         outbox = RespOutbox(door.connections, transport, self.close)
-        super().__init__(door.connections, transport, machine, outbox, accepted_at)
+        super().__init__(door.connections, transport, machine, outbox, origin)
         self.door = door
-        self.accepted_at = accepted_at
+        self.accepted_at = origin.accepted_at
         self.number = door.connections.ids.next()  # unique in the cluster; groups know it by this
         self.client_number = door.registry.next_number()  # CLIENT ID
         self.last_command = b""  # for CLIENT LIST
@@ -93,7 +94,7 @@ class RespClient(Connection[Event]):
         self.transaction: Transaction | None = None  # since MULTI
         self.pulled: PulledJobs | None = None  # since its first PULL
         self._closing: dict[Callable[[], None], None] = {}
-        self._stranger_since = accepted_at  # since when it could have sent the password
+        self._stranger_since = origin.accepted_at  # since when it could have sent the password
         self.is_authenticated = not door.settings.password
         machine.is_trusted = self.is_authenticated
         self._is_limited = not self.is_authenticated

@@ -23,6 +23,7 @@ from penstock.doors.resp.faults import not_while_subscribed
 from penstock.doors.resp.parts import RespParts
 from penstock.limits import KIB
 from penstock.net.connection import enable_tcp_keep_alive
+from penstock.net.origin import Origin
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.events import Event, RespCommand
 from penstock.wire.resp.server import RespServerMachine
@@ -42,12 +43,12 @@ class RespConnection(RespClient):
 
     commands = COMMANDS
 
-    def __init__(self, door: RespParts, transport: asyncio.Transport, accepted_at: float) -> None:
-        super().__init__(door, transport, _machine(door.limits), accepted_at)
+    def __init__(self, door: RespParts, transport: asyncio.Transport, origin: Origin) -> None:
+        super().__init__(door, transport, _machine(door.limits), origin)
         self._unread = 0, 0.0  # bytes unread by the client at the last check, and since when
         door.counters.clients_connected += 1
         enable_tcp_keep_alive(transport)
-        self.check_deadline_at(accepted_at + door.limits.connect_timeout_s)
+        self.check_deadline_at(origin.accepted_at + door.limits.connect_timeout_s)
 
     @property
     def pattern_count(self) -> int:

@@ -4,10 +4,11 @@ import asyncio
 
 from penstock.doors.resp.connection import RespConnection
 from penstock.doors.resp.parts import RespParts
+from penstock.net.origin import Origin
 
 
 class RespDoor(RespParts):
     """Accepts the Redis clients of one broker."""
 
-    def accept(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
-        RespConnection(self, transport, accepted_at).data_received(data)
+    def accept(self, transport: asyncio.Transport, data: bytes, origin: Origin) -> None:
+        RespConnection(self, transport, origin).data_received(data)

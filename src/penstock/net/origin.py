@@ -1,0 +1,20 @@
+"""Where a connection comes from: what the listener knows before a protocol is spoken."""
+
+from typing import NamedTuple
+
+
+class Origin(NamedTuple):
+    """How a client reached the broker. A door decides by it what a client may do unnamed."""
+
+    accepted_at: float  # monotonic
+    host: str = ""  # of the client; behind a proxy, what the PROXY header says
+    port: int = 0
+    is_local: bool = False  # both ends are loopback addresses, and there is no proxy between
+    is_encrypted: bool = False
+    certificate: str = ""  # user that a verified client certificate names
+    certificate_expires_ms: int = 0
+    listener_user: str = ""  # user of clients that cannot log in, by configuration of the listener
+
+    @property
+    def peer(self) -> str:
+        return f"{self.host}:{self.port}" if self.host else "unknown"

@@ -1,0 +1,238 @@
+"""The access book: all users, roles, tokens and bans, and the rights that follow.
+
+The book follows from the journal: it changes by ``apply`` alone, which takes a whole change or
+nothing. It checks every rule that keeps the book usable, because doors on two nodes may have
+proposed changes that are valid one by one: roles exist and do not include each other in circles,
+tokens have owners, and **one administrator who can log in remains**.
+
+``version`` is the index of the entry that changed the book last. A change that expected another
+version is void, so no administrator overwrites another's change unseen.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from penstock.trust.rights import NO_RIGHTS, NamedRule, Rights
+from penstock.trust.rows import BUILT_IN, KINDS, LIMITS, Ban, Role, Row, Token, User, decode_row
+from penstock.trust.rules import Action, parse_rule
+
+ROLE_DEPTH_MAX = 4
+RIGHTS_CACHED_MAX = 20_000  # rights objects of users and clients
+
+ANY_VERSION = -1
+
+
+class Change(NamedTuple):
+    """One row to be put; None removes it."""
+
+    kind: str
+    name: str
+    row: bytes | None
+
+
+def put(row: Row) -> Change:
+    return Change(row.kind, row.name, row.encode())
+
+
+def removed(row: Row) -> Change:
+    return Change(row.kind, row.name, None)
+
+
+class _Compiled(NamedTuple):
+    """The rules of some roles and of those that they include."""
+
+    names: tuple[str, ...]
+    rules: list[NamedRule]
+    names_user: bool
+    names_client: bool
+
+
+class AccessBook:
+    """Who there is and what they may do."""
+
+    def __init__(self, rows: dict[tuple[str, str], Row] | None = None) -> None:
+        self._rows = rows or {}
+        self.version = 0
+        self.dirty: dict[bytes, None] = {}  # keys of rows that differ from the disk
+        self._compiled: dict[tuple[str, ...], _Compiled] = {}
+        self._rights: dict[tuple[str, ...], Rights] = {}
+        self._sort()
+
+    def _sort(self) -> None:
+        rows = self._rows.values()
+        self.users = {row.name: row for row in rows if isinstance(row, User)}
+        self.roles = {row.name: row for row in rows if isinstance(row, Role)}
+        self.tokens = {row.name: row for row in rows if isinstance(row, Token)}
+        self.bans = {row.name: row for row in rows if isinstance(row, Ban)}
+        self._compiled.clear()
+        self._rights.clear()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are no users, so that everybody on this machine may do everything."""
+        return not self.users
+
+    def has_admin(self) -> bool:
+        return any(map(self._is_usable_admin, self.users.values()))
+
+    # ── changes ───────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, changes: Sequence[Change], expected: int, index: int) -> str:
+        """Make all changes, or none; return why not, or an empty string."""
+        if expected not in (ANY_VERSION, self.version):
+            return "somebody else changed users or roles at the same time; look again and retry"
+        after = self.preview(changes)
+        if isinstance(after, str):
+            return after
+        for change in changes:
+            self.dirty[row_key(change.kind, change.name)] = None
+        self.dirty[b"version"] = None
+        self.version = index
+        self._rows = after._rows  # noqa: SLF001 - of the same class
+        self._sort()
+        return ""
+
+    def preview(self, changes: Iterable[Change]) -> "AccessBook | str":
+        """The book as it would be after these changes, or why that cannot be."""
+        rows = dict(self._rows)
+        for kind, name, row in changes:
+            if kind not in KINDS:
+                return f"rows of kind {kind!r} are unknown to this version"
+            if row is None:
+                rows.pop((kind, name), None)
+                continue
+            rows[kind, name] = decoded = decode_row(kind, row)
+            fault = decoded.fault()
+            if fault or decoded.name != name:
+                return fault or f"{kind} {name}: the row is of {decoded.name}"
+        after = AccessBook(rows)
+        if self.has_admin() and not after.has_admin():
+            return "the last administrator must remain: make another one first"
+        return after.fault() or after
+
+    def fault(self) -> str:
+        """What is wrong with the book as a whole; empty if nothing."""
+        for kind, names in self._names_by_kind().items():
+            if len(names) > LIMITS[kind]:
+                return f"there are more than {LIMITS[kind]} rows of kind {kind}"
+        if "admin" in self.roles:
+            return "the role admin is built in and cannot be changed"
+        return self._role_fault() or self._owner_fault()
+
+    def _names_by_kind(self) -> dict[str, Collection[str]]:
+        return {"user": self.users, "role": self.roles, "token": self.tokens, "ban": self.bans}
+
+    def _role_fault(self) -> str:
+        holders: list[User | Role | Token] = [*self.users.values(), *self.roles.values()]
+        for holder in [*holders, *self.tokens.values()]:
+            for name in holder.roles:
+                if self.role(name) is None:
+                    return f"{holder.kind} {holder.name}: there is no role {name}"
+        for name in self.roles:
+            if self._depth(name, 0) > ROLE_DEPTH_MAX:
+                return f"role {name}: roles include each other more than {ROLE_DEPTH_MAX} deep"
+        return ""
+
+    def _depth(self, name: str, above: int) -> int:
+        role = self.role(name)
+        if role is None or above > ROLE_DEPTH_MAX:
+            return above
+        return max((self._depth(one, above + 1) for one in role.roles), default=above + 1)
+
+    def _owner_fault(self) -> str:
+        for token in self.tokens.values():
+            if token.owner not in self.users:
+                return f"token {token.name}: there is no user {token.owner}"
+        return ""
+
+    def _is_usable_admin(self, user: User) -> bool:
+        can_log_in = bool(user.password or user.secrets) and not user.is_disabled
+        return can_log_in and not user.expires_ms and self.is_admin(user.name)
+
+    # ── rows on disk ──────────────────────────────────────────────────────────────────────────
+
+    def row(self, key: bytes) -> bytes | None:
+        kind, _, name = key.decode().partition(" ")
+        if kind == "version":
+            return b"%d" % self.version
+        found = self._rows.get((kind, name))
+        return None if found is None else found.encode()
+
+    def row_keys(self) -> Iterator[bytes]:
+        yield b"version"
+        yield from (row_key(kind, name) for kind, name in sorted(self._rows))
+
+    def load(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take all rows from disk; nothing counts as changed."""
+        for key, row in rows:
+            kind, _, name = key.decode().partition(" ")
+            if kind == "version":
+                self.version = int(row)
+            else:
+                self._rows[kind, name] = decode_row(kind, row)
+        self._sort()
+
+    # ── rights ────────────────────────────────────────────────────────────────────────────────
+
+    def role(self, name: str) -> Role | None:
+        return self.roles.get(name) or BUILT_IN.get(name)
+
+    def is_admin(self, user: str) -> bool:
+        return self.rights_of(user).may(Action.ADMIN, b"")
+
+    def rights_of(self, user: str, client_id: str = "") -> Rights:
+        """What a user may do with this client id; nothing if it is disabled or does not exist."""
+        found = self.users.get(user)
+        if found is None or found.is_disabled:
+            return NO_RIGHTS
+        return self.rights_of_roles(found.roles, user, client_id)
+
+    def rights_of_roles(
+        self, roles: tuple[str, ...], user: str = "", client_id: str = ""
+    ) -> Rights:
+        """Rights are shared by all whose rules do not name the user or the client id."""
+        compiled = self._compiled.get(roles) or self._compile(roles)
+        key = (
+            *compiled.names,
+            ":",
+            user if compiled.names_user else "",
+            client_id if compiled.names_client else "",
+        )
+        rights = self._rights.get(key)
+        if rights is None:
+            if len(self._rights) >= RIGHTS_CACHED_MAX:
+                self._rights.clear()
+            rights = self._rights[key] = Rights(compiled.rules, user, client_id)
+        return rights
+
+    def _compile(self, roles: tuple[str, ...]) -> _Compiled:
+        names = self.with_included(roles)
+        rules = [named for name in names for named in self._rules(name)]
+        compiled = self._compiled[roles] = _Compiled(
+            names,
+            rules,
+            any(named.rule.names_user for named in rules),
+            any(named.rule.names_client for named in rules),
+        )
+        return compiled
+
+    def with_included(self, roles: Iterable[str]) -> tuple[str, ...]:
+        """The roles, and those that they include, each once."""
+        found: dict[str, None] = {}
+        waiting = list(roles)
+        while waiting:
+            name = waiting.pop(0)
+            role = self.role(name)
+            if role is not None and name not in found:
+                found[name] = None
+                waiting += role.roles
+        return tuple(found)
+
+    def _rules(self, name: str) -> Iterator[NamedRule]:
+        role = self.role(name)
+        for number, text in enumerate(role.rules if role else (), 1):
+            yield NamedRule(name, number, parse_rule(text))
+
+
+def row_key(kind: str, name: str) -> bytes:
+    return f"{kind} {name}".encode()

@@ -1,0 +1,27 @@
+"""Who acts: the subject of every decision about access.
+
+A connection has a principal from its first byte on: a ``STRANGER``, who may do nothing, until the
+door knows more. Without users, everybody on this machine is ``ANYONE``.
+"""
+
+from typing import NamedTuple
+
+from penstock.trust.rights import ALL_RIGHTS, NO_RIGHTS, Rights
+
+
+class Principal(NamedTuple):
+    """An identity, what it may do, and through which door it came."""
+
+    user: str  # "" is nobody; ``key:ID`` is the holder of a signing key
+    rights: Rights
+    door: str = ""
+    address: str = ""  # where it came from, for the log of denials
+    is_known: bool = True  # whether it may go on without logging in
+    expires_ms: int = 0  # when the connection must end (a token, a certificate); 0: never
+
+
+STRANGER = Principal("", NO_RIGHTS, is_known=False)
+"""A connection that has yet to log in."""
+
+ANYONE = Principal("", ALL_RIGHTS)
+"""Everybody, where there are no users; and the broker itself."""

@@ -1,0 +1,152 @@
+"""What a set of roles may do: verdicts by action and topic, cached.
+
+Connections with the same roles share one ``Rights`` object; those whose rules name the user or the
+client id share it per user or client. A door asks ``may``. The hot path asks ``publishable``
+directly: None means that every topic may be published to, otherwise it is the set of topics that
+were found allowed. A topic that is not in the set has to be judged.
+
+A changed role makes new objects (``AccessBook``), so a verdict never outlives its rules.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from penstock.trust.rules import ALL_ACTIONS, TOPICLESS, Action, FilterSet, Rule, covers, overlaps
+
+VERDICTS_MAX = 65_536  # cached per action; then the cache is emptied
+
+
+class Coverage(Enum):
+    """How much of a topic filter is allowed."""
+
+    ALL = "all"
+    SOME = "some"  # the subscription is narrowed: each topic is judged when it is routed
+    NONE = "none"
+
+
+class NamedRule(NamedTuple):
+    """A rule, and where it stands."""
+
+    role: str
+    number: int  # in its role, from 1
+    rule: Rule
+
+    def __str__(self) -> str:
+        return f"role {self.role}, rule {self.number}: {self.rule.text}"
+
+
+class Verdict(NamedTuple):
+    """The answer to ``acl check``: whether, and the rule that decides."""
+
+    is_allowed: bool
+    decided_by: NamedRule | None  # None: no rule allows it
+
+    @property
+    def text(self) -> str:
+        answer = "allowed" if self.is_allowed else "denied"
+        return f"{answer}: {self.decided_by or 'no rule allows it'}"
+
+
+class Rights:
+    """The verdicts of some rules for one user and client."""
+
+    __slots__ = ("_allowed", "_denied", "_rules", "_verdicts", "global_actions", "publishable")
+
+    def __init__(self, rules: Iterable[NamedRule], user: str = "", client_id: str = "") -> None:
+        self._rules = [(named, named.rule.filled(user, client_id)) for named in rules]
+        self._allowed = self._filter_sets(allows=True)
+        self._denied = self._filter_sets(allows=False)
+        self.global_actions = self._global_actions()
+        self._verdicts: dict[Action, dict[bytes, bool]] = {action: {} for action in Action}
+        self.publishable: set[bytes] | None = None if self._publishes_everything() else set()
+
+    def _filter_sets(self, *, allows: bool) -> dict[Action, FilterSet]:
+        return {
+            action: FilterSet(self._filters(action, allows=allows))
+            for action in Action
+            if not action & TOPICLESS
+        }
+
+    def _filters(self, action: Action, *, allows: bool) -> list[bytes]:
+        return [
+            filled
+            for named, filled in self._rules
+            if filled is not None and named.rule.allows is allows and named.rule.actions & action
+        ]
+
+    def _global_actions(self) -> Action:
+        allowed = denied = Action(0)
+        for named, _filled in self._rules:
+            if named.rule.allows:
+                allowed |= named.rule.actions & TOPICLESS
+            else:
+                denied |= named.rule.actions & TOPICLESS
+        return allowed & ~denied
+
+    def _publishes_everything(self) -> bool:
+        is_denied = bool(self._denied[Action.PUBLISH].filters)
+        return self._allowed[Action.PUBLISH].is_everything and not is_denied
+
+    def may(self, action: Action, topic: bytes) -> bool:
+        """Whether the action is allowed on this topic. ``monitor`` and ``admin`` have none."""
+        verdicts = self._verdicts[action]
+        verdict = verdicts.get(topic)
+        if verdict is None:
+            if len(verdicts) >= VERDICTS_MAX:
+                verdicts.clear()
+            verdict = verdicts[topic] = self._judge(action, topic)
+        return verdict
+
+    def _judge(self, action: Action, topic: bytes) -> bool:
+        if action & TOPICLESS:
+            return bool(self.global_actions & action)
+        return self._allowed[action].matches(topic) and not self._denied[action].matches(topic)
+
+    def may_publish(self, topic: bytes) -> bool:
+        """``may``, and remembers an allowed topic in ``publishable``."""
+        if self.publishable is None:
+            return True
+        if not self.may(Action.PUBLISH, topic):
+            return False
+        if len(self.publishable) >= VERDICTS_MAX:
+            self.publishable.clear()
+        self.publishable.add(topic)
+        return True
+
+    def coverage(self, action: Action, topic_filter: bytes) -> Coverage:
+        """How much of what a filter matches is allowed."""
+        allowed, denied = self._allowed[action].filters, self._denied[action].filters
+        if any(covers(deny, topic_filter) for deny in denied):
+            return Coverage.NONE
+        if not any(overlaps(allow, topic_filter) for allow in allowed):
+            return Coverage.NONE
+        is_narrowed = any(overlaps(deny, topic_filter) for deny in denied)
+        if not is_narrowed and any(covers(allow, topic_filter) for allow in allowed):
+            return Coverage.ALL
+        return Coverage.SOME
+
+    def explain(self, action: Action, topic: bytes) -> Verdict:
+        """The verdict and the rule that decides it; reads all rules, for people."""
+        for allows in (False, True):
+            for named, filled in self._rules:
+                rule = named.rule
+                if rule.allows is not allows or not rule.actions & action or filled is None:
+                    continue
+                if action & TOPICLESS or (
+                    filled is not None and FilterSet([filled]).matches(topic)
+                ):
+                    return Verdict(allows, named)
+        return Verdict(False, None)
+
+    def rules(self) -> list[NamedRule]:
+        return [named for named, _filled in self._rules]
+
+
+def rights_of(*texts: Rule, role: str = "built in") -> Rights:
+    return Rights(NamedRule(role, number, rule) for number, rule in enumerate(texts, 1))
+
+
+NO_RIGHTS = Rights(())
+
+ALL_RIGHTS = rights_of(Rule(True, ALL_ACTIONS, ""))

@@ -1,0 +1,207 @@
+"""Access rules: ``allow|deny ACTIONS FILTER``, and which topics a filter covers.
+
+A deny wins wherever it stands; without an allow the answer is no. The order of rules means nothing,
+so two roles can be combined without reading both.
+
+``%u`` and ``%c`` stand for the user name and the client id, as whole levels. A client id with
+``/``, ``+`` or ``#`` would widen the filter: such an allow matches nothing, and such a deny matches
+whatever stands at that level. Mistakes lock out rather than let in.
+
+As in MQTT, a wildcard in front does not cover topics that begin with ``$`` [MQTT-4.7.2-1]. Only
+``allow all``, without a filter, does: that is what administrators have.
+"""
+
+from enum import IntFlag
+from typing import NamedTuple
+
+from penstock.model.topic import filter_fault
+
+RULE_BYTES_MAX = 1_024
+
+_FORBIDDEN_IN_LEVEL = ("/", "+", "#", "\0")
+
+
+class Action(IntFlag):
+    """What a rule allows or denies."""
+
+    PUBLISH = 1
+    SUBSCRIBE = 2  # live messages, retained messages, the session's own queue
+    READ = 4  # history: XRANGE, fetch, /topics, Spark, replay
+    WORK = 8  # lease jobs and settle them
+    MANAGE = 16  # topics, groups, trimming, dead letters
+    MONITOR = 32  # metrics, clients, $SYS; not about a topic
+    ADMIN = 64  # users, roles, keys, the cluster; not about a topic
+
+    @property
+    def word(self) -> str:
+        return (self.name or str(int(self))).lower().replace("|", ",")
+
+
+TOPICLESS = Action.MONITOR | Action.ADMIN
+CLIENT_ACTIONS = Action.PUBLISH | Action.SUBSCRIBE | Action.READ | Action.WORK
+ALL_ACTIONS = Action(127)
+_BY_WORD = {action.word: action for action in Action}
+
+
+class Rule(NamedTuple):
+    """One rule, parsed. Without a filter it is about every topic, ``$…`` included."""
+
+    allows: bool
+    actions: Action
+    topic_filter: str
+
+    @property
+    def text(self) -> str:
+        words = ["allow" if self.allows else "deny", self.actions.word, self.topic_filter]
+        return " ".join(filter(None, words))
+
+    @property
+    def names_user(self) -> bool:
+        return "%u" in self.topic_filter.split("/")
+
+    @property
+    def names_client(self) -> bool:
+        return "%c" in self.topic_filter.split("/")
+
+    def filled(self, user: str, client_id: str) -> bytes | None:
+        """The filter for this user and client; empty: every topic; None: it matches nothing."""
+        values = {"%u": user, "%c": client_id}
+        levels = []
+        for level in self.topic_filter.split("/"):
+            value = values.get(level, level)
+            if level in values and (not value or any(c in value for c in _FORBIDDEN_IN_LEVEL)):
+                if self.allows:
+                    return None
+                value = "+"
+            levels.append(value)
+        return "/".join(levels).encode()
+
+
+def parse_rule(text: str) -> Rule:
+    """Raises ValueError, with a sentence about what is wrong."""
+    if len(text.encode("utf-8", "surrogatepass")) > RULE_BYTES_MAX:
+        raise ValueError(f"a rule has at most {RULE_BYTES_MAX} bytes")
+    effect, _, rest = text.strip().partition(" ")
+    words, _, topic_filter = rest.strip().partition(" ")
+    if effect not in {"allow", "deny"} or not words:
+        raise ValueError(f"{text!r}: write allow|deny ACTIONS FILTER")
+    actions, topic_filter = _actions(words), topic_filter.strip()
+    if not topic_filter and actions & ~TOPICLESS and actions != ALL_ACTIONS:
+        raise ValueError(f"{text!r}: a rule about {words} needs a topic filter, such as #")
+    if topic_filter and (fault := _filter_fault(topic_filter)):
+        raise ValueError(f"{text!r}: {fault}")
+    return Rule(effect == "allow", actions, topic_filter)
+
+
+def _actions(words: str) -> Action:
+    actions = Action(0)
+    for word in words.split(","):
+        if word == "all":
+            actions |= ALL_ACTIONS
+        elif word in _BY_WORD:
+            actions |= _BY_WORD[word]
+        else:
+            raise ValueError(f"{word!r} is no action; there are {', '.join(_BY_WORD)} and all")
+    return actions
+
+
+def _filter_fault(topic_filter: str) -> str:
+    for level in topic_filter.split("/"):
+        if level not in {"%u", "%c"} and ("%u" in level or "%c" in level):
+            return "%u and %c must be whole levels"
+    try:
+        return filter_fault(topic_filter.encode())
+    except UnicodeEncodeError:
+        return "not UTF-8"
+
+
+# ── filters ───────────────────────────────────────────────────────────────────────────────────
+
+
+def covers(wide: bytes, narrow: bytes) -> bool:
+    """Whether every topic that ``narrow`` matches is matched by ``wide``; both are filters."""
+    if not wide:
+        return True
+    if narrow.startswith(b"$") and wide[:1] in (b"+", b"#"):
+        return False
+    wide_levels, narrow_levels = wide.split(b"/"), narrow.split(b"/")
+    for position, level in enumerate(wide_levels):
+        if level == b"#":
+            return True
+        if position >= len(narrow_levels):
+            return False
+        other = narrow_levels[position]
+        if other == b"#" or level not in (b"+", other):
+            return False
+    return len(wide_levels) == len(narrow_levels)
+
+
+def overlaps(one: bytes, other: bytes) -> bool:
+    """Whether some topic is matched by both filters."""
+    if not one or not other:
+        return True
+    if _excludes_dollar(one, other) or _excludes_dollar(other, one):
+        return False
+    levels, others = one.split(b"/"), other.split(b"/")
+    for position in range(max(len(levels), len(others))):
+        level = levels[position] if position < len(levels) else None
+        opposite = others[position] if position < len(others) else None
+        if b"#" in (level, opposite):
+            return True
+        if level is None or opposite is None:
+            return False
+        if b"+" not in (level, opposite) and level != opposite:
+            return False
+    return True
+
+
+def _excludes_dollar(wild: bytes, plain: bytes) -> bool:
+    return plain.startswith(b"$") and wild[:1] in (b"+", b"#")
+
+
+_Node = dict[bytes | None, "_Node"]
+
+
+class FilterSet:
+    """Filters as a tree of levels: whether any of them matches a topic."""
+
+    __slots__ = ("_root", "filters", "is_everything")
+
+    def __init__(self, filters: list[bytes]) -> None:
+        """An empty filter stands for every topic, ``$…`` included."""
+        self.filters = filters
+        self.is_everything = b"" in filters
+        self._root: _Node = {}
+        for topic_filter in filter(None, filters):
+            node = self._root
+            for level in topic_filter.split(b"/"):
+                node = node.setdefault(level, {})
+            node[None] = {}
+
+    def matches(self, topic: bytes) -> bool:
+        if self.is_everything or not self._root:
+            return self.is_everything
+        levels = topic.split(b"/")
+        if topic.startswith(b"$"):
+            below = self._root.get(levels[0])
+            return below is not None and _matches(below, levels, 1)
+        return _matches(self._root, levels, 0)
+
+
+def _matches(root: _Node, levels: list[bytes], start: int) -> bool:
+    """Level by level, with the set of nodes reached: never more than there are filters."""
+    nodes = [root]
+    for position in range(start, len(levels)):
+        level, below = levels[position], list[_Node]()
+        for node in nodes:
+            if b"#" in node:
+                return True
+            found = node.get(level)
+            if found is not None and level not in (b"+", b"#"):
+                below.append(found)
+            if (found := node.get(b"+")) is not None:
+                below.append(found)
+        if not below:
+            return False
+        nodes = below
+    return any(None in node or b"#" in node for node in nodes)
