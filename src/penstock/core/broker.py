@@ -618,7 +618,7 @@ class Broker:
     def _access_changed(
         self, command: AccessChanged, waiter: Completion[object] | None, effects: Effects
     ) -> None:
-        if self._recovering and self.access.version >= self.index:
+        if self._recovering and self.access.loaded_version >= self.index:
             return  # the rows were taken after this entry
         changes = [Change(*change) for change in command.changes]
         fault = self.access.apply(changes, command.expected, self.index)

@@ -11,13 +11,16 @@ version is void, so no administrator overwrites another's change unseen.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
+from weakref import WeakSet
 
+from penstock.errors import StorageDamaged
 from penstock.trust.rights import NO_RIGHTS, NamedRule, Rights
 from penstock.trust.rows import BUILT_IN, KINDS, LIMITS, Ban, Role, Row, Token, User, decode_row
 from penstock.trust.rules import Action, parse_rule
 
 ROLE_DEPTH_MAX = 4
 RIGHTS_CACHED_MAX = 20_000  # rights objects of users and clients
+VERDICTS_IN_ALL_MAX = 1_000_000  # cached by all rights objects; then all caches are emptied
 
 ANY_VERSION = -1
 
@@ -53,9 +56,12 @@ class AccessBook:
     def __init__(self, rows: dict[tuple[str, str], Row] | None = None) -> None:
         self._rows = rows or {}
         self.version = 0
+        self.loaded_version = 0  # of the rows on disk, when they were loaded
         self.dirty: dict[bytes, None] = {}  # keys of rows that differ from the disk
         self._compiled: dict[tuple[str, ...], _Compiled] = {}
         self._rights: dict[tuple[str, ...], Rights] = {}
+        self._in_use: WeakSet[Rights] = WeakSet()
+        self._verdicts = 0  # cached since the caches were last emptied
         self._sort()
 
     def _sort(self) -> None:
@@ -101,7 +107,10 @@ class AccessBook:
             if row is None:
                 rows.pop((kind, name), None)
                 continue
-            rows[kind, name] = decoded = decode_row(kind, row)
+            try:
+                rows[kind, name] = decoded = decode_row(kind, row)
+            except StorageDamaged as error:
+                return error.message
             fault = decoded.fault()
             if fault or decoded.name != name:
                 return fault or f"{kind} {name}: the row is of {decoded.name}"
@@ -128,16 +137,23 @@ class AccessBook:
             for name in holder.roles:
                 if self.role(name) is None:
                     return f"{holder.kind} {holder.name}: there is no role {name}"
+        depths: dict[str, int] = {}
         for name in self.roles:
-            if self._depth(name, 0) > ROLE_DEPTH_MAX:
+            if self._depth(name, depths) > ROLE_DEPTH_MAX:
                 return f"role {name}: roles include each other more than {ROLE_DEPTH_MAX} deep"
         return ""
 
-    def _depth(self, name: str, above: int) -> int:
-        role = self.role(name)
-        if role is None or above > ROLE_DEPTH_MAX:
-            return above
-        return max((self._depth(one, above + 1) for one in role.roles), default=above + 1)
+    def _depth(self, name: str, depths: dict[str, int]) -> int:
+        """How many roles stand below each other from this one on; each role is visited once.
+
+        A circle counts as too deep. So do all roles that lead into it.
+        """
+        if name not in depths:
+            depths[name] = ROLE_DEPTH_MAX + 1  # what a role finds that includes itself
+            role = self.role(name)
+            below = [self._depth(one, depths) for one in role.roles] if role else []
+            depths[name] = min(1 + max(below, default=0), ROLE_DEPTH_MAX + 1)
+        return depths[name]
 
     def _owner_fault(self) -> str:
         for token in self.tokens.values():
@@ -167,7 +183,7 @@ class AccessBook:
         for key, row in rows:
             kind, _, name = key.decode().partition(" ")
             if kind == "version":
-                self.version = int(row)
+                self.version = self.loaded_version = int(row)
             else:
                 self._rows[kind, name] = decode_row(kind, row)
         self._sort()
@@ -202,8 +218,17 @@ class AccessBook:
         if rights is None:
             if len(self._rights) >= RIGHTS_CACHED_MAX:
                 self._rights.clear()
-            rights = self._rights[key] = Rights(compiled.rules, user, client_id)
+            rights = self._rights[key] = Rights(compiled.rules, user, client_id, self._spend)
+            self._in_use.add(rights)
         return rights
+
+    def _spend(self) -> None:
+        """One more verdict is cached; bound how many there are in all."""
+        self._verdicts += 1
+        if self._verdicts > VERDICTS_IN_ALL_MAX:
+            self._verdicts = 0
+            for rights in self._in_use:
+                rights.forget()
 
     def _compile(self, roles: tuple[str, ...]) -> _Compiled:
         names = self.with_included(roles)

@@ -6,15 +6,19 @@ directly: None means that every topic may be published to, otherwise it is the s
 were found allowed. A topic that is not in the set has to be judged.
 
 A changed role makes new objects (``AccessBook``), so a verdict never outlives its rules.
+
+Clients choose the topics that are judged, so the caches are bounded: per object, and through
+``spend`` for all objects of a book together. Long topics are judged each time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
 from penstock.trust.rules import ALL_ACTIONS, TOPICLESS, Action, FilterSet, Rule, covers, overlaps
 
 VERDICTS_MAX = 65_536  # cached per action; then the cache is emptied
+CACHED_TOPIC_BYTES_MAX = 256
 
 
 class Coverage(Enum):
@@ -51,9 +55,26 @@ class Verdict(NamedTuple):
 class Rights:
     """The verdicts of some rules for one user and client."""
 
-    __slots__ = ("_allowed", "_denied", "_rules", "_verdicts", "global_actions", "publishable")
+    __slots__ = (
+        "__weakref__",
+        "_allowed",
+        "_denied",
+        "_rules",
+        "_spend",
+        "_verdicts",
+        "global_actions",
+        "publishable",
+    )
 
-    def __init__(self, rules: Iterable[NamedRule], user: str = "", client_id: str = "") -> None:
+    def __init__(
+        self,
+        rules: Iterable[NamedRule],
+        user: str = "",
+        client_id: str = "",
+        spend: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``spend`` is called before a verdict is cached; it may call ``forget``."""
+        self._spend = spend
         self._rules = [(named, named.rule.filled(user, client_id)) for named in rules]
         self._allowed = self._filter_sets(allows=True)
         self._denied = self._filter_sets(allows=False)
@@ -93,10 +114,20 @@ class Rights:
         verdicts = self._verdicts[action]
         verdict = verdicts.get(topic)
         if verdict is None:
-            if len(verdicts) >= VERDICTS_MAX:
-                verdicts.clear()
-            verdict = verdicts[topic] = self._judge(action, topic)
+            verdict = self._judge(action, topic)
+            if len(topic) <= CACHED_TOPIC_BYTES_MAX:
+                self._spend()
+                if len(verdicts) >= VERDICTS_MAX:
+                    verdicts.clear()
+                verdicts[topic] = verdict
         return verdict
+
+    def forget(self) -> None:
+        """Empty the caches."""
+        for verdicts in self._verdicts.values():
+            verdicts.clear()
+        if self.publishable is not None:
+            self.publishable.clear()
 
     def _judge(self, action: Action, topic: bytes) -> bool:
         if action & TOPICLESS:
@@ -109,9 +140,10 @@ class Rights:
             return True
         if not self.may(Action.PUBLISH, topic):
             return False
-        if len(self.publishable) >= VERDICTS_MAX:
-            self.publishable.clear()
-        self.publishable.add(topic)
+        if len(topic) <= CACHED_TOPIC_BYTES_MAX:
+            if len(self.publishable) >= VERDICTS_MAX:
+                self.publishable.clear()
+            self.publishable.add(topic)
         return True
 
     def coverage(self, action: Action, topic_filter: bytes) -> Coverage:
@@ -131,7 +163,7 @@ class Rights:
         for allows in (False, True):
             for named, filled in self._rules:
                 rule = named.rule
-                if rule.allows is not allows or not rule.actions & action or filled is None:
+                if rule.allows is not allows or not rule.actions & action:
                     continue
                 if action & TOPICLESS or (
                     filled is not None and FilterSet([filled]).matches(topic)

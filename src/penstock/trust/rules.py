@@ -5,7 +5,8 @@ so two roles can be combined without reading both.
 
 ``%u`` and ``%c`` stand for the user name and the client id, as whole levels. A client id with
 ``/``, ``+`` or ``#`` would widen the filter: such an allow matches nothing, and such a deny matches
-whatever stands at that level. Mistakes lock out rather than let in.
+whatever stands at that level. Nor does an allow take a client id like ``$SYS`` as first level: it
+would open a reserved topic. Mistakes lock out rather than let in.
 
 As in MQTT, a wildcard in front does not cover topics that begin with ``$`` [MQTT-4.7.2-1]. Only
 ``allow all``, without a filter, does: that is what administrators have.
@@ -67,12 +68,14 @@ class Rule(NamedTuple):
         """The filter for this user and client; empty: every topic; None: it matches nothing."""
         values = {"%u": user, "%c": client_id}
         levels = []
-        for level in self.topic_filter.split("/"):
+        for position, level in enumerate(self.topic_filter.split("/")):
             value = values.get(level, level)
-            if level in values and (not value or any(c in value for c in _FORBIDDEN_IN_LEVEL)):
-                if self.allows:
+            if level in values:
+                is_plain = bool(value) and not any(sign in value for sign in _FORBIDDEN_IN_LEVEL)
+                is_reserved = position == 0 and value.startswith("$")
+                if self.allows and (is_reserved or not is_plain):
                     return None
-                value = "+"
+                value = value if is_plain else "+"
             levels.append(value)
         return "/".join(levels).encode()
 
@@ -124,6 +127,8 @@ def covers(wide: bytes, narrow: bytes) -> bool:
         return True
     if narrow.startswith(b"$") and wide[:1] in (b"+", b"#"):
         return False
+    if narrow == b"#":
+        narrow = b"+/#"  # the same topics, as a topic has at least one level
     wide_levels, narrow_levels = wide.split(b"/"), narrow.split(b"/")
     for position, level in enumerate(wide_levels):
         if level == b"#":
