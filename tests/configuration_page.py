@@ -66,6 +66,17 @@ _PREFACE = dedent("""\
     """)
 
 _RULES_PREFACES = {
+    "listeners": dedent("""\
+    ## `[[listeners]]`
+
+    One table per address to listen on; `listen` and `http_listen` are short for tables with an
+    address only. With any table, those two are empty by default. In an environment variable or a
+    flag, write tables as a TOML array:
+    `PENSTOCK_LISTENERS='[{address = "0.0.0.0:8883", tls = "required"}]'`. Tables come after the
+    options of the top level, before or after sections. What to choose:
+    [operating/security.md](../operating/security.md#listeners).
+
+    """),
     "retention.rules": dedent("""\
     ## `[[retention.rules]]`
 

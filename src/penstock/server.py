@@ -199,14 +199,14 @@ class Server:
 
     async def _listen(self) -> None:
         assert self._listener is not None
-        for address, is_required in wanted(self.config):
+        for settings in wanted(self.config):
             try:
-                self.addresses.append(await self._listener.listen(address))
+                self.addresses.append(await self._listener.listen(settings))
             except Refused as error:
-                if is_required:
+                if settings.is_required:
                     raise
-                self.skipped.append(address)
-                _log.warning("address_skipped", address=str(address), error=error.message)
+                self.skipped.append(settings.address)
+                _log.warning("address_skipped", address=str(settings.address), error=error.message)
 
     # ── periodic tasks ────────────────────────────────────────────────────────────────────────
 

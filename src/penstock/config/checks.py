@@ -21,20 +21,24 @@ def cross_faults(config: Config, unknown: AbstractSet[str] = frozenset()) -> Ite
             yield from rule(config)
 
 
-def _addresses(config: Config, key: str) -> list[Address]:
+def _addresses(config: Config, key: str) -> list[tuple[str, Address]]:
+    """The addresses of an option, each with the name of the value that has it."""
+    if key == "listeners":
+        options = enumerate(config.listeners)
+        return [(f"listeners[{at}].address", parse_listen(one.address)) for at, one in options]
     texts: tuple[str, ...] = getattr(config, key)
-    return [parse_listen(text) for text in texts]
+    return [(key, parse_listen(text)) for text in texts]
 
 
 def _listener_faults(config: Config) -> Iterator[ConfigFault]:
     taken: set[Address] = set()
-    for key in ("listen", "http_listen"):
-        for address in _addresses(config, key):
+    for option in ("listen", "http_listen", "listeners"):
+        for key, address in _addresses(config, option):
             if address in taken:
                 yield ConfigFault(f"{address} is listed twice", "remove it or change its port", key)
             if address.port:  # port 0 is a different port each time
                 taken.add(address)
-    if not config.listen and not config.http_listen:
+    if not any((config.listen, config.http_listen, config.listeners)):
         yield ConfigFault(
             "there is no address to listen on", 'write listen = ["127.0.0.1:1883"]', "listen"
         )
@@ -44,14 +48,29 @@ def _exposure_faults(config: Config, *, key: str) -> Iterator[ConfigFault]:
     """Secure by default: clients are not authenticated, so listen on loopback only."""
     if config.allow_anonymous:
         return
-    for address in _addresses(config, key):
+    for name, address in _addresses(config, key):
         if not address.is_loopback:
             yield ConfigFault(
                 f"{address} is reachable from other machines, and clients are not authenticated",
                 "add allow_anonymous = true (flag --allow-anonymous) if that is intended,"
                 f" or listen on 127.0.0.1:{address.port}",
-                key,
+                name,
             )
+
+
+def _option_faults(config: Config) -> Iterator[ConfigFault]:
+    """A setting of a listener that could have no effect, or not the one that is meant."""
+    for at, one in enumerate(config.listeners):
+        key = f"listeners[{at}]"
+        if one.proxy and not one.trusted:
+            what = "a listener that expects PROXY headers must know from whom to believe them"
+            yield ConfigFault(what, 'add trusted = ["ADDRESS OF THE PROXY"]', f"{key}.proxy")
+        if one.trusted and not one.proxy:
+            what = "has no effect without proxy = true"
+            yield ConfigFault(what, "add it, or remove trusted", f"{key}.trusted")
+        if one.tls == "off" and one.client_certs != "off":
+            what = "clients show certificates in TLS handshakes only, and tls is off"
+            yield ConfigFault(what, 'write tls = "required"', f"{key}.client_certs")
 
 
 def _order_faults(config: Config, *, key: str, other: str, why: str = "") -> Iterator[ConfigFault]:
@@ -69,7 +88,9 @@ _PACKET_ORDER = partial(
 )
 
 _RULES: Final[list[tuple[AbstractSet[str], Callable[[Config], Iterator[ConfigFault]]]]] = [
-    ({"listen", "http_listen"}, _listener_faults),
+    ({"listen", "http_listen", "listeners"}, _listener_faults),
+    ({"listeners"}, _option_faults),
+    ({"listeners", "allow_anonymous"}, partial(_exposure_faults, key="listeners")),
     ({"listen", "allow_anonymous"}, partial(_exposure_faults, key="listen")),
     ({"http_listen", "allow_anonymous"}, partial(_exposure_faults, key="http_listen")),
     ({"limits.connect_bytes_max", "limits.packet_bytes_max"}, _CONNECT_ORDER),

@@ -21,6 +21,7 @@ CLUSTER_KEYS = frozenset(
         "durability",
         "listen",
         "http_listen",
+        "listeners",
         "cluster.node_id",
         "cluster.peer_listen",
         "cluster.advertise_peer",
@@ -41,8 +42,13 @@ def advertised_peer(config: Config) -> Address:
 
 
 def advertised(config: Config) -> Address | None:
-    text = config.cluster.advertise or next(iter((*config.listen, *config.http_listen)), "")
-    return parse_listen(text) if text else None
+    texts = (config.cluster.advertise, *client_addresses(config))
+    return next((parse_listen(text) for text in texts if text), None)
+
+
+def client_addresses(config: Config) -> tuple[str, ...]:
+    listeners = (options.address for options in config.listeners)
+    return (*config.listen, *config.http_listen, *listeners)
 
 
 def cluster_secret(cluster: Cluster) -> bytes:
@@ -125,7 +131,7 @@ def _credential_faults(cluster: Cluster) -> Iterator[ConfigFault]:
 
 def _address_faults(config: Config) -> Iterator[ConfigFault]:
     own, peer = parse_listen(config.cluster.peer_listen), advertised_peer(config)
-    if own in map(parse_listen, (*config.listen, *config.http_listen)):
+    if own in map(parse_listen, client_addresses(config)):
         yield ConfigFault(f"{own} is listed twice", "change its port", "cluster.peer_listen")
     if not peer.port:
         yield ConfigFault(

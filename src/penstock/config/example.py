@@ -11,7 +11,18 @@ _COLUMNS = 96
 
 _NUMBER_TYPES = {"s": "duration", "ms": "duration", "bytes": "size", "": "whole number"}
 
-_TEXT_TYPES = {"filter": "topic filter", "secret": "secret text", "address": "address"}
+_TEXT_TYPES = {
+    "address": "address",
+    "filter": "topic filter",
+    "network": "address range",
+    "secret": "secret text",
+    "user": "user name",
+}
+_LIST_TYPES = {
+    "address": "list of addresses",
+    "filter": "list of topic filters",
+    "network": "list of address ranges",
+}
 
 
 def type_of(key: ConfigKey) -> str:
@@ -25,7 +36,7 @@ def type_of(key: ConfigKey) -> str:
         case "boolean":
             return "true or false"
         case "list":
-            return "list of addresses" if key.form == "address" else "list of topic filters"
+            return _LIST_TYPES.get(key.form, "list of texts")
         case "rules":
             return "array of tables"
         case "text":
@@ -78,6 +89,16 @@ _EXAMPLE_PREFACE = dedent("""\
     """)
 
 _EXAMPLE_RULES = {
+    "listeners": dedent("""\
+    #[[listeners]]
+    #address = "127.0.0.1:8883"
+    #tls = "required"
+    #client_certs = "off"
+    #protocols = ["mqtt", "http"]
+    #user = ""
+    #proxy = true
+    #trusted = ["127.0.0.0/8"]
+    """),
     "retention.rules": dedent("""\
     #[[retention.rules]]
     #filter = "logs/#"

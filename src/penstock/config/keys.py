@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import FieldInfo
 
-from penstock.config.schema import SECTIONS, RetentionRule, SigningRule
+from penstock.config.schema import SECTIONS, ListenerOptions, RetentionRule, SigningRule
 from penstock.config.units import unit_of
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
@@ -38,7 +38,7 @@ class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
     choices: tuple[str | int, ...] = ()
     flag: str = ""
-    form: str = ""  # "address", "filter", "secret" or any text
+    form: str = ""  # of a text: one of ``schema.FORMS``
 
     @property
     def section(self) -> str:
@@ -103,10 +103,14 @@ KEYS: dict[str, ConfigKey] = {
 
 
 RULE_KEYS: dict[str, dict[str, ConfigKey]] = {
-    f"{section}.rules": {key.leaf: key for key in _keys_of(f"{section}.rules", rule)}
-    for section, rule in (("retention", RetentionRule), ("signing", SigningRule))
+    name: {key.leaf: key for key in _keys_of(name, rule)}
+    for name, rule in (
+        ("listeners", ListenerOptions),
+        ("retention.rules", RetentionRule),
+        ("signing.rules", SigningRule),
+    )
 }
-"""For each option that is a list of rules: the options of one rule, by their bare names."""
+"""For each option that is an array of tables: the options of one table, by their bare names."""
 
 
 _SIMILARITY_MIN = 0.75  # from 0 to 1: a far-fetched suggestion misleads

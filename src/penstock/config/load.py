@@ -111,7 +111,9 @@ def _origin(layers: list[_Layer], name: str) -> Origin:
 
 
 def _build(values: dict[str, object]) -> Config:
-    if values.get("listen"):
+    if values.get("listeners"):
+        values.setdefault("listen", ())
+    if values.get("listen") or values.get("listeners"):
         values.setdefault("http_listen", ())
     sections: dict[str, dict[str, object]] = {}
     for name, value in values.items():

@@ -22,9 +22,11 @@ HTTP_LISTEN = ("127.0.0.1:9091",)
 _DAY_S = 24 * 3600
 _YEAR_S = 365 * _DAY_S
 
+FORMS = ("", "address", "filter", "network", "secret", "user")
+
 
 def _about(flag: str = "", form: str = "") -> Meta:
-    """``flag`` is for the command line. ``form`` is that of texts: address, filter or secret."""
+    """``flag`` is for the command line. ``form`` is that of texts: one of ``FORMS``."""
     return Meta(extra={"flag": flag, "form": form})
 
 
@@ -392,6 +394,40 @@ class Shutdown(Section, frozen=True, kw_only=True):
     ] = 30.0
 
 
+class ListenerOptions(Section, frozen=True, kw_only=True):
+    """An address to listen on, with settings of its own."""
+
+    address: Annotated[str, _about(form="address"), "Address to listen on."]
+    tls: Annotated[
+        Literal["auto", "off", "optional", "required"],
+        "Whether connections are encrypted; auto is off without a certificate, and with one"
+        " optional on loopback addresses and required on others.",
+    ] = "auto"
+    client_certs: Annotated[
+        Literal["off", "optional", "required"],
+        "Whether clients are asked for a certificate, which names their user.",
+    ] = "off"
+    protocols: Annotated[
+        tuple[Literal["mqtt", "http", "resp", "binary", "queue"], ...],
+        "Protocols accepted here; all of them if empty.",
+    ] = ()
+    user: Annotated[
+        str,
+        _about(form="user"),
+        "User of clients that do not log in, for old clients that cannot.",
+    ] = ""
+    proxy: Annotated[
+        bool,
+        "Whether every connection must begin with a PROXY protocol header, version 1 or 2, from"
+        " an address in trusted.",
+    ] = False
+    trusted: Annotated[
+        tuple[str, ...],
+        _about(form="network"),
+        "Addresses or address ranges of the proxies.",
+    ] = ()
+
+
 class Config(Section, frozen=True, kw_only=True):
     """The whole configuration. ``Config()`` has all defaults."""
 
@@ -427,6 +463,11 @@ class Config(Section, frozen=True, kw_only=True):
         _range(1, 60_000),
         "How much a crash or power failure may lose with durability = interval.",
     ] = 100
+    listeners: Annotated[
+        tuple[ListenerOptions, ...],
+        "Addresses to listen on that need settings of their own. With any, listen and http_listen"
+        " are empty by default.",
+    ] = ()
     limits: Limits = Limits()
     journal: Journal = Journal()
     retention: Retention = Retention()

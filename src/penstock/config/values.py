@@ -7,6 +7,7 @@ may be text, with or without a unit; a list may be text with commas; rules a TOM
 import json
 import tomllib
 from collections.abc import Callable, Iterable
+from ipaddress import ip_network
 from typing import Final, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from penstock.config.keys import RULE_KEYS, ConfigKey, Kind, closest
 from penstock.config.problems import ConfigFault, did_you_mean, faults_in
 from penstock.config.units import with_unit, without_unit
 from penstock.model.topic import filter_fault
+from penstock.model.user_name import USER_NAME, USER_NAME_FAULT
 
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
@@ -75,6 +77,20 @@ def _address(text: str) -> None:
         raise ConfigFault(str(error)) from None
 
 
+def _network(text: str) -> None:
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ConfigFault(
+            f"{_shown(text)} is not an address range: {error}", 'write it as in "10.0.0.0/8"'
+        ) from None
+
+
+def _user(text: str) -> None:
+    if not USER_NAME.fullmatch(text):
+        raise ConfigFault(f"{_shown(text)} is not a user: {USER_NAME_FAULT}")
+
+
 def _filter(text: str) -> None:
     # Only the limits of the wire are checked: those on topics are configuration themselves.
     fault = filter_fault(text.encode("utf-8", "surrogateescape"), 65_535, 65_535)
@@ -92,7 +108,9 @@ _FORMS: Final[dict[str, Callable[[str], None]]] = {
     "": lambda _text: None,
     "address": _address,
     "filter": _filter,
+    "network": _network,
     "secret": _secret,
+    "user": _user,
 }
 
 
@@ -134,7 +152,7 @@ def _rules(key: ConfigKey, raw: object) -> tuple[dict[str, object], ...]:
     if isinstance(raw, str):
         raw = _toml_array(key, raw)
     if not isinstance(raw, list | tuple) or not all(isinstance(rule, dict) for rule in raw):
-        raise ConfigFault("must be an array of tables", f"write [[{key.name}]] above each rule")
+        raise ConfigFault("must be an array of tables", f"write [[{key.name}]] above each of them")
     return tuple(_each(raw, lambda index, rule: _rule(f"{key.name}[{index}]", key, rule)))
 
 
@@ -143,21 +161,30 @@ def _toml_array(key: ConfigKey, text: str) -> object:
         rules: object = tomllib.loads(f"rules = {text}")["rules"]
     except tomllib.TOMLDecodeError:
         raise ConfigFault(
-            "must be an array of rules", f"write it as in {_RULE_EXAMPLES[key.name]}"
+            "must be an array of tables", f"write it as in {_RULE_EXAMPLES[key.name]}"
         ) from None
     return rules
 
 
 _RULE_EXAMPLES: Final = {
+    "listeners": '[{address = "0.0.0.0:8883", tls = "required"}]',
     "retention.rules": '[{filter = "logs/#", age_s_max = "1d"}]',
     "signing.rules": '[{filter = "plant/+/commands", versions = [2]}]',
 }
 
 
+_MISSING: Final = {
+    "address": ("a listener needs an address", 'add address = "0.0.0.0:8883"'),
+    "filter": ("a rule needs a filter", 'add filter = "some/topic/#"'),
+}
+"""Required options of a table: what to say if one is missing."""
+
+
 def _rule(name: str, key: ConfigKey, rule: dict[str, object]) -> dict[str, object]:
-    if "filter" not in rule:
-        raise ConfigFault("a rule needs a filter", 'add filter = "some/topic/#"', key=name)
     keys = RULE_KEYS[key.name]
+    for leaf, inner in keys.items():
+        if inner.default is msgspec.NODEFAULT and leaf not in rule:
+            raise ConfigFault(*_MISSING[leaf], key=name)
     values = _each(rule.items(), lambda _index, item: _rule_value(f"{name}.{item[0]}", keys, *item))
     return dict(zip(rule, values, strict=True))
 
@@ -167,8 +194,10 @@ def _rule_value(name: str, keys: dict[str, ConfigKey], leaf: str, raw: object) -
         raise ConfigFault("unknown option", did_you_mean(closest(leaf, list(keys))), key=name)
     try:
         return decode(keys[leaf], raw)
-    except ConfigFault as fault:
-        raise ConfigFault(fault.what, fault.advice, key=name) from None
+    except* ConfigFault as group:
+        for fault in faults_in(group):
+            fault.key = name
+        raise
 
 
 def _each(items: Iterable[_Item], decoder: Callable[[int, _Item], _Value]) -> list[_Value]:

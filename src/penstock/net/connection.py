@@ -14,7 +14,7 @@ import asyncio
 import socket
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from penstock.net.connections import Connections, peer_of
+from penstock.net.connections import Connections
 from penstock.net.incomplete import WORTH_COUNTING
 from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
 
     @property
     def peer(self) -> str:
-        return peer_of(self._transport)
+        return self.origin.peer
 
     @property
     def last_packet_at(self) -> float:

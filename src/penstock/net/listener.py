@@ -11,9 +11,10 @@ from ipaddress import IPv6Address, ip_address
 from typing import cast
 
 from penstock.config.address import Address
+from penstock.config.listeners import ListenerSettings
 from penstock.errors import Refused
 from penstock.limits import DETECT_BYTES_MAX
-from penstock.net.connections import Connections, peer_of
+from penstock.net.connections import Connections
 from penstock.net.detect import Protocol, detect
 from penstock.net.origin import Origin
 from penstock.obs.log import get_logger
@@ -34,10 +35,14 @@ class Listener:
         self.undetected: set[_UndetectedConnection] = set()
         self._servers: list[asyncio.Server] = []
 
-    async def listen(self, address: Address) -> Address:
+    async def listen(self, settings: ListenerSettings) -> Address:
+        address = settings.address
         try:
             server = await self.connections.loop.create_server(
-                lambda: _UndetectedConnection(self), address.host, address.port, backlog=BACKLOG
+                lambda: _UndetectedConnection(self, settings),
+                address.host,
+                address.port,
+                backlog=BACKLOG,
             )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
@@ -77,18 +82,21 @@ class Listener:
 class _UndetectedConnection(asyncio.Protocol):
     """A connection whose protocol is not known yet."""
 
-    __slots__ = ("_accepted_at", "_data", "_listener", "_transport")
+    __slots__ = ("_accepted_at", "_data", "_listener", "_origin", "_settings", "_transport")
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, settings: ListenerSettings) -> None:
         self._listener = listener
+        self._settings = settings
         self._transport: asyncio.Transport | None = None
         self._data = b""
         self._accepted_at = 0.0
+        self._origin = Origin(0.0)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         connections = self._listener.connections
         self._accepted_at = connections.clock.monotonic()
+        self._origin = origin_of(self._transport, self._accepted_at, self._settings)
         if not self._listener.admits_connection():
             self.refuse(DisconnectReason.TOO_MANY_CLIENTS)
             return
@@ -107,6 +115,10 @@ class _UndetectedConnection(asyncio.Protocol):
             detail = f"{protocol.value}, begins with {self._data[:DETECT_BYTES_MAX].hex(' ')}"
             self.refuse(DisconnectReason.UNKNOWN_PROTOCOL, detail)
             return
+        if not self._settings.accepts(protocol.value):
+            detail = f"{protocol.value} is not among the protocols of {self._settings.address}"
+            self.refuse(DisconnectReason.UNKNOWN_PROTOCOL, detail)
+            return
         if not self._listener.admits(protocol):
             detail = f"{self._listener.connections.limits.clients_max} clients are connected"
             self.refuse(DisconnectReason.TOO_MANY_CLIENTS, detail)
@@ -115,9 +127,9 @@ class _UndetectedConnection(asyncio.Protocol):
         assert transport is not None
         totals = self._listener.connections.counters.connections_total
         totals[protocol.value] = totals.get(protocol.value, 0) + 1
-        _log.debug("connected", protocol=protocol.value, peer=peer_of(transport))
+        _log.debug("connected", protocol=protocol.value, peer=self._origin.peer)
         data, self._data = self._data, b""  # deadlines remember the connection, not its bytes
-        door(transport, data, origin_of(transport, self._accepted_at))
+        door(transport, data, self._origin._replace(accepted_at=self._accepted_at))
 
     def connection_lost(self, _exc: Exception | None) -> None:
         if self._let_go() is not None:
@@ -140,9 +152,8 @@ class _UndetectedConnection(asyncio.Protocol):
         assert transport is not None
         connections = self._listener.connections
         connections.counters.disconnects[reason] += 1
-        peer = peer_of(transport)
         connections.throttled_log.info(
-            "refused", reason.value, reason=reason.value, peer=peer, detail=detail
+            "refused", reason.value, reason=reason.value, peer=self._origin.peer, detail=detail
         )
         transport.abort()
 
@@ -152,14 +163,17 @@ class _UndetectedConnection(asyncio.Protocol):
         return transport
 
 
-def origin_of(transport: asyncio.BaseTransport, accepted_at: float) -> Origin:
-    """The origin of a connection that is neither encrypted nor behind a proxy."""
-    name = transport.get_extra_info("peername")
-    if not name:
-        return Origin(accepted_at)
-    here = transport.get_extra_info("sockname")
-    is_local = bool(here) and is_loopback(name[0]) and is_loopback(here[0])
-    return Origin(accepted_at, name[0], name[1], is_local)
+def origin_of(
+    transport: asyncio.BaseTransport, accepted_at: float, settings: ListenerSettings
+) -> Origin:
+    """The origin of a connection as it is accepted: nothing has been read yet.
+
+    It is local if the listener can be reached from this machine only, and the peer is on it. A
+    proxy on this machine passes on connections of others, so it is not local.
+    """
+    host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+    is_local = not settings.is_reachable and is_loopback(host)
+    return Origin(accepted_at, host, port, is_local, listener_user=settings.user)
 
 
 def is_loopback(host: str) -> bool:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import msgspec
 
 from penstock.errors import StorageDamaged
+from penstock.model.user_name import USER_NAME, USER_NAME_FAULT
 from penstock.trust.rules import RULE_BYTES_MAX, parse_rule
 
 USERS_MAX = 100_000
@@ -19,8 +20,8 @@ BANS_MAX = 10_000
 RULES_MAX = 1_000  # of one role
 NAMES_MAX = 64  # roles of a user or role; secrets and client id patterns of a user
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
-NAME_FAULT = "a name has 1 to 64 letters, digits, '.', '_', '@' or '-', no sign first"
+NAME = USER_NAME
+NAME_FAULT = USER_NAME_FAULT
 TOKEN_ID = re.compile(r"[a-z0-9]{8,32}", re.ASCII)
 TEXT_MAX = 1_024
 

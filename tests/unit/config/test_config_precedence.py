@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.config.keys import KEYS, RULE_KEYS, ConfigKey
 from penstock.config.load import load
-from penstock.config.schema import Config, RetentionRule, SigningRule
+from penstock.config.schema import Config, ListenerOptions, RetentionRule, SigningRule
 from penstock.config.values import encode
 from penstock.limits import KIB, MIB
 
@@ -40,12 +40,24 @@ def numbers(key: ConfigKey):
     return st.integers(int(low * 1000), int(high * 1000)).map(lambda ms: ms / 1000)
 
 
-RULES = {"retention.rules": RetentionRule, "signing.rules": SigningRule}
+RULES = {
+    "listeners": ListenerOptions,
+    "retention.rules": RetentionRule,
+    "signing.rules": SigningRule,
+}
+networks = st.sampled_from(["10.0.0.0/8", "127.0.0.1", "2001:db8::/32"])
 
 
 def rules(key: ConfigKey):
     leaves = {leaf: values_of(inner) for leaf, inner in RULE_KEYS[key.name].items()}
+    if key.name == "listeners":  # some options make no sense without others
+        leaves["address"] = st.integers(1, 65_535).map(lambda port: f"127.0.0.1:{port}")
+        leaves |= {"proxy": st.just(True), "tls": st.sampled_from(["auto", "required"])}
     return st.builds(RULES[key.name], **leaves)
+
+
+def identity(rule: ListenerOptions | RetentionRule | SigningRule) -> str:
+    return rule.address if isinstance(rule, ListenerOptions) else repr(rule)
 
 
 def values_of(key: ConfigKey):
@@ -58,12 +70,13 @@ def values_of(key: ConfigKey):
             items = st.sampled_from(key.choices)
             return st.lists(items, min_size=1, unique=True).map(tuple)
         case "text":
-            return {"secret": secrets, "address": lone_addresses}.get(key.form, words)
+            texts = {"secret": secrets, "address": lone_addresses, "user": st.just("ann@x")}
+            return texts.get(key.form, words)
         case "list":
-            items = addresses if key.form == "address" else words
+            items = {"address": addresses, "network": networks}.get(key.form, words)
             return st.lists(items, min_size=1, max_size=3, unique=True).map(tuple)
         case "rules":
-            return st.lists(rules(key), max_size=2).map(tuple)
+            return st.lists(rules(key), max_size=2, unique_by=identity).map(tuple)
         case _:
             return numbers(key)
 

@@ -99,7 +99,7 @@ FILE_MISTAKES = [
     (
         "[retention]\nrules = 5",
         ("line 2: retention.rules: must be an array of tables\n"
-        "  write [[retention.rules]] above each rule"),
+        "  write [[retention.rules]] above each of them"),
     ),
     (
         "[[retention.rules]]\nage_s_max = 5",
@@ -139,7 +139,7 @@ ENVIRONMENT_MISTAKES = [
     (
         "PENSTOCK_RETENTION_RULES",
         "logs/#",
-        ("retention.rules: must be an array of rules\n"
+        ("retention.rules: must be an array of tables\n"
         '  write it as in [{filter = "logs/#", age_s_max = "1d"}]'),
     ),
     (

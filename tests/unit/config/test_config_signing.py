@@ -44,7 +44,7 @@ def test_rules_are_read_from_a_file(tmp_path):
 
 
 def test_mistake_in_a_rule_names_the_section_it_stands_in():
-    assert "write [[signing.rules]] above each rule" in problem({"signing.rules": [1]})
+    assert "write [[signing.rules]] above each of them" in problem({"signing.rules": [1]})
     assert "signing.rules[0].bytes_max: unknown option" in problem(
         {"signing.rules": "[{filter = 'a', bytes_max = 1}]"}
     )

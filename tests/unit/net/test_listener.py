@@ -5,16 +5,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from penstock.config.address import Address
+from penstock.config.listeners import ListenerSettings
 from penstock.errors import Refused
 from penstock.net.detect import Protocol
-from penstock.net.listener import BEYOND_CLIENTS, Listener, _UndetectedConnection
+from penstock.net.listener import BEYOND_CLIENTS, Listener, _UndetectedConnection, origin_of
 from penstock.net.origin import Origin
 from penstock.net.timers import Deadlines
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import VirtualClock
+
+REACHABLE = ListenerSettings(address=Address("192.0.2.1", 1883))
+LOOPBACK = ListenerSettings(address=Address("127.0.0.1", 1883))
 
 
 class Transport:
@@ -22,11 +27,14 @@ class Transport:
 
     is_aborted = False
 
+    def __init__(self, host: str = "192.0.2.7") -> None:
+        self._host = host
+
     def abort(self) -> None:
         self.is_aborted = True
 
     def get_extra_info(self, name: str) -> tuple[str, int]:
-        return {"peername": ("192.0.2.7", 4711), "sockname": ("192.0.2.1", 1883)}[name]
+        return {"peername": (self._host, 4711)}[name]
 
 
 class Bench:
@@ -35,6 +43,7 @@ class Bench:
     def __init__(self, clients_max: int = 10) -> None:
         self.clock = VirtualClock()
         self.handed: list[tuple[Any, bytes, float]] = []
+        self.origins: list[Origin] = []
         self.complaints: list[dict[str, Any]] = []
         self.counters = Counters()
         self.connections: Any = SimpleNamespace(
@@ -52,9 +61,13 @@ class Bench:
 
     def _door(self, transport: Any, data: bytes, origin: Origin) -> None:
         self.handed.append((transport, data, origin.accepted_at))
+        self.origins.append(origin)
 
-    def connect(self) -> tuple[_UndetectedConnection, Transport]:
-        connection, transport = _UndetectedConnection(self.listener), Transport()
+    def connect(
+        self, settings: ListenerSettings = REACHABLE, host: str = "192.0.2.7"
+    ) -> tuple[_UndetectedConnection, Transport]:
+        connection = _UndetectedConnection(self.listener, settings)
+        transport = Transport(host)
         connection.connection_made(transport)
         return connection, transport
 
@@ -156,11 +169,51 @@ def test_strangers_are_cut_when_the_broker_stops():
 async def test_a_port_that_is_taken_is_an_error_that_says_what_to_do():
     bench = Bench()
     bench.connections.loop = asyncio.get_running_loop()
-    taken = await bench.listener.listen(Address("127.0.0.1", 0))
+    taken = await bench.listener.listen(ListenerSettings(address=Address("127.0.0.1", 0)))
     assert taken.port
     with pytest.raises(Refused, match=f"cannot listen on 127.0.0.1:{taken.port}"):
-        await bench.listener.listen(taken)
+        await bench.listener.listen(ListenerSettings(address=taken))
     bench.listener.stop_accepting()
-    again = await bench.listener.listen(taken)
+    again = await bench.listener.listen(ListenerSettings(address=taken))
     assert again.port == taken.port
     bench.listener.stop_accepting()
+
+
+def test_a_listener_accepts_no_protocol_that_it_does_not_name():
+    bench = Bench()
+    connection, transport = bench.connect(structs.replace(REACHABLE, protocols=frozenset({"http"})))
+    connection.data_received(b"\x10\x0c")
+    assert transport.is_aborted
+    assert not bench.handed
+    assert bench.count(DisconnectReason.UNKNOWN_PROTOCOL) == 1
+    assert "mqtt is not among the protocols of 192.0.2.1:1883" in bench.complaints[0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "is_local"),
+    [
+        (LOOPBACK, "127.0.0.1", True),
+        (LOOPBACK, "::ffff:127.0.0.1", True),
+        (LOOPBACK, "192.0.2.7", False),
+        (LOOPBACK, "", False),
+        (ListenerSettings(address=Address("::1", 1883)), "::1", True),
+        (ListenerSettings(address=Address("localhost", 1883)), "127.0.0.1", True),
+        (REACHABLE, "127.0.0.1", False),
+        (ListenerSettings(address=Address("0.0.0.0", 1883)), "127.0.0.1", False),
+        (structs.replace(LOOPBACK, proxy=True), "127.0.0.1", False),
+    ],
+)
+def test_local_is_who_reaches_a_loopback_listener_from_this_machine_without_a_proxy(
+    settings, host, is_local
+):
+    origin = origin_of(Transport(host), 1.0, settings)
+    assert origin.is_local is is_local
+    assert origin.host == host
+
+
+def test_the_user_of_a_listener_is_part_of_the_origin():
+    bench = Bench()
+    connection, _ = bench.connect(structs.replace(REACHABLE, user="legacy"))
+    connection.data_received(b"\x10")
+    assert bench.origins[0].listener_user == "legacy"
+    assert bench.origins[0].peer == "192.0.2.7:4711"
