@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
@@ -17,9 +17,11 @@ import msgspec
 
 from penstock.admin.metrics import render
 from penstock.server import Server
+from penstock.testing.access import change_access, user_with_rules
 from penstock.testing.clock import VirtualClock
 from penstock.testing.quiet import Quiet
 from penstock.testing.settings import HOST, settings
+from penstock.trust.book import Change
 
 __all__ = ["AsyncBroker", "Broker"]
 
@@ -133,6 +135,24 @@ class AsyncBroker:
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
+    async def add_user(
+        self,
+        name: str,
+        secret: str = "",
+        *,
+        roles: Iterable[str] = ("client",),
+        rules: Iterable[str] = (),
+    ) -> None:
+        """Add or replace a user; returns when that is in force.
+
+        ``rules``, as in ``"allow publish plant/#"``, replace ``roles`` by a role of their own.
+        """
+        await change_access(self.server, *user_with_rules(name, secret, roles, rules))
+
+    async def change_access(self, *changes: Change) -> None:
+        """Change users, roles, tokens and bans, all or none (``penstock.trust.book.put``)."""
+        await change_access(self.server, *changes)
+
     def remove_data(self) -> None:
         if self._remove_directory is not None:
             self._remove_directory()
@@ -211,6 +231,20 @@ class Broker:
 
     def metrics(self) -> dict[str, float]:
         return self._run(self._inner.metrics)
+
+    def add_user(
+        self,
+        name: str,
+        secret: str = "",
+        *,
+        roles: Iterable[str] = ("client",),
+        rules: Iterable[str] = (),
+    ) -> None:
+        """Add or replace a user; see ``AsyncBroker.add_user``."""
+        self._run(lambda: self._inner.add_user(name, secret, roles=roles, rules=rules))
+
+    def change_access(self, *changes: Change) -> None:
+        self._run(lambda: self._inner.change_access(*changes))
 
     def _run(self, begin: Callable[[], Coroutine[object, None, T]]) -> T:
         if self._thread is None:
