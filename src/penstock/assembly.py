@@ -307,4 +307,5 @@ class Assembly:
             producing=self.producing,
             sinks=self.sinks,
             cluster=self.cluster,
+            logins=self.logins,
         )

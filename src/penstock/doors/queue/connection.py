@@ -9,6 +9,9 @@ all earlier responses; what the client sends then is read as acknowledgements, a
 **Bounds.** With ``UNANSWERED_MAX`` requests unanswered, nothing more is read. While the client has
 much to read, polls take nothing, disk reads do not begin, and nothing is pushed.
 
+**Strangers.** Where users must log in, nothing but Authenticate is served before that. Requests are
+small, only a few are refused before the connection ends, and it all takes ``connect_timeout_s``.
+
 **The end.** A client that closes its side still gets its responses, but nothing waits for messages
 any more. A frame that is too large ends the connection in the same way. Once a request has come
 there is no idle timeout: TCP keep-alive finds dead peers.
@@ -18,7 +21,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from penstock.access.logins import Credentials, LoginDone, LoginFault, LoginRefusal
 from penstock.commit.completion import Callback
+from penstock.doors.queue.authentication import LOG_IN_FIRST, LOGINS_MAX
 from penstock.doors.queue.disk_reads import DiskReads
 from penstock.doors.queue.faults import OVERSIZED, TOO_LARGE
 from penstock.doors.queue.operation import After, Operation, PushChannel, Refused, WaitingRequest
@@ -35,6 +40,7 @@ from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import STRANGER, Principal
 from penstock.wire.queue.events import (
     AckRun,
     Bad,
@@ -49,6 +55,7 @@ from penstock.wire.queue.server import QueueServerMachine
 from penstock.wire.violation import Violation
 
 UNANSWERED_MAX = 1_024  # unanswered requests before nothing more begins; one run may exceed it
+REFUSED_MAX = 64  # requests of a stranger, some 8 KiB of answers; then the connection is closed
 PIECE_BYTES = 32 * KIB  # decoded between two looks at the clock: as tiny frames it takes some 10 ms
 
 
@@ -59,13 +66,17 @@ class QueueConnection(Connection[Event]):
 
     __slots__ = (
         "_ending",
+        "_failed_logins",
         "_follower_handlers",
         "_handlers",
         "_is_starved",
         "_is_writing_paused",
         "_name",
         "_names",
+        "_parser",
         "_push",
+        "_refused_requests",
+        "_stranger_since",
         "_unread",
         "_until",
         "disk_reads",
@@ -77,8 +88,12 @@ class QueueConnection(Connection[Event]):
 
     def __init__(self, door: QueueParts, transport: asyncio.Transport, origin: Origin) -> None:
         outbox = Outbox(door.connections, transport, self.close)
-        super().__init__(door.connections, transport, QueueServerMachine(), outbox, origin)
+        self._parser = QueueServerMachine()
+        super().__init__(door.connections, transport, self._parser, outbox, origin)
         self.door = door
+        self._stranger_since = origin.accepted_at
+        self._failed_logins = self._refused_requests = 0
+        self.become(door.logins.welcome(origin, self.protocol_name))
         outbox.when_resumed = self._ask_for_more
         self.replies = ResponseQueue(outbox.send, self._count_refused, self._progressed)
         self.disk_reads = DiskReads(door.readers, self.is_full)
@@ -151,6 +166,9 @@ class QueueConnection(Connection[Event]):
         if self.replies.unanswered >= UNANSWERED_MAX:
             return position
         event = events[position]
+        if not self.principal.is_known:
+            self._on_stranger(event, now_ms)
+            return position + 1
         handlers = self._handlers if self.door.cluster.is_leader else self._follower_handlers
         handlers[type(event)](event, now_ms)
         return position + 1
@@ -258,6 +276,59 @@ class QueueConnection(Connection[Event]):
                 operation.handle(self, call.message, slot)
 
         consensus.read_barrier(confirmed)
+
+    # ── logging in ────────────────────────────────────────────────────────────────────────────
+
+    def log_in(self, credentials: Credentials, done: LoginDone) -> None:
+        """Requests that follow wait for the outcome."""
+
+        def judged(outcome: Principal | LoginRefusal) -> None:
+            if self.reason is None:
+                self._unblock(done, outcome)
+
+        self.block_input()
+        self.door.logins.log_in(self.origin, self.protocol_name, credentials, judged)
+
+    def logged_in(self, principal: Principal) -> None:
+        self._failed_logins = 0
+        self.become(principal)
+
+    def login_failed(self, refusal: LoginRefusal) -> None:
+        self._failed_logins += refusal.fault is LoginFault.WRONG
+        self._refused_requests += 1
+        if self.principal.is_known:
+            self._stranger_since = self.door.monotonic()
+        self.become(STRANGER._replace(door=self.protocol_name, address=self.origin.peer))
+        if self._failed_logins >= LOGINS_MAX:
+            self._held.clear()
+            self._end(refusal.reason, refusal.text)
+
+    def become(self, principal: Principal) -> None:
+        self.principal = principal
+        self._parser.trust(is_trusted=principal.is_known)
+
+    def _on_stranger(self, event: Event, now_ms: int) -> None:
+        match event:
+            case QueueRequest() if OPERATIONS[event.kind].before_login:
+                self._on_call(event, now_ms)
+            case QueueRequest():
+                self._turn_away(1, [event.request_id] if event.request_id else None)
+            case ProduceRun():
+                self._turn_away(len(event.payloads), event.request_ids)
+            case AckRun() | NackRun():
+                self._turn_away(len(event.leases), event.request_ids)
+            case _:
+                self._turn_away(0, None)
+                self._handlers[type(event)](event, now_ms)
+
+    def _turn_away(self, count: int, ids: list[int] | None) -> None:
+        """Refuse requests of a stranger, as long as it does not make work of it."""
+        self._refused_requests += max(count, 1)
+        if self._refused_requests > REFUSED_MAX:
+            self._held.clear()
+            self._end(DisconnectReason.LOGIN_REQUIRED, "many requests before a login")
+        elif count:
+            self.replies.open(count, ids).fail(LOG_IN_FIRST)
 
     # ── requests at a follower ───────────────────────────────────────────────────────────────
 
@@ -367,10 +438,17 @@ class QueueConnection(Connection[Event]):
             self.close(*self._ending)
 
     def deadline(self) -> tuple[float, DisconnectReason]:
+        if not self.principal.is_known:
+            timeout_s = self.door.limits.connect_timeout_s
+            return self._stranger_since + timeout_s, DisconnectReason.CONNECT_TIMEOUT
         if self._has_spoken:
             return float("inf"), DisconnectReason.IDLE_TIMEOUT
         timeout_s = self.door.limits.connect_timeout_s
         return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
+
+    def forgive(self, stalled_s: float) -> None:
+        super().forgive(stalled_s)
+        self._stranger_since += stalled_s
 
     def let_go(self) -> None:
         self.door.counters.clients_connected -= 1

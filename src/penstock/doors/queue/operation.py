@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from penstock.access.logins import Credentials, LoginDone, LoginRefusal
 from penstock.commit.completion import Callback
 from penstock.doors.queue.disk_reads import DiskReads
 from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.replies import ResponseQueue, Slot
 from penstock.doors.queue.topic_filters import TopicFilters
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
 
 Refused = Callable[[DisconnectReason, str], None]  # what to do if a command is refused
 
@@ -50,6 +52,7 @@ class Requester(Protocol):
     polls: set[WaitingRequest]
     filters: TopicFilters | None  # of the last Changes
     reason: DisconnectReason | None  # why it was closed; None while it is open
+    principal: Principal
 
     @property
     def is_ending(self) -> bool: ...  # whether the client will send nothing more
@@ -58,6 +61,9 @@ class Requester(Protocol):
     def when_stored(self, act: Callable[[], None]) -> None: ...  # input blocks until then
     def blocking(self, act: Callable[[object], None], refused: Refused) -> Callback: ...
     def start_push(self, push: PushChannel, slot: Slot) -> None: ...  # once all else is answered
+    def log_in(self, credentials: Credentials, done: LoginDone) -> None: ...  # input blocks
+    def logged_in(self, principal: Principal) -> None: ...
+    def login_failed(self, refusal: LoginRefusal) -> None: ...
     def send(self, data: bytes) -> None: ...
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
@@ -77,5 +83,6 @@ class Operation(NamedTuple):
     after: After = After.NOTHING
     is_read: bool = False  # changes nothing; any node answers it if the client accepts stale data
     at_any_node: bool = False  # concerns the node, not the data: answered even if it does not lead
+    before_login: bool = False  # also for clients that have yet to log in
     sees_topics: bool = False  # must see acknowledged messages that are not on disk yet
     on_push: Callable[[PushChannel, Any, int], None] | None = None  # with the request id

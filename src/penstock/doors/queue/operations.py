@@ -11,6 +11,7 @@ from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.rate import milli_rate
 from penstock.dispatch.groups import Start
 from penstock.doors.queue import changes, fetch, listing, poll, producing, push, staging
+from penstock.doors.queue.authentication import authenticate
 from penstock.doors.queue.faults import backoff_fault, too_many
 from penstock.doors.queue.operation import After, Operation, Requester
 from penstock.doors.queue.replies import Slot
@@ -242,6 +243,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "list_sinks": Operation(staging.list_sinks, is_read=True),
     "forget_sink": Operation(staging.forget_sink),
     "bootstrap": Operation(_bootstrap, at_any_node=True),
+    "authenticate": Operation(authenticate, at_any_node=True, before_login=True),
     "ping": Operation(_ping, at_any_node=True, on_push=push.ping),
 }
 """By the name of the request's kind in ``queue.proto``. Ack is missing: it comes in runs."""

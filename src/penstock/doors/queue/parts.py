@@ -3,6 +3,7 @@
 import asyncio
 
 from penstock.access.admission import Admission, topic_refusal
+from penstock.access.logins import Logins
 from penstock.clock import SteadyClock
 from penstock.cluster.consensus import Consensus
 from penstock.commit.pipeline import Pipeline
@@ -40,6 +41,7 @@ class QueueParts:
         producing: Producing,
         sinks: SinkCommits,
         cluster: Consensus,
+        logins: Logins,
     ) -> None:
         self.connections = connections
         self.limits = connections.limits
@@ -58,6 +60,7 @@ class QueueParts:
         self.producing = producing
         self.sinks = sinks
         self.cluster = cluster
+        self.logins = logins
 
     def read_fault(self, topic: bytes) -> Fault | None:
         """Why no client may read a topic. Dead letters are readable, though only we write them."""

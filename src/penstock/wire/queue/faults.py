@@ -11,6 +11,8 @@ NO_QUORUM: Final = "no_quorum"
 BOOTSTRAP_FAILED: Final = "bootstrap_failed"
 FORBIDDEN: Final = "forbidden"
 LIMIT: Final = "limit"
+UNAUTHENTICATED: Final = "unauthenticated"
+NOT_AUTHORIZED: Final = "not_authorized"
 
 
 class Fault(NamedTuple):

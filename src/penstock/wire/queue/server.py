@@ -3,11 +3,16 @@
 The library can parse every kind of request. For the three that come in runs the machine keeps a
 fast path each, which takes what resembles the last one of its kind. A priority above 7 becomes 7,
 and an unknown content type becomes 0, raw bytes.
+
+A client that has yet to log in is a stranger: little is kept for it, and a larger request is
+reported as ``Oversized``.
 """
+
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from penstock.limits import QUEUE_REQUEST_BYTES_MAX
+from penstock.limits import KIB, QUEUE_REQUEST_BYTES_MAX
 from penstock.model.message import CONTENT_TYPE_MAX, PRIORITY_MAX
 from penstock.wire.queue._generated.queue_pb2 import Ack, Nack, Produce, Request
 from penstock.wire.queue.events import AckRun, Bad, Event, NackRun, Oversized, QueueRequest
@@ -23,11 +28,13 @@ from penstock.wire.queue.fast_paths import (
 from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH, QueueMachine
 from penstock.wire.queue.weight import is_too_heavy
 
+STRANGER_BYTES_MAX: Final = 16 * KIB  # of one request, before a login
+
 
 class QueueServerMachine(QueueMachine[Event]):
     """Bytes from a client in, events out."""
 
-    __slots__ = ("_fast_paths",)
+    __slots__ = ("_fast_paths", "_trusted_bytes_max")
 
     def __init__(
         self,
@@ -36,6 +43,12 @@ class QueueServerMachine(QueueMachine[Event]):
     ) -> None:
         super().__init__(frame_bytes_max, request_bytes_max)
         self._fast_paths: dict[int, FastPath] = {}  # by the first byte of a request
+        self._trusted_bytes_max = self._kept_bytes_max
+
+    def trust(self, *, is_trusted: bool) -> None:
+        """Set the bound of requests to come; at first a client is trusted."""
+        bound = self._trusted_bytes_max
+        self._kept_bytes_max = bound if is_trusted else min(bound, STRANGER_BYTES_MAX)
 
     def _take(self, data: bytes, position: int, end: int, events: list[Event]) -> int:
         start = position + LENGTH.size

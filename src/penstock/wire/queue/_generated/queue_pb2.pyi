@@ -19,7 +19,7 @@ OFFSET: Start
 TIME: Start
 
 class Request(_message.Message):
-    __slots__ = ("produce", "poll", "ack", "nack", "commit", "create_topic", "delete_topic", "stats", "bootstrap", "set_rate_limit", "set_retention", "subscribe", "produce_many", "ack_many", "nack_many", "extend", "fetch", "list_topics", "list_groups", "create_group", "delete_group", "configure_topic", "configure_group", "redrive", "locate", "changes", "list_keys", "stage", "commit_stage", "abort_stage", "list_sinks", "forget_sink", "ping", "stale", "request_id")
+    __slots__ = ("produce", "poll", "ack", "nack", "commit", "create_topic", "delete_topic", "stats", "bootstrap", "set_rate_limit", "set_retention", "subscribe", "produce_many", "ack_many", "nack_many", "extend", "fetch", "list_topics", "list_groups", "create_group", "delete_group", "configure_topic", "configure_group", "redrive", "locate", "changes", "list_keys", "stage", "commit_stage", "abort_stage", "list_sinks", "forget_sink", "ping", "authenticate", "stale", "request_id")
     PRODUCE_FIELD_NUMBER: _ClassVar[int]
     POLL_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,7 @@ class Request(_message.Message):
     LIST_SINKS_FIELD_NUMBER: _ClassVar[int]
     FORGET_SINK_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
+    AUTHENTICATE_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     produce: Produce
@@ -88,9 +89,10 @@ class Request(_message.Message):
     list_sinks: ListSinks
     forget_sink: ForgetSink
     ping: Ping
+    authenticate: Authenticate
     stale: bool
     request_id: int
-    def __init__(self, produce: _Optional[_Union[Produce, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., stats: _Optional[_Union[Stats, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., set_rate_limit: _Optional[_Union[SetRateLimit, _Mapping]] = ..., set_retention: _Optional[_Union[SetRetention, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., produce_many: _Optional[_Union[ProduceMany, _Mapping]] = ..., ack_many: _Optional[_Union[AckMany, _Mapping]] = ..., nack_many: _Optional[_Union[NackMany, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., list_topics: _Optional[_Union[ListTopics, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., configure_topic: _Optional[_Union[ConfigureTopic, _Mapping]] = ..., configure_group: _Optional[_Union[ConfigureGroup, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., locate: _Optional[_Union[Locate, _Mapping]] = ..., changes: _Optional[_Union[Changes, _Mapping]] = ..., list_keys: _Optional[_Union[ListKeys, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_stage: _Optional[_Union[CommitStage, _Mapping]] = ..., abort_stage: _Optional[_Union[AbortStage, _Mapping]] = ..., list_sinks: _Optional[_Union[ListSinks, _Mapping]] = ..., forget_sink: _Optional[_Union[ForgetSink, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., stale: bool = ..., request_id: _Optional[int] = ...) -> None: ...
+    def __init__(self, produce: _Optional[_Union[Produce, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., stats: _Optional[_Union[Stats, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., set_rate_limit: _Optional[_Union[SetRateLimit, _Mapping]] = ..., set_retention: _Optional[_Union[SetRetention, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., produce_many: _Optional[_Union[ProduceMany, _Mapping]] = ..., ack_many: _Optional[_Union[AckMany, _Mapping]] = ..., nack_many: _Optional[_Union[NackMany, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., list_topics: _Optional[_Union[ListTopics, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., configure_topic: _Optional[_Union[ConfigureTopic, _Mapping]] = ..., configure_group: _Optional[_Union[ConfigureGroup, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., locate: _Optional[_Union[Locate, _Mapping]] = ..., changes: _Optional[_Union[Changes, _Mapping]] = ..., list_keys: _Optional[_Union[ListKeys, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_stage: _Optional[_Union[CommitStage, _Mapping]] = ..., abort_stage: _Optional[_Union[AbortStage, _Mapping]] = ..., list_sinks: _Optional[_Union[ListSinks, _Mapping]] = ..., forget_sink: _Optional[_Union[ForgetSink, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., authenticate: _Optional[_Union[Authenticate, _Mapping]] = ..., stale: bool = ..., request_id: _Optional[int] = ...) -> None: ...
 
 class Response(_message.Message):
     __slots__ = ("produced", "polled", "ok", "error", "stats", "produced_many", "fetched", "topics", "groups", "redriven", "located", "changed", "keys", "stage_committed", "sinks", "request_id")
@@ -307,6 +309,20 @@ class Stats(_message.Message):
 class Ping(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Authenticate(_message.Message):
+    __slots__ = ("user", "secret", "token", "mechanism", "data")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    secret: bytes
+    token: str
+    mechanism: str
+    data: bytes
+    def __init__(self, user: _Optional[str] = ..., secret: _Optional[bytes] = ..., token: _Optional[str] = ..., mechanism: _Optional[str] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class Ok(_message.Message):
     __slots__ = ("lapsed",)
