@@ -79,7 +79,7 @@ def test_an_unsubscribe_is_acknowledged_though_nothing_was_subscribed(dial, uniq
     client.expect(ack(5))
 
 
-@pytest.mark.parametrize("command", [0x00, 0x04, 0x07, 0x08, 0x09, 0x0F, 0x14, 0x7F, 0xFF])
+@pytest.mark.parametrize("command", [0x00, 0x04, 0x07, 0x08, 0x09, 0x0F, 0x15, 0x7F, 0xFF])
 def test_an_unknown_command_gets_an_error_and_the_connection_goes_on(dial, unique, command):
     client = dial()
     client.send(frame(command, 9, b"topic", b"payload"), publish(unique, b"m", 3), ping())

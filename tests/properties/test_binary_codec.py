@@ -65,12 +65,19 @@ def unsubscriptions(draw):
     return client.unsubscribe(sequence, topic), ["unsubscribe", sequence, text(topic)]
 
 
+@st.composite
+def logins(draw):
+    sequence, user, secret = draw(sequences), draw(topics), draw(payloads)
+    return client.auth(sequence, user, secret), ["auth", sequence, text(user), text(secret)]
+
+
 pings = st.just((client.ping(), ["ping"]))
 client_frames = (
     publishes()
     | signed_publishes()
     | subscriptions()
     | unsubscriptions()
+    | logins()
     | sequences.map(lambda sequence: (encode.ack(sequence), ["ack", sequence]))
     | pings
 )
@@ -99,6 +106,7 @@ broker_frames = (
     | sequences.map(lambda sequence: (encode.ack(sequence), ["acked", sequence]))
     | short_texts.map(lambda message: (encode.error(message), ["failed", message]))
     | st.just((encode.pongs(1), ["pong"]))
+    | payloads.map(lambda nonce: (encode.challenge(9, nonce), ["challenge", 9, nonce.hex()]))
 )
 
 
@@ -198,6 +206,7 @@ def naive_event(command, sequence, topic, payload, trailer):
         6: ["ping"],
         0x10: ["signed publish", sequence, text(topic), text(payload), signature],
         0x12: ["signed publish", sequence, text(topic), text(payload), signature],
+        0x14: ["auth", sequence, text(topic), text(payload)],
     }
     return [event.get(command, ["unknown", command])]
 

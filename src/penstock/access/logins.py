@@ -31,12 +31,16 @@ from penstock.trust.rows import User
 class Credentials:
     """What a client presents. Never shown: not in ``repr``, not in a log."""
 
-    __slots__ = ("client_id", "secret", "user")
+    __slots__ = ("client_id", "nonce", "secret", "user")
 
-    def __init__(self, user: str, secret: bytes, client_id: bytes = b"") -> None:
+    def __init__(
+        self, user: str, secret: bytes, client_id: bytes = b"", nonce: bytes = b""
+    ) -> None:
+        """``nonce``: of the broker's challenge, if the secret is a signature of one."""
         self.user = user
         self.secret = secret
         self.client_id = client_id
+        self.nonce = nonce
 
     def __repr__(self) -> str:
         return "Credentials(…)"

@@ -13,7 +13,8 @@ this version. **Version 2** covers a header before them; big-endian, without pad
     topic
     payload
 
-The tag keeps a version 2 signature from being valid as version 1, or for another program. libsodium
+The tag keeps a version 2 signature from being valid as version 1, or for another program. A login
+signs a nonce of the broker, behind a tag of its own. libsodium
 also refuses signatures that are not in canonical form and points of small order.
 """
 
@@ -37,6 +38,7 @@ SIGNATURE_BYTES = 64
 NONCE_BYTES = 8
 
 _DOMAIN_2 = b"penstock-signature-2"
+_DOMAIN_LOGIN = b"\0penstock-login-1"  # as version 1 covers it: no topic begins with NUL
 _HEAD_2 = Struct(">20sIQ8sHI")
 
 
@@ -99,15 +101,31 @@ def _sign(seed: bytes, covered: bytes) -> bytes:
     return bytes(crypto_sign(covered, key_pair(seed).secret_key)[:SIGNATURE_BYTES])
 
 
+def sign_login(seed: bytes, nonce: bytes) -> bytes:
+    """The answer to a broker's challenge: 64 bytes."""
+    return _sign(seed, _DOMAIN_LOGIN + nonce)
+
+
+def is_valid_login(public_key: bytes, nonce: bytes, proof: bytes) -> bool:
+    return _is_signed(public_key, proof, _DOMAIN_LOGIN + nonce)
+
+
 def is_valid(public_key: bytes, topic: bytes, payload: bytes, signature: Signature) -> bool:
     """Whether the holder of the key signed this payload for this topic."""
-    proof = signature.signature
+    try:
+        covered = _covered(topic, payload, signature)
+    except ValueError:
+        return False
+    return _is_signed(public_key, signature.signature, covered)
+
+
+def _is_signed(public_key: bytes, proof: bytes, covered: bytes) -> bool:
     # A proof of another size would shift the boundary to what it covers, and a short key would
     # have the library read beyond its end.
     if len(proof) != SIGNATURE_BYTES or len(public_key) != PUBLIC_KEY_BYTES:
         return False
     try:
-        crypto_sign_open(proof + _covered(topic, payload, signature), public_key)
+        crypto_sign_open(proof + covered, public_key)
     except (BadSignatureError, ValueError):
         return False
     return True

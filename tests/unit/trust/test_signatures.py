@@ -7,10 +7,12 @@ from nacl.bindings import crypto_sign
 from penstock.model.message import Signature
 from penstock.trust.signatures import (
     is_valid,
+    is_valid_login,
     key_pair,
     public_key_fault,
     sign_1,
     sign_2,
+    sign_login,
     signed_bytes_1,
     signed_bytes_2,
 )
@@ -222,3 +224,14 @@ def test_key_off_the_curve_or_of_wrong_size_may_not_be_registered():
     assert "not an Ed25519 public key" in public_key_fault(b"\x02" + bytes(31))
     assert "32 bytes, not 31" in public_key_fault(bytes(31))
     assert not public_key_fault(PUBLIC_KEY)
+
+
+def test_a_login_signs_the_nonce_and_nothing_else_passes_for_it():
+    nonce, public_key = bytes(range(32)), key_pair(SEED).public_key
+    proof = sign_login(SEED, nonce)
+    assert is_valid_login(public_key, nonce, proof)
+    assert not is_valid_login(public_key, bytes(32), proof)
+    assert not is_valid_login(public_key, nonce, proof[:-1])
+    assert not is_valid_login(key_pair(bytes(32)).public_key, nonce, proof)
+    # A message for any topic, signed with version 1, is no login: the tag is no topic of a client.
+    assert not is_valid_login(public_key, nonce, sign_1(SEED, 7, b"t", nonce).signature)

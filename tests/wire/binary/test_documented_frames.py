@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from penstock.model.message import Signature
-from penstock.trust.signatures import is_valid, key_pair
+from penstock.trust.signatures import is_valid, is_valid_login, key_pair
 from penstock.wire.binary import BinaryClientMachine, BinaryServerMachine
 from penstock.wire.binary.events import (
     Acked,
     BinaryAcks,
+    BinaryAuth,
+    BinaryChallenge,
     BinaryPublishRun,
     BinarySubscribe,
     Failed,
@@ -46,6 +48,8 @@ EXAMPLES = documented()
         ),
         ("MESSAGE", BinaryClientMachine, ReceivedMessage(TOPIC, PAYLOAD, 42, None)),
         ("ACK of it", BinaryServerMachine, BinaryAcks([42])),
+        ("AUTH", BinaryServerMachine, BinaryAuth(3, b"ann", b"s3cret")),
+        ("CHALLENGE", BinaryClientMachine, BinaryChallenge(4, bytes(range(32)))),
         ("ERROR", BinaryClientMachine, Failed("Unknown command")),
     ],
 )
@@ -66,6 +70,13 @@ def test_a_documented_signature_is_valid(name, sequence, version, signed_ms, non
     signature = Signature(version, 7, proof, signed_ms, bytes.fromhex(nonce))
     assert event == SignedPublish(sequence, SIGNED_TOPIC, PAYLOAD, signature)
     assert is_valid(EXAMPLES["public key"], SIGNED_TOPIC, PAYLOAD, event.signature)
+
+
+def test_the_documented_answer_to_a_challenge_is_valid():
+    (challenge,) = BinaryClientMachine().receive(EXAMPLES["CHALLENGE"])
+    (login,) = BinaryServerMachine().receive(EXAMPLES["AUTH, signed"])
+    assert (login.sequence, login.user) == (5, b"key:7")
+    assert is_valid_login(EXAMPLES["public key"], challenge.nonce, login.secret)
 
 
 def test_the_documented_public_key_is_that_of_the_seed():

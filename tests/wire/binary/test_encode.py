@@ -27,6 +27,8 @@ SAID_BY_A_CLIENT = {
     "ACK": encode.ack(42),
     "PING": client.ping(),
     "SIGNED_PUBLISH": client.signed_publish(TOPIC, PAYLOAD, 55, VERSION_1),
+    "AUTH": client.auth(4, b"ann", b"s3cret"),
+    "AUTH that asks for a challenge": client.auth(4, b"key:7"),
     "SIGNED_PUBLISH of version 2": client.signed_publish(b"t", b"xy", 55, VERSION_2),
 }
 SAID_BY_A_BROKER = {
@@ -35,6 +37,7 @@ SAID_BY_A_BROKER = {
     "SIGNED_MESSAGE of version 2": encode.signed_message(b"t", b"xy", 55, VERSION_2),
     "ACK": encode.ack(42),
     "PONG": encode.pongs(1),
+    "CHALLENGE": encode.challenge(4, bytes(range(32))),
     "ERROR": encode.error("Unknown command"),
 }
 

@@ -14,6 +14,7 @@ from penstock.wire.binary import (
 from penstock.wire.binary.events import (
     Acked,
     BinaryAcks,
+    BinaryAuth,
     BinaryPublishRun,
     Ping,
     ReceivedMessage,
@@ -89,11 +90,18 @@ def test_every_unknown_command_is_reported_and_the_connection_goes_on():
         BinaryCommand.ACK,
         BinaryCommand.PING,
     }
-    unknown = [code for code in range(256) if code not in known and not 0x10 <= code <= 0x13]
+    unknown = [code for code in range(256) if code not in known and not 0x10 <= code <= 0x14]
     machine = BinaryServerMachine()
     stream = b"".join(HEADER.pack(1, code, 1, 0, 0) for code in unknown)
     assert machine.receive(stream) == [Unknown(code) for code in unknown]
     assert machine.receive(PING) == [Ping(1)]
+
+
+def test_an_auth_does_not_show_its_secret():
+    (event,) = BinaryServerMachine().receive(client.auth(1, b"ann", b"s3cret"))
+    assert event.secret == b"s3cret"
+    assert "s3cret" not in repr(event)
+    assert "s3cret" not in str(event)
 
 
 # ── Limits, at and one beyond ─────────────────────────────────────────────────────────────────
@@ -211,3 +219,45 @@ def test_nothing_received_is_nothing_said():
     assert machine.receive(PING[:5]) == []
     assert machine.receive(b"") == []
     assert machine.receive(PING[5:]) == [Ping(1)]
+
+
+# ── Strangers ─────────────────────────────────────────────────────────────────────────────────
+
+
+def stranger():
+    return BinaryServerMachine(frame_bytes_max=1_000, stranger_bytes_max=100)
+
+
+LARGE = client.publish(b"t", bytes(500), 1)
+
+
+def test_a_stranger_may_not_send_as_large_frames_as_others():
+    assert stranger().receive(LARGE) == [too_large(len(LARGE), 100)]
+
+
+def test_a_trusted_client_may_send_frames_of_the_full_size():
+    machine = stranger()
+    machine.trust()
+    assert machine.receive(LARGE) == [BinaryPublishRun(b"t", [bytes(500)], [1])]
+
+
+def test_what_is_pipelined_behind_a_login_may_be_of_the_full_size_however_it_is_cut():
+    login = client.auth(1, b"ann", b"secret")
+    stream = login + LARGE
+    for cut in range(1, len(stream)):
+        machine = stranger()
+        events = machine.receive(stream[:cut]) + machine.receive(stream[cut:])
+        assert events == [
+            BinaryAuth(1, b"ann", b"secret"),
+            BinaryPublishRun(b"t", [bytes(500)], [1]),
+        ]
+
+
+def test_asking_for_a_challenge_does_not_raise_the_limit():
+    events = stranger().receive(client.auth(1, b"key:7") + LARGE)
+    assert events == [BinaryAuth(1, b"key:7", b""), too_large(len(LARGE), 100)]
+
+
+def test_a_login_above_the_limit_for_strangers_is_refused():
+    login = client.auth(1, b"ann", bytes(100))
+    assert stranger().receive(login) == [too_large(len(login), 100)]

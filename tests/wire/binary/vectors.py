@@ -61,6 +61,10 @@ def _plain(event: events.Event) -> Iterator[list]:
             yield ["subscribe", sequence, text(client_id), text(topic), accepts_version_2]
         case events.BinaryUnsubscribe(sequence, topic):
             yield ["unsubscribe", sequence, text(topic)]
+        case events.BinaryAuth(sequence, user, secret):
+            yield ["auth", sequence, text(user), text(secret)]
+        case events.BinaryChallenge(sequence, nonce):
+            yield ["challenge", sequence, nonce.hex()]
         case events.BinaryAcks(sequences):
             yield from (["ack", sequence] for sequence in sequences)
         case events.Acked(sequences):

@@ -2,7 +2,7 @@
 
 Behind a SUBSCRIBE that is still sending history other requests are held, and so they are while the
 journal is asked for the offsets of acknowledged messages. Acknowledgements are handled even then: a
-client may have to acknowledge before it reads on.
+client may have to acknowledge before it reads on. While a login is judged, everything is held.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import asyncio
 from penstock.core.delivery import Delivery
 from penstock.core.live import Live
 from penstock.core.session import PUBACK
+from penstock.doors.binary.login import BinaryLogin
 from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.publishing import BinaryPublishing
 from penstock.doors.binary.replies import OrderedReplies
@@ -19,9 +20,11 @@ from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
 from penstock.wire.binary import encode
 from penstock.wire.binary.events import (
     BinaryAcks,
+    BinaryAuth,
     BinaryPublishRun,
     BinarySubscribe,
     BinaryUnsubscribe,
@@ -57,6 +60,7 @@ class BinaryConnection(Connection[Event]):
     __slots__ = (
         "_door",
         "_is_writing_paused",
+        "_login",
         "_publishing",
         "_replies",
         "_subscriptions",
@@ -67,10 +71,15 @@ class BinaryConnection(Connection[Event]):
 
     def __init__(self, door: BinaryParts, transport: asyncio.Transport, origin: Origin) -> None:
         limits = door.connections.limits
-        machine = BinaryServerMachine(limits.frame_bytes_max)
+        machine = BinaryServerMachine(
+            limits.frame_bytes_max, stranger_bytes_max=limits.connect_bytes_max
+        )
         outbox = Outbox(door.connections, transport, self.close)
         super().__init__(door.connections, transport, machine, outbox, origin)
         self._door = door
+        self.principal = door.logins.welcome(origin, self.protocol_name)
+        if self.principal.is_known:
+            machine.trust()
         self.client_id = b""
         self.number = door.connections.ids.next()
         self.is_identified = False  # whether the cluster knows of its client id
@@ -78,6 +87,7 @@ class BinaryConnection(Connection[Event]):
         self._replies = OrderedReplies(outbox.send, door.pipeline.hurry, self.resume_reading)
         self._publishing = BinaryPublishing(door, self, self._replies)
         self._subscriptions = BinarySubscriptions(door, self, self._replies)
+        self._login = BinaryLogin(door, self, self._replies, self._logged_in)
         outbox.when_resumed = self._subscriptions.resume
         door.connections.counters.clients_connected += 1
         self.check_deadline_at(
@@ -98,7 +108,8 @@ class BinaryConnection(Connection[Event]):
 
     def is_waiting(self) -> bool:
         is_crowded = max(len(self._held), len(self._replies)) > HELD_MAX
-        return self._is_resuming or is_crowded or self._subscriptions.acknowledgements.is_crowded
+        is_busy = self._is_resuming or self._login.is_under_way
+        return is_busy or is_crowded or self._subscriptions.acknowledgements.is_crowded
 
     def handle_some(
         self, events: list[Event], position: int, now_ms: int, _turn_ends_at: float
@@ -119,6 +130,8 @@ class BinaryConnection(Connection[Event]):
                 self._subscriptions.subscribe(event)
             case BinaryUnsubscribe():
                 self._subscriptions.unsubscribe(event)
+            case BinaryAuth():
+                self._login.take(event)
             case Unknown():
                 self.fail("Unknown command")
             case Violation():
@@ -127,6 +140,9 @@ class BinaryConnection(Connection[Event]):
 
     def hold(self, events: list[Event]) -> None:
         """Handle acknowledgements even now, as far as time allows; hold the rest."""
+        if self._login.is_under_way:
+            super().hold(events)
+            return
         monotonic, now_ms = self._connections.monotonic, self._connections.wall_ms()
         turn_ends_at = monotonic() + TURN_S
         held: list[Event] = []
@@ -145,6 +161,11 @@ class BinaryConnection(Connection[Event]):
     def _acknowledge(self, event: BinaryAcks, now_ms: int) -> None:
         if self.client_id:
             self._subscriptions.acknowledgements.take(event.sequences, now_ms)
+
+    def _logged_in(self, principal: Principal) -> None:
+        if principal.user != self.principal.user:
+            self._subscriptions.start_over()
+        self.principal = principal
 
     def fail(self, text: str) -> None:
         self._connections.counters.refused_total += 1

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.access.admission import Admission
+from penstock.access.logins import Logins
 from penstock.cluster.consensus import Consensus
 from penstock.commit.feed import Feed
 from penstock.commit.pipeline import Pipeline
@@ -32,6 +33,7 @@ class BinaryParts:
     broker: Broker
     pipeline: Pipeline
     admission: Admission
+    logins: Logins
     fanout: LiveFanout
     readers: JournalReaders
     feed: Feed

@@ -5,10 +5,10 @@ from typing import Protocol
 from penstock.access.admission import CAPTURED, ENVELOPES, Refusal
 from penstock.core.session import Publisher
 from penstock.doors.binary.parts import BinaryParts
-from penstock.doors.binary.replies import OrderedReplies
+from penstock.doors.binary.replies import OrderedReplies, not_authorized
 from penstock.model.message import Extras
 from penstock.net.connection import SIGNED_AT_ONCE
-from penstock.obs.reasons import DropReason
+from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.principal import Principal
 from penstock.wire.binary.events import BinaryPublishRun, Event, SignedPublish
 
@@ -39,7 +39,7 @@ class BinaryPublishing:
         route = admission.admit(self._connection.principal, topic)
         if isinstance(route, Refusal):
             for _ in event.sequences:
-                self._connection.fail(_no_topic(route))
+                self._connection.fail(_no_topic(route, topic))
         elif route.policy > CAPTURED:
             for _ in event.sequences:
                 self._connection.fail(admission.refuse_unsigned(topic, 1).text)
@@ -92,7 +92,7 @@ class BinaryPublishing:
         admission = self._door.admission
         route = admission.admit(self._connection.principal, event.topic)
         if isinstance(route, Refusal):
-            return _no_topic(route)
+            return _no_topic(route, event.topic)
         if route.policy & ENVELOPES:  # the signature covers no message within
             return admission.refuse_unsigned(event.topic, 1).text
         refused = admission.gate.admit_signed(event.topic, event.payload, event.signature, now_ms)
@@ -111,5 +111,7 @@ class BinaryPublishing:
         )
 
 
-def _no_topic(refusal: Refusal) -> str:
+def _no_topic(refusal: Refusal, topic: bytes) -> str:
+    if refusal.reason is DisconnectReason.NOT_AUTHORIZED:
+        return not_authorized(topic)
     return f"Not a topic to publish to: {refusal.text}"

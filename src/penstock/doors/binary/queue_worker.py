@@ -84,6 +84,12 @@ class QueueWorker:
         for topic in queues:
             self.join(topic)
 
+    def drop_name(self) -> None:
+        """Be a worker without a name again; it has left its queues before."""
+        self._must_acknowledge = False
+        self.consumer = b"#%d" % self._number
+        self._leases = {}
+
     @property
     def visibility_ms(self) -> int:
         """With a name, a job is leased until the worker leaves."""

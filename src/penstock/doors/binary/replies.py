@@ -12,7 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from penstock.obs.log import printable
 from penstock.wire.binary import encode
+
+
+def not_authorized(topic: bytes) -> str:
+    return f"Not authorized for topic '{printable(topic, 80)}'"
 
 
 class _Reply(NamedTuple):

@@ -12,6 +12,7 @@ from penstock.commit.completion import Callback
 from penstock.commit.feed import CommittedMessages, Stretch
 from penstock.core.commands import Identified
 from penstock.core.live import LiveClient
+from penstock.dispatch.unacked import Unacked
 from penstock.doors.binary.acknowledgements import Acknowledgements, AcknowledgingClient
 from penstock.doors.binary.parts import BinaryParts, IdentifiedClient
 from penstock.doors.binary.queue_worker import QueueWorker
@@ -204,6 +205,13 @@ class BinarySubscriptions:
         for cursor in self._cursors.values():
             cursor.resume()
         self.worker.ask_for_jobs()
+
+    def start_over(self) -> None:
+        """Another user has logged in: nothing of the former one's remains."""
+        self.leave_all()
+        self._connection.client_id = b""
+        self.worker.drop_name()
+        self.acknowledgements.unacked = Unacked()
 
     def leave_all(self) -> None:
         for topic in [*self._cursors, *self._filters]:

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from penstock.access.admission import Admission
 from penstock.access.envelopes import Envelopes
+from penstock.access.logins import Logins
 from penstock.cluster.consensus import Consensus
 from penstock.commit.feed import Feed
 from penstock.commit.pipeline import Pipeline
@@ -40,6 +41,7 @@ class MqttParts:
     broker: Broker
     pipeline: Pipeline
     admission: Admission
+    logins: Logins
     envelopes: Envelopes
     fanout: LiveFanout
     effects: EffectHandlers

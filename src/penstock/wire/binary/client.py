@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from penstock.errors import LocalProtocolError
 from penstock.model.message import Signature
 from penstock.wire.binary import encode, fast_paths
-from penstock.wire.binary.events import BinaryPong, Failed, ReceivedMessage
+from penstock.wire.binary.events import BinaryChallenge, BinaryPong, Failed, ReceivedMessage
 from penstock.wire.binary.frame import (
     ACCEPTS_2,
     FRAME_BYTES_MAX,
@@ -58,6 +58,11 @@ def unsubscribe(sequence: int, topic: bytes) -> bytes:
     return _checked(field, encode.frame(BinaryCommand.UNSUBSCRIBE, sequence, field))
 
 
+def auth(sequence: int, user: bytes, secret: bytes = b"") -> bytes:
+    """AUTH; without a secret the broker answers with a CHALLENGE to sign."""
+    return _checked(user, encode.frame(BinaryCommand.AUTH, sequence, user, secret))
+
+
 def ping() -> bytes:
     return encode.frame(BinaryCommand.PING, 0)
 
@@ -95,6 +100,10 @@ def _error(frame: Frame) -> Failed:
     return Failed(frame.payload.decode(errors="replace"))
 
 
+def _challenge(frame: Frame) -> BinaryChallenge:
+    return BinaryChallenge(frame.sequence, frame.payload)
+
+
 def _pong(_frame: Frame) -> BinaryPong:
     return BinaryPong()
 
@@ -114,6 +123,7 @@ class BinaryClientMachine(BinaryMachine):
             BinaryCommand.SIGNED_MESSAGE_2: _signed_message,
             BinaryCommand.ERROR: _error,
             BinaryCommand.PONG: _pong,
+            BinaryCommand.CHALLENGE: _challenge,
         }
     )
 

@@ -48,6 +48,10 @@ def signed_message(topic: bytes, payload: bytes, sequence: int, signature: Signa
     return signed_frame(_SIGNED_MESSAGES, topic, payload, sequence, signature)
 
 
+def challenge(sequence: int, nonce: bytes) -> bytes:
+    return frame(BinaryCommand.CHALLENGE, sequence, b"", nonce)
+
+
 def frame(command: BinaryCommand, sequence: int, topic: bytes = b"", payload: bytes = b"") -> bytes:
     return _pack(HEADER, VERSION, command, sequence, len(topic), len(payload)) + topic + payload
 

@@ -46,6 +46,17 @@ class BinaryUnsubscribe(msgspec.Struct, frozen=True, gc=False):
     topic: bytes
 
 
+class BinaryAuth(msgspec.Struct, frozen=True, gc=False):
+    """AUTH; without a secret it asks for a CHALLENGE."""
+
+    sequence: int
+    user: bytes
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"BinaryAuth(sequence={self.sequence}, …)"
+
+
 class BinaryAcks(msgspec.Struct, frozen=True, gc=False):
     """Consecutive ACK frames of a client, with the sequences of the acknowledged messages."""
 
@@ -79,6 +90,13 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
     signature: Signature | None
 
 
+class BinaryChallenge(msgspec.Struct, frozen=True, gc=False):
+    """CHALLENGE: answers the AUTH with this sequence; the next AUTH is to sign the nonce."""
+
+    sequence: int
+    nonce: bytes
+
+
 class Failed(msgspec.Struct, frozen=True, gc=False):
     """ERROR. It does not name its request; replies come in the order of requests."""
 
@@ -90,6 +108,7 @@ class BinaryPong(msgspec.Struct, frozen=True, gc=False):
 
 
 Event: TypeAlias = (
-    Acked | BinaryAcks | Failed | Ping | BinaryPong | BinaryPublishRun | ReceivedMessage
-    | SignedPublish | BinarySubscribe | Unknown | BinaryUnsubscribe | Violation
+    Acked | BinaryAcks | BinaryAuth | BinaryChallenge | Failed | Ping | BinaryPong
+    | BinaryPublishRun | ReceivedMessage | SignedPublish | BinarySubscribe | Unknown
+    | BinaryUnsubscribe | Violation
 )  # fmt: skip

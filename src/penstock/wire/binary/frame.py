@@ -11,8 +11,8 @@
 Numbers are big-endian. Only signed commands have a trailer, which ``payload_len`` does not include:
 *the command decides where a frame ends*. A reader can only assume that an unknown command has none.
 
-**Two commands are our own.** A signature of version 1 covers topic and payload and nothing else;
-version 2 also signs the lengths, the key id, the time and a nonce:
+**Four commands are our own.** A signature of version 1 covers topic and payload and nothing else;
+version 2 also signs the lengths, the key id, the time and a nonce. AUTH and CHALLENGE log in:
 
 ====  =================  ================  ======================================================
 code  name               direction         trailer
@@ -22,6 +22,8 @@ code  name               direction         trailer
 0x12  SIGNED_PUBLISH_2   client to broker  64 bytes signature, u32 key id, u64 time of signing in
                                            milliseconds since 1970, 8 bytes nonce
 0x13  SIGNED_MESSAGE_2   broker to client  the same, from the publisher
+0x14  AUTH               client to broker  none; topic is the user, payload the secret
+0x15  CHALLENGE          broker to client  none; payload is a nonce to be signed
 ====  =================  ================  ======================================================
 
 A broker sends 0x13 only to clients that ask for it, with a SUBSCRIBE whose payload begins with
@@ -71,6 +73,8 @@ class BinaryCommand(IntEnum):
     SIGNED_MESSAGE = 0x11
     SIGNED_PUBLISH_2 = 0x12
     SIGNED_MESSAGE_2 = 0x13
+    AUTH = 0x14
+    CHALLENGE = 0x15
 
 
 _TRAILER_1: Final = Struct(">64sI")

@@ -3,6 +3,10 @@
 PUBLISH, ACK and PING come in runs, read by fast paths. The topic field of SUBSCRIBE and UNSUBSCRIBE
 is ``topic`` or ``client_id NUL topic``. Signed messages are ignored, as brokers of this protocol
 always did. Unknown commands are assumed to have no trailer, skipped and reported.
+
+A client that has yet to log in gets a smaller limit on frames, until ``trust`` is called or it
+sends AUTH with a secret: what follows it in the same chunk may be as large as that of others, and
+the door reads no further before the login is judged.
 """
 
 from collections.abc import Mapping
@@ -10,13 +14,21 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from penstock.wire.binary import fast_paths
-from penstock.wire.binary.events import BinarySubscribe, BinaryUnsubscribe, SignedPublish, Unknown
+from penstock.wire.binary.events import (
+    BinaryAuth,
+    BinarySubscribe,
+    BinaryUnsubscribe,
+    Event,
+    SignedPublish,
+    Unknown,
+)
 from penstock.wire.binary.frame import (
     ACCEPTS_2,
     FRAME_BYTES_MAX,
     TOPIC_BYTES_MAX,
     BinaryCommand,
     Frame,
+    FrameLimits,
     signature_of,
 )
 from penstock.wire.binary.machine import BinaryMachine, Decoder
@@ -41,6 +53,10 @@ def _signed_publish(frame: Frame) -> SignedPublish:
     return SignedPublish(frame.sequence, frame.topic, frame.payload, signature_of(frame))
 
 
+def _auth(frame: Frame) -> BinaryAuth:
+    return BinaryAuth(frame.sequence, frame.topic, frame.payload)
+
+
 def _unknown(frame: Frame) -> Unknown:
     return Unknown(frame.command)
 
@@ -51,7 +67,7 @@ def _nothing(_frame: Frame) -> None: ...
 class BinaryServerMachine(BinaryMachine):
     """Bytes from a client in, events out."""
 
-    __slots__ = ()
+    __slots__ = ("_trusted",)
 
     _fast_paths: ClassVar[Mapping[int, fast_paths.FastPath]] = MappingProxyType(
         {
@@ -67,12 +83,27 @@ class BinaryServerMachine(BinaryMachine):
             BinaryCommand.UNSUBSCRIBE: _unsubscribe,
             BinaryCommand.SIGNED_PUBLISH: _signed_publish,
             BinaryCommand.SIGNED_PUBLISH_2: _signed_publish,
+            BinaryCommand.AUTH: _auth,
             BinaryCommand.SIGNED_MESSAGE: _nothing,
             BinaryCommand.SIGNED_MESSAGE_2: _nothing,
         }
     )
 
     def __init__(
-        self, frame_bytes_max: int = FRAME_BYTES_MAX, topic_bytes_max: int = TOPIC_BYTES_MAX
+        self,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        topic_bytes_max: int = TOPIC_BYTES_MAX,
+        stranger_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
-        super().__init__(frame_bytes_max, topic_bytes_max)
+        super().__init__(min(frame_bytes_max, stranger_bytes_max), topic_bytes_max)
+        self._trusted = FrameLimits(frame_bytes_max, topic_bytes_max)
+
+    def trust(self) -> None:
+        """Accept frames of the full size from now on."""
+        self._limits = self._trusted
+
+    def _read(self, data: bytes, position: int, events: list[Event]) -> int:
+        following = super()._read(data, position, events)
+        if events and type(event := events[-1]) is BinaryAuth and event.secret:
+            self.trust()
+        return following
