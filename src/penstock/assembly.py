@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from penstock.access.admission import Admission
 from penstock.access.envelopes import Envelopes
 from penstock.access.logins import Logins
+from penstock.access.quotas import Quotas
 from penstock.clock import Clock, SteadyClock
 from penstock.cluster.consensus import Consensus
 from penstock.cluster.replicated_log import ReplicatedLog
@@ -102,6 +103,7 @@ class Assembly:
         self.feed.on_extras = self.envelopes.committed
         self.feed.on_extras_failed = self.envelopes.commit_failed
         self.feed.on_committed = self.changes.committed
+        self.connections.meter_of = self.quotas.meter
 
     def _follow_up(self, effect: FollowUp) -> None:
         self.pipeline.submit(effect.command, effect.waiter, durable=True)
@@ -176,6 +178,10 @@ class Assembly:
         return Admission(
             self.config, broker.routes, broker.retained, self.gate, self.counters, self.clock
         )
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        return Quotas(self.broker.access)
 
     @cached_property
     def logins(self) -> Logins:

@@ -272,6 +272,69 @@ class Admin(Section, frozen=True, kw_only=True):
     ] = ()
 
 
+class Auth(Section, frozen=True, kw_only=True):
+    """How users log in, and who need not."""
+
+    anonymous: Annotated[
+        Literal["local", "deny"],
+        "What clients on this machine may do without a login once there are users: local, what"
+        " the role local may; deny, nothing.",
+    ] = "local"
+    threads: Annotated[
+        int,
+        _range(0, 64),
+        "Threads that check passwords; 0 is one on two cores, else one fewer than there are"
+        " cores, four at most.",
+    ] = 0
+    cache_s: Annotated[
+        int,
+        _range(0, _DAY_S),
+        "How long a password that was right is remembered, so that a client that comes back is"
+        " not checked in full; 0 disables it.",
+    ] = 600
+    failures_max: Annotated[
+        int,
+        _range(1, 1_000_000),
+        "Wrong logins in a minute, of an address or for a user, before the next one must wait.",
+    ] = 10
+    stale_s: Annotated[
+        int,
+        _range(1, _DAY_S),
+        "How long a node without a leader goes on accepting logins; after that its users and"
+        " rules may be out of date.",
+    ] = 300
+    signed_publish: Annotated[
+        bool,
+        "Whether a client that has not logged in may publish messages signed with a registered"
+        " key, to the topics of that key.",
+    ] = True
+    argon2_memory_bytes: Annotated[
+        int, _range(8 * MIB, 256 * MIB), "Memory that hashing one password takes."
+    ] = 19 * MIB
+    argon2_passes: Annotated[
+        int, _range(1, 16), "How often hashing a password goes over that memory."
+    ] = 2
+    bootstrap_token_file: Annotated[
+        str,
+        "File with a token that makes the first administrator; it is valid while there is none.",
+    ] = ""
+    jwt_keys_file: Annotated[
+        str,
+        "File with the public keys (JWKS) of an issuer of JSON web tokens; enables them. Needs"
+        " the package's extra jwt.",
+    ] = ""
+    jwt_algorithms: Annotated[
+        tuple[Literal["ES256", "ES384", "ES512", "EdDSA", "PS256", "RS256", "RS384", "RS512"], ...],
+        "Signature algorithms accepted in JSON web tokens.",
+    ] = ("ES256", "EdDSA", "RS256")
+    jwt_issuer: Annotated[str, "The issuer (iss) that JSON web tokens must name."] = ""
+    jwt_audience: Annotated[str, "The audience (aud) that JSON web tokens must name."] = ""
+    jwt_user_claim: Annotated[str, "Claim of a JSON web token that names the user."] = "sub"
+    jwt_roles_claim: Annotated[
+        str, "Claim of a JSON web token with the names of existing roles; others are ignored."
+    ] = "roles"
+
+
 class Cluster(Section, frozen=True, kw_only=True):
     """Settings of a cluster node; without peer_listen the broker is standalone."""
 
@@ -473,6 +536,7 @@ class Config(Section, frozen=True, kw_only=True):
     retention: Retention = Retention()
     signing: Signing = Signing()
     admin: Admin = Admin()
+    auth: Auth = Auth()
     cluster: Cluster = Cluster()
     resp: Resp = Resp()
     log: Log = Log()

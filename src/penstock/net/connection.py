@@ -8,20 +8,25 @@ next turn of the loop, so that other clients are served. A request that must be 
 next begins calls ``block_input``; what follows is held until ``unblock_input``. ``handle_some`` may
 also return without progress; ``resume_soon`` tries again. While events are held, nothing more is
 read.
+
+**Who it is.** A door calls ``become`` once it knows. The connection ends when the credentials
+expire, and pauses reading while its user has used up a quota (``net.meter``).
 """
 
 import asyncio
 import socket
+from math import inf
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from penstock.net.connections import Connections
 from penstock.net.incomplete import WORTH_COUNTING
+from penstock.net.meter import Meter
 from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
-from penstock.trust.principal import ANYONE
+from penstock.trust.principal import ANYONE, Principal
 
 CHECK_INTERVAL_S = 30.0  # longest time between two checks of a deadline
 SIGNED_AT_ONCE = 64  # signatures verified before other clients are served: some 5 ms
@@ -63,12 +68,14 @@ class Connection(asyncio.Protocol, Generic[Event]):
         "_has_spoken",
         "_held",
         "_is_holder",
+        "_is_over_quota",
         "_is_reading_paused",
         "_is_resuming",
         "_is_turn_over",
         "_last_packet_at",
         "_machine",
         "_transport",
+        "meter",
         "origin",
         "outbox",
         "principal",
@@ -98,6 +105,8 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self._is_holder = False  # whether its incomplete packet is counted
         self.origin = origin
         self.principal = ANYONE
+        self.meter: Meter | None = None  # what it uses of its user's quotas, if there are any
+        self._is_over_quota = False  # whether it may not read until tokens have come
         self.reason: DisconnectReason | None = None  # None while it is open
         transport.set_protocol(self)
         connections.open.add(self)
@@ -160,6 +169,9 @@ class Connection(asyncio.Protocol, Generic[Event]):
             self._last_packet_at = connections.monotonic()
             self._handle_safely(events)
         connections.flusher.release(self._last_packet_at)
+        if self.meter is not None:
+            self.meter.bytes_owed += len(data)
+            self._pay()
         pending_bytes = self._machine.pending_bytes
         if pending_bytes > WORTH_COUNTING or self._is_holder:
             self._is_holder = pending_bytes > WORTH_COUNTING
@@ -187,7 +199,10 @@ class Connection(asyncio.Protocol, Generic[Event]):
 
     def _handle_safely(self, events: list[Event]) -> None:
         try:
-            self._handle(events, self._connections.wall_ms())
+            if self.meter is None:
+                self._handle(events, self._connections.wall_ms())
+            else:
+                self._handle_metered(events, self.meter)
         except Exception:  # noqa: BLE001 - ends this connection, no other
             _log.exception("connection_failed", client_id=printable(self.name))
             self.close(DisconnectReason.INTERNAL_ERROR)
@@ -212,6 +227,13 @@ class Connection(asyncio.Protocol, Generic[Event]):
                 return
         if self.is_waiting():
             self.pause_reading()
+
+    def _handle_metered(self, events: list[Event], meter: Meter) -> None:
+        """Doors count the messages they accept, so the difference is what was published."""
+        received = self._connections.counters.messages_in_total
+        before = sum(received)
+        self._handle(events, self._connections.wall_ms())
+        meter.messages_owed += sum(received) - before
 
     def end_turn(self) -> None:
         self._is_turn_over = True
@@ -252,7 +274,49 @@ class Connection(asyncio.Protocol, Generic[Event]):
             self._connections.flusher.hold()
             self._handle_safely(events)
             self._connections.flusher.release(self._connections.monotonic())
+            if self.meter is not None:
+                self._pay()
         self.resume_reading()
+
+    # ── who it is ─────────────────────────────────────────────────────────────────────────────
+
+    def become(self, principal: Principal) -> None:
+        """From now on the connection acts for this principal, and counts for its quotas."""
+        self._leave_meter()
+        self.principal = principal
+        if principal.user:
+            self.meter = self._connections.meter_of(principal.user)
+        if principal.expires_ms:
+            self._check_earlier(self._expires_at())
+
+    def _expires_at(self) -> float:
+        """When the credentials expire, on the monotonic clock."""
+        connections = self._connections
+        if not self.principal.expires_ms:
+            return inf
+        left_ms = self.principal.expires_ms - connections.wall_ms()
+        return connections.monotonic() + left_ms / 1000
+
+    def _leave_meter(self) -> None:
+        meter, self.meter = self.meter, None
+        if meter is not None:
+            meter.leave()
+        if self._is_over_quota:
+            self._is_over_quota = False
+            self._connections.loop.call_soon(self.resume_reading)
+
+    def _pay(self) -> None:
+        """Pay the meter what was used; without enough tokens, read no more until there are."""
+        wait_s = self.meter.pay(self._connections.monotonic()) if self.meter is not None else 0.0
+        self._is_over_quota = wait_s > 0
+        if self._is_over_quota and self.reason is None:
+            self.pause_reading()
+            self._connections.loop.call_later(wait_s, self._paid_later)
+
+    def _paid_later(self) -> None:
+        if self._is_over_quota and self.reason is None:
+            self._pay()
+            self.resume_reading()
 
     # ── flow control ──────────────────────────────────────────────────────────────────────────
 
@@ -274,6 +338,8 @@ class Connection(asyncio.Protocol, Generic[Event]):
         connections = self._connections
         if self.is_waiting() or connections.is_stopping or not self._is_reading_paused:
             return
+        if self._is_over_quota:
+            return
         if connections.backpressure.is_congested:
             connections.backpressure.when_drained(self)
             return
@@ -293,11 +359,16 @@ class Connection(asyncio.Protocol, Generic[Event]):
         if self.reason is not None:
             self._transport.abort()
             return None
+        expires_at = self._expires_at()
+        if expires_at <= now:
+            self.close(DisconnectReason.CREDENTIALS_REVOKED, "the credentials have expired")
+            return None
         if self._is_reading_paused or self.is_waiting():  # the broker is slow, not the client
-            return self._check(now + self._connections.limits.connect_timeout_s)
+            again = now + self._connections.limits.connect_timeout_s
+            return self._check(min(again, expires_at))
         deadline, reason = self.deadline()
         if now < deadline:
-            return self._check(min(deadline, now + CHECK_INTERVAL_S))
+            return self._check(min(deadline, now + CHECK_INTERVAL_S, expires_at))
         self.close(reason)
         return None
 
@@ -311,6 +382,10 @@ class Connection(asyncio.Protocol, Generic[Event]):
     def check_deadline_at(self, when: float) -> None:
         self._connections.deadlines.add(self, self._check(when))
 
+    def _check_earlier(self, when: float) -> None:
+        if when < self._checked_next:
+            self.check_deadline_at(when)
+
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
@@ -321,6 +396,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self._connections.counters.disconnects[reason] += 1
         self._report(reason, detail)
         self._connections.incomplete.forget(self)
+        self._leave_meter()
         self.let_go()
         self.outbox.close()
         self._transport.close()

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import ClassVar, Protocol
 
 from penstock.clock import Clock
@@ -12,6 +13,7 @@ from penstock.net.budget import Budget
 from penstock.net.connection_ids import ConnectionIds
 from penstock.net.flusher import Flusher
 from penstock.net.incomplete import Incomplete
+from penstock.net.meter import Meter
 from penstock.net.stalls import StallDetector
 from penstock.net.takeovers import Takeovers
 from penstock.net.timers import Deadlines
@@ -98,6 +100,7 @@ class Connections:
         self.open: set[Abortable] = set()
         self.clients: set[ConnectedClient] = set()
         self.is_stopping = False
+        self.meter_of: Callable[[str], Meter | None] = lambda _user: None  # set by ``Quotas``
 
     def http_closed(self, transport: asyncio.Transport, reason: DisconnectReason) -> None:
         self.open.discard(transport)

@@ -18,6 +18,17 @@ class Principal(NamedTuple):
     address: str = ""  # where it came from, for the log of denials
     is_known: bool = True  # whether it may go on without logging in
     expires_ms: int = 0  # when the connection must end (a token, a certificate); 0: never
+    via: str = ""  # the kind of credentials: one of KINDS; "" is none
+    client_id: str = ""  # that the rights were made for
+    roles: tuple[str, ...] = ()  # of a token or JWT, or of somebody without a name; else the user's
+    proof: bytes = b""  # what stands for the credentials: if it is gone, they are revoked
+
+    def __repr__(self) -> str:
+        return f"Principal({self.user!r}, door={self.door!r}, via={self.via!r})"
+
+
+KINDS = ("password", "secret", "token", "console", "certificate", "listener", "key", "jwt")
+"""Kinds of credentials. Who came by ``token`` may neither change passwords nor make tokens."""
 
 
 STRANGER = Principal("", NO_RIGHTS, is_known=False)

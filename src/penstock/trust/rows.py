@@ -65,6 +65,7 @@ class User(_Row, frozen=True):
     expires_ms: int = 0
     scram: str = ""  # verifier of SCRAM-SHA-256; "": there is none
     note: str = ""
+    rehashed: bytes = b""  # ``passwords.rehash_mark``: the last new hash was of the same password
 
     def __repr__(self) -> str:
         return f"User({self.name!r}, roles={self.roles!r})"

@@ -304,7 +304,7 @@ class QueueConnection(Connection[Event]):
             self._end(refusal.reason, refusal.text)
 
     def become(self, principal: Principal) -> None:
-        self.principal = principal
+        super().become(principal)
         self._parser.trust(is_trusted=principal.is_known)
 
     def _on_stranger(self, event: Event, now_ms: int) -> None:
