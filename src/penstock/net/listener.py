@@ -7,13 +7,13 @@ The **door** of a protocol takes over the transport and the bytes read. It is an
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from ipaddress import IPv6Address, ip_address
 from typing import cast
 
 from penstock.config.address import Address
 from penstock.config.listeners import ListenerSettings
 from penstock.errors import Refused
 from penstock.limits import DETECT_BYTES_MAX
+from penstock.model.ip import is_loopback
 from penstock.net.connections import Connections
 from penstock.net.detect import Protocol, detect
 from penstock.net.origin import Origin
@@ -174,13 +174,3 @@ def origin_of(
     host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
     is_local = not settings.is_reachable and is_loopback(host)
     return Origin(accepted_at, host, port, is_local, listener_user=settings.user)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is one of this machine's own; an IPv4 address may be mapped to IPv6."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback

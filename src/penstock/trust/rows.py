@@ -5,6 +5,7 @@ Passwords and secrets are kept as hashes only; they are not part of ``repr``.
 """
 
 import re
+from ipaddress import ip_network
 from typing import ClassVar
 
 import msgspec
@@ -141,7 +142,15 @@ class Ban(_Row, frozen=True):
         what, _, value = self.name.partition(":")
         if what not in {"user", "client", "address"} or not value or len(self.name) > TEXT_MAX:
             return f"ban {self.name!r}: write user:NAME, client:ID or address:RANGE"
-        return ""
+        return _range_fault(value) if what == "address" else ""
+
+
+def _range_fault(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError as error:
+        return f"ban address:{text}: {error}; write it as in address:192.0.2.0/24"
+    return ""
 
 
 Row = User | Role | Token | Ban
