@@ -10,10 +10,11 @@ SEED   ?= 0
 SEEDS  ?= 1000
 STEPS  ?= 2000
 ROUNDS ?= 20
+SECONDS ?= 60
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test quick nightly lint sim chaos bench docs clean
+.PHONY: help install serve test quick nightly lint sim chaos fuzz bench docs clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -66,6 +67,11 @@ sim: $(VENV)/.dev ## simulate clusters with faults: SEED=first SEEDS=count STEPS
 
 chaos: $(VENV)/.dev ## run real nodes under load and faults, about 10 s a round: ROUNDS=count [SEED=number]
 	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
+
+fuzz: $(VENV)/.dev ## look for inputs that break a decoder or a broker: SECONDS=for-each-part [SEED=number]
+	@$(PIP) install -c constraints.txt -e '.[fuzz]' || echo "no atheris for this Python: mutations without coverage"
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED) $(ARGS)
+	$(BIN)/python -m tests.fuzz --live --seconds $(SECONDS) --seed $(SEED)
 
 docs: $(VENV)/.dev ## regenerate the reference pages
 	$(BIN)/python -m tests.generate

@@ -19,6 +19,7 @@ def key_lines(text: str) -> dict[str, int]:
             lines.update({f"{section}.{name}" if section else name: line for name in names})
             continue
         section = names[-1] if names else ""
+        lines.update({name: line for name in names[:-1] if name not in lines})
         if statement.lstrip().startswith("[["):
             tables[section] = tables.get(section, -1) + 1
             lines.setdefault(section, line)

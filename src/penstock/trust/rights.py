@@ -98,7 +98,7 @@ class Rights:
 
     def _global_actions(self) -> Action:
         allowed = denied = Action(0)
-        for named, _filled in self._rules:
+        for named, _filled in self._rules:  # these rules have no filter
             if named.rule.allows:
                 allowed |= named.rule.actions & TOPICLESS
             else:

@@ -172,7 +172,7 @@ BUILT_IN: dict[str, Role] = {
         Role("admin", ("allow all",), note="everything"),
         Role(
             "operator",
-            ("allow read,manage,monitor #", "allow subscribe,read,manage $dlq/#"),
+            ("allow read,manage #", "allow subscribe,read,manage $dlq/#"),
             ("monitor",),
             note="topics, groups and dead letters, without users and keys",
         ),

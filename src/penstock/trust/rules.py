@@ -30,8 +30,8 @@ class Action(IntFlag):
     READ = 4  # history: XRANGE, fetch, /topics, Spark, replay
     WORK = 8  # lease jobs and settle them
     MANAGE = 16  # topics, groups, trimming, dead letters
-    MONITOR = 32  # metrics, clients, $SYS; not about a topic
-    ADMIN = 64  # users, roles, keys, the cluster; not about a topic
+    MONITOR = 32  # metrics, clients, $SYS; has no topic
+    ADMIN = 64  # users, roles, keys, the cluster; has no topic
 
     @property
     def word(self) -> str:
@@ -53,7 +53,8 @@ class Rule(NamedTuple):
 
     @property
     def text(self) -> str:
-        words = ["allow" if self.allows else "deny", self.actions.word, self.topic_filter]
+        actions = "all" if self.actions == ALL_ACTIONS else self.actions.word
+        words = ["allow" if self.allows else "deny", actions, self.topic_filter]
         return " ".join(filter(None, words))
 
     @property
@@ -89,11 +90,19 @@ def parse_rule(text: str) -> Rule:
     if effect not in {"allow", "deny"} or not words:
         raise ValueError(f"{text!r}: write allow|deny ACTIONS FILTER")
     actions, topic_filter = _actions(words), topic_filter.strip()
-    if not topic_filter and actions & ~TOPICLESS and actions != ALL_ACTIONS:
-        raise ValueError(f"{text!r}: a rule about {words} needs a topic filter, such as #")
-    if topic_filter and (fault := _filter_fault(topic_filter)):
+    if words == "all" and topic_filter:
+        actions &= ~TOPICLESS  # whoever has a part of the topics is no administrator
+    if fault := _combination_fault(actions, topic_filter) or _filter_fault(topic_filter):
         raise ValueError(f"{text!r}: {fault}")
     return Rule(effect == "allow", actions, topic_filter)
+
+
+def _combination_fault(actions: Action, topic_filter: str) -> str:
+    if topic_filter and actions & TOPICLESS:
+        return "monitor and admin have no topic: write them as a rule of their own, without filter"
+    if not topic_filter and actions & ~TOPICLESS and actions != ALL_ACTIONS:
+        return f"a rule about {actions.word} needs a topic filter, such as #"
+    return ""
 
 
 def _actions(words: str) -> Action:
