@@ -46,7 +46,12 @@ def _joined(drawn):
 topics = st.sampled_from(TOPICS)
 users = st.sampled_from(["", "a", "b", "ann"])
 client_ids = st.sampled_from(["", "a", "b", "c-1", "a/b", "+", "#", "$x", "\0"])
-actions = st.lists(st.sampled_from(list(Action)), min_size=1, max_size=3, unique=True)
+topic_actions = st.lists(
+    st.sampled_from([action for action in Action if action not in TOPICLESS]),
+    min_size=1,
+    max_size=3,
+    unique=True,
+)
 
 
 @st.composite
@@ -54,8 +59,10 @@ def rules(draw):
     effect = draw(st.sampled_from(["allow", "allow", "deny"]))
     if draw(st.integers(0, 9)) == 0:
         return f"{effect} all"
-    words = ",".join(action.word for action in draw(actions))
-    return f"{effect} {words} {draw(filters(levels))}"
+    if draw(st.integers(0, 4)) == 0:
+        return f"{effect} {draw(st.sampled_from(['monitor', 'admin', 'monitor,admin']))}"
+    words = ",".join(action.word for action in draw(topic_actions))
+    return f"{effect} {draw(st.sampled_from([words, words, 'all']))} {draw(filters(levels))}"
 
 
 # ── the model ─────────────────────────────────────────────────────────────────────────────────
@@ -97,11 +104,11 @@ def naive_rule_matches(text, topic, user, client_id):
 
 def naive_may(texts, action, topic, user, client_id):
     def is_meant(text):
-        words = text.split(" ")[1].split(",")
+        words, has_filter = text.split(" ")[1].split(","), text.count(" ") > 1
+        if action in TOPICLESS:  # "all" of some topics is not that
+            return action.word in words or (words == ["all"] and not has_filter)
         is_about = action.word in words or words == ["all"]
-        return is_about and (
-            action in TOPICLESS or naive_rule_matches(text, topic, user, client_id)
-        )
+        return is_about and naive_rule_matches(text, topic, user, client_id)
 
     meant = [text.split(" ")[0] for text in texts if is_meant(text)]
     return "allow" in meant and "deny" not in meant
@@ -117,7 +124,7 @@ def rights(texts, user="", client_id=""):
 
 @given(st.lists(rules(), max_size=8), st.sampled_from(list(Action)), topics, users, client_ids)
 @example(["allow subscribe %c/#"], Action.SUBSCRIBE, b"$x/a", "", "$x")
-@example(["allow monitor %c/a"], Action.MONITOR, b"", "", "")
+@example(["allow all a/#"], Action.ADMIN, b"", "", "")
 @example(["allow all", "deny publish %c/#"], Action.PUBLISH, b"a/b", "ann", "+")
 def test_rules_decide_as_the_model_does(texts, action, topic, user, client_id):
     found = rights(texts, user, client_id)
@@ -165,8 +172,9 @@ def test_a_set_of_filters_matches_what_one_of_them_matches(many, topic):
 @example("a/#", "a")
 @example("+", "$x")
 def test_covers_and_overlaps_agree_with_all_topics_one_by_one(one, other):
-    wide = {topic for topic in TOPICS if naive_match(one, topic.decode())}
-    narrow = {topic for topic in TOPICS if naive_match(other, topic.decode())}
+    every = [*TOPICS, b""]  # which is no topic, but filters may match it
+    wide = {topic for topic in every if naive_match(one, topic.decode())}
+    narrow = {topic for topic in every if naive_match(other, topic.decode())}
     assert covers(one.encode(), other.encode()) is (narrow <= wide)
     assert overlaps(one.encode(), other.encode()) is bool(wide & narrow)
 

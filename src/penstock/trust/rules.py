@@ -92,7 +92,8 @@ def parse_rule(text: str) -> Rule:
     actions, topic_filter = _actions(words), topic_filter.strip()
     if words == "all" and topic_filter:
         actions &= ~TOPICLESS  # whoever has a part of the topics is no administrator
-    if fault := _combination_fault(actions, topic_filter) or _filter_fault(topic_filter):
+    fault = _combination_fault(actions, topic_filter)
+    if fault := fault or (_filter_fault(topic_filter) if topic_filter else ""):
         raise ValueError(f"{text!r}: {fault}")
     return Rule(effect == "allow", actions, topic_filter)
 
