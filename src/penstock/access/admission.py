@@ -92,6 +92,11 @@ class Admission:
             return self.judge(principal, Action.MONITOR)
         return self._deny(principal, action, topic, count)
 
+    def allows(self, principal: Principal, action: Action, topic: bytes) -> bool:
+        """``judge`` for topics that nobody asked for by name: a denial is not noted."""
+        topic, action = _judged(topic, action)
+        return principal.rights.may(action, topic)
+
     def judge_filter(
         self, principal: Principal, action: Action, topic_filter: bytes
     ) -> Refusal | None:
@@ -198,7 +203,8 @@ class Admission:
 
 
 def _judged(topic: bytes, action: Action) -> tuple[bytes, Action]:
-    """What is touched: dead letters are judged as management of the topic they come from."""
+    """What is touched: the topic within an envelope; dead letters as management of their topic."""
+    topic = topic.removeprefix(ENVELOPE_PREFIX)
     if topic.startswith(DEAD_PREFIX) and not has_wildcard(topic):
         return origin(topic)[0], Action.MANAGE
     return topic, action

@@ -61,7 +61,7 @@ class Envelopes:
         """Open envelopes that came to ``$signed/…``, until one is refused."""
         topic = topic.removeprefix(ENVELOPE_PREFIX)
         done = OpenedEnvelopes(topic, [], [], 0)
-        refusal = self._topic_refusal(principal, topic)
+        refusal = self._topic_refusal(principal, topic, len(envelopes))
         if refusal is not None:
             return done._replace(refused=refusal)
         for taken, envelope in enumerate(envelopes):
@@ -83,11 +83,11 @@ class Envelopes:
                 return done._replace(taken=taken, refused=reason)
         return done._replace(taken=len(envelopes))
 
-    def _topic_refusal(self, principal: Principal, topic: bytes) -> Refusal | None:
+    def _topic_refusal(self, principal: Principal, topic: bytes, count: int) -> Refusal | None:
         if topic.startswith(ENVELOPE_PREFIX):
             text = "an envelope for the topic of envelopes"
             return Refusal(DisconnectReason.TOPIC_INVALID, text)
-        route = self._admission.admit(principal, topic)
+        route = self._admission.admit(principal, topic, count)
         return route if isinstance(route, Refusal) else None
 
     def commit_failed(self, batch: Batch) -> None:

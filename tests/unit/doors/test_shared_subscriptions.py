@@ -17,6 +17,7 @@ from penstock.doors.mqtt.shared_subscriptions import (
 )
 from penstock.errors import StorageFull
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import ANYONE
 
 GROUP = b"g"
 NAME = b"$share/g/jobs"
@@ -24,6 +25,8 @@ NAME = b"$share/g/jobs"
 
 class Recipient:
     """A connection that takes notes."""
+
+    principal = ANYONE
 
     def __init__(self) -> None:
         self.deliveries: list[tuple[bytes, bytes | None, int, int, int]] = []

@@ -77,7 +77,7 @@ class BinaryConnection(Connection[Event]):
         outbox = Outbox(door.connections, transport, self.close)
         super().__init__(door.connections, transport, machine, outbox, origin)
         self._door = door
-        self.principal = door.logins.welcome(origin, self.protocol_name)
+        self.become(door.logins.welcome(origin, self.protocol_name))
         if self.principal.is_known:
             machine.trust()
         self.client_id = b""
@@ -165,7 +165,7 @@ class BinaryConnection(Connection[Event]):
     def _logged_in(self, principal: Principal) -> None:
         if principal.user != self.principal.user:
             self._subscriptions.start_over()
-        self.principal = principal
+        self.become(principal)
 
     def fail(self, text: str) -> None:
         self._connections.counters.refused_total += 1

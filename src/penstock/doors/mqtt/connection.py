@@ -3,14 +3,16 @@
 Each packet becomes a command in the pipeline, or, for QoS 0, goes straight to the subscribers.
 Effects come back and leave as packets. The codec and the core decide what MQTT means.
 
-CONNECT is a command like any other. Until it is answered, what the client sent behind it is held
-and nothing more is read.
+CONNECT is a command like any other, once the client is known. Until it is answered, what the client
+sent behind it is held and nothing more is read.
 """
 
 import asyncio
 import secrets
+from functools import partial
 
 from penstock.access.admission import Refusal
+from penstock.access.logins import LoginRefusal
 from penstock.core.commands import (
     Acknowledged,
     DeliveriesLost,
@@ -22,6 +24,13 @@ from penstock.core.commands import (
 from penstock.core.delivery import Delivery
 from penstock.core.effects import Effects
 from penstock.core.session import PUBACK, PUBCOMP, PUBREL, Session
+from penstock.doors.mqtt.login import (
+    CONNACK_NOT_AUTHORIZED,
+    CONNACK_UNAVAILABLE,
+    LOGIN_REQUIRED,
+    credentials_of,
+    refused_login,
+)
 from penstock.doors.mqtt.outbox import MqttOutbox
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.publishing import MqttPublishing
@@ -32,6 +41,7 @@ from penstock.net.connection import CHECK_INTERVAL_S, Connection
 from penstock.net.origin import Origin
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.events import (
     Connect,
@@ -48,7 +58,7 @@ from penstock.wire.mqtt.events import (
 from penstock.wire.mqtt.server import MqttServerMachine
 from penstock.wire.violation import Violation
 
-CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED, CONNACK_UNAVAILABLE = 0, 2, 3
+CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED = 0, 2
 
 _NOT_OPENED = {
     DisconnectReason.STORAGE_FULL,
@@ -155,25 +165,48 @@ class MqttConnection(Connection[Event]):
             detail = f"a client id of {len(event.client_id)} bytes"
             self._refuse_connect(ConnectRefused(CONNACK_IDENTIFIER_REJECTED, reason, detail))
             return
-        if not event.clean_session and not self._may_have_session(event.client_id):
-            reason = DisconnectReason.TOO_MANY_SESSIONS
-            detail = f"{limits.sessions_max} sessions exist"
-            self._refuse_connect(ConnectRefused(CONNACK_UNAVAILABLE, reason, detail))
-            return
         self.client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
         self._clean = event.clean_session
         self.number = self._connections.ids.next()
         self._keep_alive_s = _effective_keep_alive(event.keep_alive, limits.keep_alive_s_max)
+        self._is_connecting = True
+        self.block_input()
+        self._log_in(event)
+        if self._is_connecting:
+            self.pause_reading()
+
+    def _log_in(self, event: Connect) -> None:
+        logins, origin = self._door.logins, self.origin
+        is_named = bool(origin.certificate or origin.listener_user)
+        credentials = credentials_of(event, self.client_id, is_named=is_named)
+        if credentials is None or self._door.broker.access.is_open:
+            self._logged_in(event, logins.welcome(origin, self.protocol_name))
+        else:
+            done = partial(self._logged_in, event)
+            logins.log_in(origin, self.protocol_name, credentials, done)
+
+    def _logged_in(self, event: Connect, result: Principal | LoginRefusal) -> None:
+        """Go on with CONNECT, now that it is known who sent it."""
+        if self.reason is not None:
+            return
+        if isinstance(result, LoginRefusal):
+            self._refuse_connect(refused_login(result))
+            return
+        if not result.is_known:
+            self._refuse_connect(LOGIN_REQUIRED)
+            return
+        self.become(result)
+        if not event.clean_session and not self._may_have_session(event.client_id):
+            reason = DisconnectReason.TOO_MANY_SESSIONS
+            detail = f"{self._connections.limits.sessions_max} sessions exist"
+            self._refuse_connect(ConnectRefused(CONNACK_UNAVAILABLE, reason, detail))
+            return
         will = event.will
         if will is not None:
             if not self._may_leave_will(will.topic):
                 return
             self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
-        self._is_connecting = True
-        self.block_input()
         self._door.connect_queue.join(self)
-        if self._is_connecting:
-            self.pause_reading()
 
     def _may_have_session(self, client_id: bytes) -> bool:
         sessions = self._door.broker.sessions
@@ -183,6 +216,8 @@ class MqttConnection(Connection[Event]):
         """Whether a will may be left; it is not signed. If not, the connection was closed."""
         route = self._door.admission.admit_unsigned(self.principal, topic, could_sign=True)
         if isinstance(route, Refusal):
+            if route.reason is DisconnectReason.NOT_AUTHORIZED:
+                self._refuse_connect(ConnectRefused(CONNACK_NOT_AUTHORIZED, *route))
             self.close(*route)
         return self.reason is None
 

@@ -29,6 +29,7 @@ class PublishingClient(Publisher, Protocol):
     client_id: bytes
     session: Session | None
     number: int
+    reason: DisconnectReason | None  # None while it is open
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
@@ -53,6 +54,7 @@ class MqttPublishing:
         door, start = self._door, position
         monotonic = door.connections.monotonic
         cached = door.broker.routes.cached
+        publishable = self._client.principal.rights.publishable
         capture = door.pipeline.begin_capture()
         received = 0
         targets: Targets = ()
@@ -61,11 +63,15 @@ class MqttPublishing:
             topic, payloads = event.topic, event.payloads
             route = cached.get(topic)
             policy = route.policy if route is not None else UNKNOWN_POLICY
+            if publishable is not None and topic not in publishable:
+                policy = UNKNOWN_POLICY  # for this client
             if policy == UNKNOWN_POLICY and position > start and monotonic() > turn_ends_at:
                 break
             position += 1
             if route is None or policy == UNKNOWN_POLICY:
-                route = self._admit(topic)
+                route = self._admit(topic, len(payloads))
+                if route is None and self._client.reason is None:
+                    continue
                 if route is None:
                     break
                 policy = route.policy
@@ -96,7 +102,7 @@ class MqttPublishing:
     def publish(self, first: Publish, events: list[Event], position: int, now_ms: int) -> int:
         """Publish ``first`` and those like it from ``position`` on; return what comes next."""
         topic, qos = first.topic, first.qos
-        route = self._admit(topic)
+        route = self._admit(topic, qos=qos)
         if route is None:
             return position
         is_guarded = route.policy > CAPTURED
@@ -149,13 +155,21 @@ class MqttPublishing:
             extras=extras,
         )
 
-    def _admit(self, topic: bytes) -> TopicRoute | None:
-        """The route of a topic; None if publishing is refused and the connection was closed."""
-        route = self._door.admission.admit(self._client.principal, topic)
+    def _admit(self, topic: bytes, count: int = 1, qos: int = 0) -> TopicRoute | None:
+        """The route of a topic; None if publishing is refused."""
+        route = self._door.admission.admit(self._client.principal, topic, count)
         if isinstance(route, Refusal):
-            self._client.close(*route)
+            self._refuse(route, qos)
             return None
         return route
+
+    def _refuse(self, refusal: Refusal, qos: int) -> None:
+        """Close the connection. Only a denied message that wants no answer is just dropped.
+
+        3.1.1 has no negative acknowledgement, and a positive one would be a lie [MQTT-3.3.5-2].
+        """
+        if qos or refusal.reason is not DisconnectReason.NOT_AUTHORIZED:
+            self._client.close(*refusal)
 
     def _publish_signed(self, run: list[Publish], now_ms: int) -> None:
         qos = run[0].qos
@@ -170,7 +184,7 @@ class MqttPublishing:
         if found.taken:
             self._submit(found.topic, found.payloads, run[: found.taken], now_ms, found.extras)
         if found.refused is not None:
-            self._client.close(*found.refused)
+            self._refuse(found.refused, qos)
 
     def _publish_signed_runs(self, topic: bytes, envelopes: list[bytes], now_ms: int) -> None:
         door = self._door
@@ -181,7 +195,7 @@ class MqttPublishing:
             door.fanout.forward(door.admission.route(topic).targets, Live.of(topic, payloads))
             door.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
         if found.refused is not None:
-            self._client.close(*found.refused)
+            self._refuse(found.refused, 0)
 
     def _open(self, topic: bytes, payloads: list[bytes], now_ms: int) -> OpenedEnvelopes:
         door, principal = self._door, self._client.principal

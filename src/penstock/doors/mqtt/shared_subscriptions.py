@@ -16,6 +16,8 @@ client that may never reconnect. A message or subscription of QoS 0 is settled w
 
 **How much.** All memberships of a client share one window. Dispatchers ask for room one by one, so
 two may fill the same room; messages for which no packet id is left go back.
+
+**Whose.** Topics that the client may not both receive and work on are left out, one by one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +39,8 @@ from penstock.model.topic import has_wildcard
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store
+from penstock.trust.principal import Principal
+from penstock.trust.rules import Action
 
 PREFIX = b"$share/"
 SHARED_QOS_MAX = 1
@@ -67,6 +71,8 @@ def parse_share(topic_filter: bytes) -> Share | None:
 
 class GroupClient(Protocol):
     """The connection that messages go to."""
+
+    principal: Principal
 
     def deliver(self, deliveries: list[Delivery]) -> None: ...
     def may_take(self) -> bool: ...  # whether it reads; ``ask_for_more`` follows
@@ -175,6 +181,8 @@ class SharedSubscriptions:
         if member is not None:
             member.names.add(name)
             return
+        if not self._may_work(topic):
+            return
         if len(self._members) >= MEMBERSHIPS_MAX:
             self._door.connections.throttled_log.warning(
                 "shares_limited", topics_max=MEMBERSHIPS_MAX
@@ -189,6 +197,10 @@ class SharedSubscriptions:
         member.names.add(name)
         made = Callback(lambda _value: self._join(member), self.close)
         self._door.dispatchers.groups.create(topic, group, start, made)
+
+    def _may_work(self, topic: bytes) -> bool:
+        allows, principal = self._door.admission.allows, self._client.principal
+        return allows(principal, Action.WORK, topic) and allows(principal, Action.SUBSCRIBE, topic)
 
     def _join(self, member: _Member) -> None:
         if self._members.get((member.topic, member.group)) is member:

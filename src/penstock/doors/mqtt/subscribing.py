@@ -1,6 +1,7 @@
 """What one MQTT client subscribes to: the session's subscriptions and shared ones.
 
-A connection joins the groups of its shared subscriptions once the SUBSCRIBE is applied.
+A connection joins the groups of its shared subscriptions once the SUBSCRIBE is applied, or its
+session is resumed: the rights of that moment count.
 """
 
 from collections import deque
@@ -19,8 +20,11 @@ from penstock.doors.mqtt.shared_subscriptions import (
     parse_share,
 )
 from penstock.model.topic import filter_fault
+from penstock.net.meter import Meter
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
+from penstock.trust.rules import Action
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.events import MqttSubscribe, MqttUnsubscribe
 
@@ -28,6 +32,8 @@ from penstock.wire.mqtt.events import MqttSubscribe, MqttUnsubscribe
 class SubscribingClient(SessionClient, GroupClient, Protocol):
     """The connection of the client."""
 
+    principal: Principal
+    meter: Meter | None
     client_id: bytes
     session: Session | None
     number: int
@@ -110,9 +116,24 @@ class MqttSubscribing:
             topic_filter, limits.topic_bytes_max, limits.topic_levels_max
         ):
             return SUBSCRIBE_FAILED
+        meter = self._client.meter
+        if meter is not None and meter.admit_subscriptions(count):
+            return SUBSCRIBE_FAILED
         if not is_shared(topic_filter):
-            return qos
-        return min(qos, SHARED_QOS_MAX) if parse_share(topic_filter) else SUBSCRIBE_FAILED
+            return qos if self._may_receive(topic_filter) else SUBSCRIBE_FAILED
+        share = parse_share(topic_filter)
+        may_work = share is not None and self._may_work(share.topic_filter)
+        return min(qos, SHARED_QOS_MAX) if may_work else SUBSCRIBE_FAILED
+
+    def _may_receive(self, topic_filter: bytes) -> bool:
+        """Whether any of it may be received; the rest is left out when topics are routed."""
+        judge = self._door.admission.judge_filter
+        return judge(self._client.principal, Action.SUBSCRIBE, topic_filter) is None
+
+    def _may_work(self, topic_filter: bytes) -> bool:
+        judge = self._door.admission.judge_filter
+        is_worker = judge(self._client.principal, Action.WORK, topic_filter) is None
+        return is_worker and self._may_receive(topic_filter)
 
     def unsubscribe(self, event: MqttUnsubscribe) -> None:
         client, session = self._client, self._client.session
@@ -129,11 +150,19 @@ class MqttSubscribing:
         self._pending_filters.answered(packet_id)
         self._client.send(encode.suback(packet_id, return_codes))
         self._apply_shares(packet_id)
+        self._note_quota()
+
+    def _note_quota(self) -> None:
+        meter, session = self._client.meter, self._client.session
+        if meter is not None and session is not None:
+            known = session.subscriptions or {}
+            meter.admit_subscriptions(len(known) + self._pending_filters.beside(known))
 
     def unsubscribed(self, packet_id: int) -> None:
         """Answer UNSUBACK [MQTT-3.10.4-4]."""
         self._client.send(encode.unsuback(packet_id))
         self._apply_shares(packet_id)
+        self._note_quota()
 
     def _note_shares(self, packet_id: int, requests: Iterable[tuple[bytes, int | None]]) -> None:
         shares = [(n, qos) for n, qos in requests if is_shared(n) and qos != SUBSCRIBE_FAILED]
@@ -147,7 +176,7 @@ class MqttSubscribing:
     def share(self, requests: Iterable[tuple[bytes, int | None]]) -> None:
         for name, qos in requests:
             share = parse_share(name) if is_shared(name) else None
-            if share is None:
+            if share is None or (qos is not None and not self._may_work(share.topic_filter)):
                 continue
             if self._shared is None:
                 self._shared = SharedSubscriptions(self._door, self._client, self._client.number)

@@ -35,6 +35,9 @@ class Connect(msgspec.Struct, frozen=True):
     username: bytes | None
     password: bytes | None
 
+    def __repr__(self) -> str:
+        return f"Connect({self.client_id!r}, …)"
+
 
 class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
     """A CONNECT that is answered with a CONNACK code before the connection closes."""

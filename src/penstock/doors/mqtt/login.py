@@ -1,0 +1,38 @@
+"""Who sends a CONNECT: its credentials, and how a login that failed is answered.
+
+3.1.1 has five codes for a refusal. Wrong credentials get 4; who is somebody, but not welcome, gets
+5, and so does who must log in and did not. 3 means "later": nothing was wrong with the login.
+"""
+
+from penstock.access.logins import Credentials, LoginFault, LoginRefusal
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.mqtt.events import Connect, ConnectRefused
+
+CONNACK_UNAVAILABLE, CONNACK_BAD_CREDENTIALS, CONNACK_NOT_AUTHORIZED = 3, 4, 5
+
+_CODES = {
+    LoginFault.WRONG: CONNACK_BAD_CREDENTIALS,
+    LoginFault.BUSY: CONNACK_UNAVAILABLE,
+    LoginFault.UNAVAILABLE: CONNACK_UNAVAILABLE,
+}
+
+LOGIN_REQUIRED = ConnectRefused(
+    CONNACK_NOT_AUTHORIZED, DisconnectReason.LOGIN_REQUIRED, "CONNECT without user name"
+)
+
+
+def credentials_of(event: Connect, client_id: bytes, *, is_named: bool) -> Credentials | None:
+    """What a CONNECT presents; None: nothing.
+
+    ``is_named``: the client is known by its certificate or its listener. Then a user name alone is
+    not a login: such devices often send one that says something else.
+    """
+    name, password = event.username or b"", event.password or b""
+    if not password and (is_named or not name):
+        return None
+    return Credentials(name.decode(), password, client_id)
+
+
+def refused_login(refusal: LoginRefusal) -> ConnectRefused:
+    code = _CODES.get(refusal.fault, CONNACK_NOT_AUTHORIZED)
+    return ConnectRefused(code, refusal.reason, refusal.text)
