@@ -22,10 +22,12 @@ from penstock.core.broker import Broker
 from penstock.core.stale_publishes import has_stale_publish
 from penstock.delivery.fanout import LiveFanout
 from penstock.errors import Refused
+from penstock.net.admin_socket import AdminSocket
 from penstock.net.detect import Protocol
 from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
 from penstock.net.listener import Door, Listener
 from penstock.net.origin import Origin
+from penstock.node.access_admin import NodeAccessAdmin
 from penstock.node.cluster_admin import NodeClusterAdmin
 from penstock.node.key_admin import NodeKeyAdmin
 from penstock.node.node import Node
@@ -56,9 +58,15 @@ class Server:
         clock: Clock | None = None,
         store: LogStore | None = None,
         snapshots_received: int = 0,
+        is_private: bool = False,
     ) -> None:
-        """``snapshots_received``: snapshots installed by this process so far."""
+        """``snapshots_received``: snapshots installed by this process so far.
+
+        ``is_private``: it is reached by the administrator's socket alone.
+        """
         self.config = config
+        self._is_private = is_private
+        self._admin_socket: AdminSocket | None = None
         self.counters = Counters()
         self.addresses = list[Address]()  # where it listens, with the actual ports
         self.skipped = list[Address]()  # default addresses that are in use
@@ -83,6 +91,7 @@ class Server:
             self.parts.pipeline.next_index = self._whole.next_index  # leading took an entry
             self.parts.housekeeping.start()  # before the first client
             await self._listen()
+            await self._open_admin_socket()
         except BaseException:
             await self.abandon()
             raise
@@ -172,6 +181,13 @@ class Server:
             admin.token,
             self.queues,
             NodeClusterAdmin(parts.cluster, self.broker, self._whole),
+            access_admin=NodeAccessAdmin(
+                self.broker.access,
+                parts.admission.denials,
+                parts.pipeline,
+                parts.cluster,
+                self._clock,
+            ),
             publisher=publisher,
             hosts=admin.hosts,
         )
@@ -199,7 +215,7 @@ class Server:
 
     async def _listen(self) -> None:
         assert self._listener is not None
-        for settings in wanted(self.config):
+        for settings in [] if self._is_private else wanted(self.config):
             try:
                 self.addresses.append(await self._listener.listen(settings))
             except Refused as error:
@@ -207,6 +223,18 @@ class Server:
                     raise
                 self.skipped.append(settings.address)
                 _log.warning("address_skipped", address=str(settings.address), error=error.message)
+
+    async def _open_admin_socket(self) -> None:
+        if self._given_store is not None:
+            return  # it may be in memory: there is no directory
+        directory = Path(self.config.data)
+        self._admin_socket = AdminSocket(directory, self._http_door, self._clock.monotonic)
+        try:
+            await self._admin_socket.listen()
+        except OSError as error:
+            if self._is_private:
+                raise
+            _log.warning("admin_socket_failed", path=str(self._admin_socket.path), error=str(error))
 
     # ── periodic tasks ────────────────────────────────────────────────────────────────────────
 
@@ -294,6 +322,8 @@ class Server:
 
     async def abandon(self) -> None:
         """Close everything at once, as a crash would; what is not committed is lost."""
+        if self._admin_socket is not None:
+            self._admin_socket.close()
         for task in self._tasks:
             task.cancel()
         if self._listener is not None:

@@ -14,7 +14,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.admin import cluster, dead_letters, groups, keys, metrics, queues, status, topics
+from penstock.admin import (
+    cluster,
+    dead_letters,
+    groups,
+    keys,
+    metrics,
+    queues,
+    status,
+    topics,
+    users,
+)
 from penstock.admin.pages import (
     JsonLine,
     Misdirected,
@@ -23,7 +33,14 @@ from penstock.admin.pages import (
     int_parameter,
 )
 from penstock.admin.survey import SERIES_DEFAULT, SERIES_MAX
-from penstock.admin.view import BrokerView, ClusterAdmin, KeyAdmin, QueueAdmin, TopicPublisher
+from penstock.admin.view import (
+    AccessAdmin,
+    BrokerView,
+    ClusterAdmin,
+    KeyAdmin,
+    QueueAdmin,
+    TopicPublisher,
+)
 
 
 def create_app(
@@ -33,6 +50,7 @@ def create_app(
     queue_admin: QueueAdmin | None = None,
     cluster_admin: ClusterAdmin | None = None,
     *,
+    access_admin: AccessAdmin | None = None,
     publisher: TopicPublisher | None = None,
     hosts: Collection[str] = (),
 ) -> Starlette:
@@ -47,6 +65,7 @@ def create_app(
             *(groups.routes(queue_admin, token) if queue_admin else []),
             *(dead_letters.routes(queue_admin, token) if queue_admin else []),
             *(cluster.routes(cluster_admin, token) if cluster_admin else []),
+            *(users.routes(access_admin, token) if access_admin else []),
         ],
         exception_handlers={HTTPException: _error_response},
     )

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from penstock.access.denials import Denials
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus
 from penstock.core.commands import GroupConfigured, TopicConfigured
@@ -18,8 +19,10 @@ from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store
+from penstock.trust.book import ANY_VERSION, AccessBook, Change
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
+from penstock.trust.principal import Principal
 
 
 class Confirmed(Protocol):
@@ -137,6 +140,21 @@ class KeyAdmin(Confirmed, Protocol):
 
     async def store_key(self, key: Key) -> None:
         """Add a key, or replace the one with its id; durable and in force on return."""
+
+
+class AccessAdmin(Confirmed, Protocol):
+    """Reads and changes users, roles, tokens and bans."""
+
+    @property
+    def book(self) -> AccessBook: ...
+    @property
+    def denials(self) -> Denials: ...
+    def wall_ms(self) -> int: ...
+
+    async def change(
+        self, changes: Sequence[Change], author: Principal, expected: int = ANY_VERSION
+    ) -> None:
+        """Make all changes or none; they are in force on return. Raises Refused."""
 
 
 class QueueAdmin(QueueView, Confirmed, Protocol):

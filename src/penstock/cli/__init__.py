@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "dlq": ("penstock.cli.dlq:dlq", "Inspect, redrive and drop dead letters."),
     "keys": ("penstock.cli.keys:keys", "Create and manage the keys that devices sign with."),
     "certs": ("penstock.cli.certs:certs", "Make certificates to try TLS with."),
+    "users": ("penstock.cli.users:users", "Add and change users."),
     "cluster": ("penstock.cli.cluster:cluster", "Create, inspect and change a cluster."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
     "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),

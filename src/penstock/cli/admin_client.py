@@ -4,8 +4,10 @@ The token is sent in one header and never repeated in an error.
 """
 
 import http.client
+import socket
 from collections.abc import Callable, Iterator
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
@@ -18,6 +20,7 @@ from penstock.cli.output import json_option
 from penstock.client.dial import unreachable
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError, Refused
+from penstock.net.admin_socket import reachable
 
 TIMEOUT_S = 30.0  # the broker's disk may be busy
 REDIRECTS_MAX = 4  # from node to node, to find the leader
@@ -95,6 +98,10 @@ class AdminClient:
         self.is_stale_fine = False
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
 
+    @property
+    def _who(self) -> str:
+        return f"the broker at {self.server}"
+
     def at(self, server: Address, timeout_s: float = TIMEOUT_S) -> "AdminClient":
         return AdminClient(server, self._token, timeout_s)
 
@@ -134,9 +141,13 @@ class AdminClient:
         what = f"too many redirects between nodes, the last one to {self.server}"
         raise PenstockError(what, "a leader is being elected; try again in a moment")
 
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self.server.host, self.server.port
+        return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         host, port = self.server.host, self.server.port
-        connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        connection = self._connection()
         try:
             connection.request(method, path, body, self._headers)
             response = connection.getresponse()
@@ -164,7 +175,34 @@ class AdminClient:
             what = f"the server at {self.server} is not a Penstock broker (status {status})"
             raise PenstockError(what, "give the address of the broker: -h HOST -p PORT") from None
         kind = BrokerUnavailable if status == http.HTTPStatus.SERVICE_UNAVAILABLE else Refused
-        raise kind(f"the broker at {self.server} refused: {error}", advice)
+        raise kind(f"{self._who} refused: {error}", advice)
+
+
+class SocketClient(AdminClient):
+    """The broker of a data directory on this machine, by the administrator's socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(Address("localhost", 0), "")
+        self._path = path
+
+    @property
+    def _who(self) -> str:
+        return f"the broker of {self._path.parent}"
+
+    def _connection(self) -> http.client.HTTPConnection:
+        return _SocketConnection(self._path, self._timeout_s)
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        with reachable(self._path) as address:
+            self.sock.connect(address)
 
 
 def _leader(content: bytes) -> Address | None:

@@ -30,6 +30,7 @@ from penstock.obs.reasons import DisconnectReason
 HEAD_BYTES_MAX = 16 * KIB  # request line and headers; browsers with many cookies need 8 KiB
 BODY_BYTES_MAX = 64 * KIB
 CONNECTIONS_MAX = 64  # a few scrapers, probes and people
+ORIGIN = "penstock.origin"  # key of a request's scope
 KEEP_ALIVE_S = 5.0  # idle time between two requests of one connection
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -82,14 +83,18 @@ class HttpDoor:
     def connections(self) -> int:
         return len(self.state.connections)
 
-    def accept(self, transport: asyncio.Transport, data: bytes, _origin: Origin) -> None:
-        self.hand_over(transport, data)
+    def accept(self, transport: asyncio.Transport, data: bytes, origin: Origin) -> None:
+        """The application finds the origin in its scope, under ``ORIGIN``."""
+        self.hand_over(transport, data, origin)
 
-    def hand_over(self, transport: asyncio.Transport, data: bytes) -> None:
-        connection = _HttpConnection(self)
+    def hand_over(
+        self, transport: asyncio.Transport, data: bytes, origin: Origin | None = None
+    ) -> None:
+        connection = _HttpConnection(self, origin)
         transport.set_protocol(connection)
         connection.connection_made(transport)
-        connection.data_received(data)
+        if data:
+            connection.data_received(data)
 
     def close_all(self) -> None:
         for connection in self._open():
@@ -107,8 +112,9 @@ class HttpDoor:
 class _HttpConnection(H11Protocol):
     """uvicorn's protocol, bounded in time and size."""
 
-    def __init__(self, door: HttpDoor) -> None:
+    def __init__(self, door: HttpDoor, origin: Origin | None) -> None:
         super().__init__(door.config, door.state, {}, asyncio.get_running_loop())
+        self._origin = origin
         self.logger = _silence
         self.access_log = False
         self.app = self._serve
@@ -174,6 +180,7 @@ class _HttpConnection(H11Protocol):
             self.end(DisconnectReason.PACKET_TOO_LARGE)
             await _send_too_large(send)
             return
+        scope[ORIGIN] = self._origin
         try:
             await self.config.loaded_app(scope, receive, send)
         except Exception:

@@ -14,7 +14,8 @@ class Origin(NamedTuple):
     certificate: str = ""  # user that a verified client certificate names
     certificate_expires_ms: int = 0
     listener_user: str = ""  # user of clients that cannot log in, by configuration of the listener
+    owner: str = ""  # who came by the administrator's socket of the data directory, as in "uid 0"
 
     @property
     def peer(self) -> str:
-        return f"{self.host}:{self.port}" if self.host else "unknown"
+        return f"{self.host}:{self.port}" if self.host else self.owner or "unknown"

@@ -1,0 +1,57 @@
+"""What the pages of users, roles, tokens and bans have in common.
+
+A change is durable and in force when the response arrives. ``expected`` is the version of the book
+that the change was based on (every answer has it): if somebody else changed the book in the
+meantime, the change is refused with 409. The log names who changed what, never a secret.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from penstock.admin.pages import RequestRefused, applied, author_of
+from penstock.admin.view import AccessAdmin
+from penstock.obs.log import get_logger, printable
+from penstock.trust.book import ANY_VERSION, AccessBook, Change
+
+_Row = TypeVar("_Row")
+
+_log = get_logger("access")
+
+
+class AccessPages:
+    """Reads and changes the access book of a broker."""
+
+    def __init__(self, admin: AccessAdmin) -> None:
+        self._admin = admin
+
+    @property
+    def book(self) -> AccessBook:
+        return self._admin.book
+
+    def now_ms(self) -> int:
+        return self._admin.wall_ms()
+
+    def known(self, rows: Mapping[str, _Row], name: str, kind: str) -> _Row:
+        found = rows.get(name)
+        if found is None:
+            advice = f"penstock {kind}s list shows all"
+            raise RequestRefused(404, f"there is no {kind} {printable(name)}", advice)
+        return found
+
+    async def submit(
+        self, request: Request, changes: Sequence[Change], expected: int = ANY_VERSION
+    ) -> None:
+        after = self.book.preview(changes)
+        if isinstance(after, str):
+            raise RequestRefused(409, after, "nothing was changed")
+        author = author_of(request)
+        await applied(self._admin.change(changes, author, expected), 409)
+        for kind, name, row in changes[:100]:
+            event = f"{kind}_removed" if row is None else f"{kind}_stored"
+            _log.info(event, name=name, by=author.user or author.address)
+
+
+def expiry(expires_s: int, now_ms: int) -> int:
+    return now_ms + expires_s * 1000 if expires_s else 0

@@ -1,0 +1,203 @@
+"""``/users``: list, add, change and remove users.
+
+A password or a secret is never shown: of a generated secret only the response that makes it has the
+text. Chosen passwords are hashed one at a time, off the event loop.
+"""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.routing import Route
+
+from penstock.access.new_secrets import NewSecret, hash_password, new_secret, password_fault
+from penstock.admin.access_changes import AccessPages, expiry
+from penstock.admin.pages import (
+    RequestRefused,
+    admin_page,
+    admin_read_page,
+    list_limit,
+    read_body,
+    time_of,
+)
+from penstock.admin.view import AccessAdmin
+from penstock.limits import KIB
+from penstock.trust.book import AccessBook, Change, put, removed
+from penstock.trust.rows import NAME, NAME_FAULT, Quotas, User
+
+SECRETS_KEPT = 2  # the new one, and the one it replaces
+
+_Text = Annotated[str, Meta(max_length=4 * KIB)]
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+_Seconds = Annotated[int, Meta(ge=0, le=100 * 365 * 24 * 3600)]
+
+
+class _QuotaFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits of one user on each node; 0 is no limit. What is left out does not change."""
+
+    messages_per_s: _Count | UnsetType = UNSET
+    bytes_per_s: _Count | UnsetType = UNSET
+    connections: _Count | UnsetType = UNSET
+    subscriptions: _Count | UnsetType = UNSET
+    sessions: _Count | UnsetType = UNSET
+
+
+class _Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is left out does not change."""
+
+    name: _Text = ""
+    roles: tuple[str, ...] | UnsetType = UNSET
+    password: _Text | UnsetType = UNSET  # chosen, in clear text
+    generate_secret: bool = False
+    client_ids: tuple[str, ...] | UnsetType = UNSET
+    disabled: bool | UnsetType = UNSET
+    quotas: _QuotaFields = _QuotaFields()
+    expires_s: _Seconds | UnsetType = UNSET
+    note: _Text | UnsetType = UNSET
+    expected: int = -1  # version of the book that the change is based on; -1: any
+
+    def __repr__(self) -> str:
+        return f"_Fields({self.name!r})"
+
+
+class _SecretFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``replace`` ends the secrets there are; otherwise the last one stays valid beside it."""
+
+    replace: bool = False
+
+
+def routes(admin: AccessAdmin, token: str) -> list[Route]:
+    pages = _UserPages(admin)
+    return [
+        admin_read_page("/users", token, admin, pages.show_all, ("after", "limit")),
+        admin_page("/users", "POST", token, pages.add),
+        admin_read_page("/users/{name}", token, admin, pages.show),
+        admin_page("/users/{name}", "PUT", token, pages.change),
+        admin_page("/users/{name}", "DELETE", token, pages.remove),
+        admin_page("/users/{name}/secret", "POST", token, pages.make_secret),
+    ]
+
+
+class _UserPages(AccessPages):
+    def __init__(self, admin: AccessAdmin) -> None:
+        super().__init__(admin)
+        self._hashing = asyncio.Lock()
+
+    async def show_all(self, request: Request) -> dict[str, object]:
+        limit, book = list_limit(request), self.book
+        after = request.query_params.get("after", "")
+        names = sorted(name for name in book.users if name > after)
+        shown = [describe(book, book.users[name]) for name in names[:limit]]
+        return {"users": shown, "more": len(names) > limit, "version": book.version}
+
+    async def show(self, request: Request) -> dict[str, object]:
+        return self._described(self._known(request).name)
+
+    async def add(self, request: Request) -> dict[str, object]:
+        wanted = await read_body(request, _Fields)
+        if not NAME.fullmatch(wanted.name):
+            raise RequestRefused(400, NAME_FAULT, "choose another name")
+        if wanted.name in self.book.users:
+            error = f"there is a user {wanted.name} already"
+            raise RequestRefused(409, error, "penstock users --help has what changes it")
+        return await self._store(request, User(wanted.name, created_ms=self.now_ms()), wanted)
+
+    async def change(self, request: Request) -> dict[str, object]:
+        wanted = await read_body(request, _Fields)
+        user = self._known(request)
+        if wanted.name not in {"", user.name}:
+            advice = "add another user and remove this one: rules may name the user"
+            raise RequestRefused(400, "a user keeps its name", advice)
+        return await self._store(request, user, wanted)
+
+    async def _store(self, request: Request, user: User, wanted: _Fields) -> dict[str, object]:
+        secret = new_secret() if wanted.generate_secret else None
+        user = _changed(user, wanted, self.now_ms())
+        if secret is not None:
+            user = _with_secret(user, secret)
+        if wanted.password is not UNSET:
+            user = replace(user, password=await self._hashed(wanted.password))
+        await self.submit(request, [put(user)], wanted.expected)
+        return self._described(user.name) | _shown(secret)
+
+    async def make_secret(self, request: Request) -> dict[str, object]:
+        wanted = await read_body(request, _SecretFields)
+        user, secret = self._known(request), new_secret()
+        base = replace(user, secrets=()) if wanted.replace else user
+        await self.submit(request, [put(_with_secret(base, secret))], self.book.version)
+        return self._described(user.name) | _shown(secret)
+
+    async def remove(self, request: Request) -> dict[str, object]:
+        user = self._known(request)
+        described = self._described(user.name)
+        await self.submit(request, removal_of(self.book, user))
+        return described
+
+    async def _hashed(self, password: str) -> str:
+        if not password:
+            return ""
+        if fault := password_fault(password):
+            raise RequestRefused(400, fault, "choose another one, or let the broker make a secret")
+        async with self._hashing:
+            return await run_in_threadpool(hash_password, password)
+
+    def _known(self, request: Request) -> User:
+        return self.known(self.book.users, request.path_params["name"], "user")
+
+    def _described(self, name: str) -> dict[str, object]:
+        return describe(self.book, self.book.users[name]) | {"version": self.book.version}
+
+
+def removal_of(book: AccessBook, user: User) -> list[Change]:
+    """A user goes with its tokens."""
+    tokens = [token for token in book.tokens.values() if token.owner == user.name]
+    return [*map(removed, tokens), removed(user)]
+
+
+def _changed(user: User, wanted: _Fields, now_ms: int) -> User:
+    fields: dict[str, object] = {
+        "roles": wanted.roles,
+        "client_ids": wanted.client_ids,
+        "is_disabled": wanted.disabled,
+        "note": wanted.note,
+    }
+    if wanted.expires_s is not UNSET:
+        fields["expires_ms"] = expiry(wanted.expires_s, now_ms)
+    quotas = _given(msgspec.structs.asdict(wanted.quotas))
+    return replace(user, quotas=replace(user.quotas, **quotas), **_given(fields))
+
+
+def _given(fields: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not UNSET}
+
+
+def _with_secret(user: User, secret: NewSecret) -> User:
+    return replace(user, secrets=(secret.digest, *user.secrets)[:SECRETS_KEPT])
+
+
+def _shown(secret: NewSecret | None) -> dict[str, object]:
+    return {} if secret is None else {"secret": secret.text}
+
+
+def describe(book: AccessBook, user: User) -> dict[str, object]:
+    return {
+        "name": user.name,
+        "roles": list(user.roles),
+        "admin": book.is_admin(user.name),
+        "disabled": user.is_disabled,
+        "password": bool(user.password),
+        "secrets": len(user.secrets),
+        "client_ids": list(user.client_ids),
+        "quotas": quota_fields(user.quotas),
+        "created": time_of(user.created_ms),
+        "expires": time_of(user.expires_ms),
+        "note": user.note,
+    }
+
+
+def quota_fields(quotas: Quotas) -> dict[str, int]:
+    return {name: value for name, value in msgspec.structs.asdict(quotas).items() if value}
