@@ -21,7 +21,8 @@
 
 All of them share ``errors``, ``dial`` (opens connections), ``handlers`` (checks callbacks) and
 ``sync`` (derives blocking clients from asyncio ones). The broker and its libraries are never
-loaded, asyncio and protobuf only on first use, so that a producer on a small machine starts fast.
+loaded, asyncio, ssl and protobuf only on first use, so that a producer on a small machine starts
+fast.
 """
 
 from importlib import import_module
@@ -50,11 +51,13 @@ from penstock.client.errors import (
     RefusedError,
     ReplyTimeoutError,
     TakenOverError,
+    TlsFailedError,
     UnreachableError,
 )
 from penstock.client.mqtt.client import Client
 from penstock.client.mqtt.client import connect as connect_to_mqtt
 from penstock.client.mqtt.session import Delivery
+from penstock.client.tls import Tls, TlsOptions
 from penstock.wire.mqtt.events import Will
 
 if TYPE_CHECKING:
@@ -113,6 +116,8 @@ __all__ = [
     "Subscriber",
     "Subscription",
     "TakenOverError",
+    "TlsFailedError",
+    "TlsOptions",
     "Topic",
     "UnreachableError",
     "Will",
@@ -134,6 +139,7 @@ def connect(
     username: str | None = None,
     password: bytes | None = None,
     timeout_s: float = 10.0,
+    tls: Tls = None,
 ) -> Client: ...
 
 
@@ -145,6 +151,7 @@ def connect(
     producer_id: str | None = None,
     timeout_s: float = 10.0,
     stale_reads: bool = False,
+    tls: Tls = None,
 ) -> "QueueClient": ...
 
 
@@ -160,6 +167,9 @@ def connect(
     the client, by the ``seq`` that each message must then have. With ``stale_reads`` any node of a
     cluster answers reads (lists, statistics, messages in bulk), also without a quorum; the answers
     may be old.
+
+    ``tls`` is True, ``TlsOptions`` or an ``ssl.SSLContext``: the connection is encrypted, and the
+    broker's certificate verified.
     """
     if isinstance(host, str):
         _check_host(host)
@@ -191,6 +201,7 @@ def connect_async(
     producer_id: str | None = None,
     timeout_s: float = 10.0,
     stale_reads: bool = False,
+    tls: Tls = None,
 ) -> "AsyncQueueClient":
     """Make an asyncio client of work queues, to be used in an ``async with`` statement.
 
@@ -200,7 +211,7 @@ def connect_async(
     from penstock.client.queue.asynchronous import AsyncQueueClient  # noqa: PLC0415 - as above
 
     return AsyncQueueClient(
-        nodes, producer_id=producer_id, timeout_s=timeout_s, stale_reads=stale_reads
+        nodes, producer_id=producer_id, timeout_s=timeout_s, stale_reads=stale_reads, tls=tls
     )
 
 

@@ -4,6 +4,7 @@
 
     ClientError
     ├── UnreachableError      no connection could be made
+    │   └── TlsFailedError        no TLS: a certificate is not accepted, or the other end has none
     ├── RefusedError          the broker refused (also a ``Refused``)
     │   └── QueueRefusedError     with a code of the queue protocol; the known codes have classes:
     │       ├── BadRequestError       invalid request or topic
@@ -43,6 +44,10 @@ class ClientError(PenstockError):
 
 class UnreachableError(ClientError):
     """No connection could be made."""
+
+
+class TlsFailedError(UnreachableError):
+    """TLS could not be agreed on: a certificate is not accepted, or the other end has no TLS."""
 
 
 class RefusedError(ClientError, Refused):

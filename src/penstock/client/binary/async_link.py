@@ -15,6 +15,7 @@ from contextlib import suppress
 from math import inf
 from random import random
 
+from penstock.client.async_dial import open_streams
 from penstock.client.binary.inbox import ARRIVED_MAX
 from penstock.client.binary.manager import (
     ACKNOWLEDGE_DELAY_S,
@@ -22,7 +23,6 @@ from penstock.client.binary.manager import (
     ConnectionManager,
 )
 from penstock.client.binary.session import Request
-from penstock.client.dial import unreachable
 from penstock.client.errors import ClientError, ConnectionLostError
 
 
@@ -174,12 +174,9 @@ class AsyncBinaryLink:
 
     async def _dial(self) -> None:
         options = self._manager.options
-        host, port, timeout_s = options.host, options.port, options.connect_timeout_s
-        try:
-            async with asyncio.timeout(timeout_s):
-                self._streams = await asyncio.open_connection(host, port, limit=READ_BYTES)
-        except OSError as error:
-            raise unreachable(error, host, port, timeout_s) from error
+        self._streams = await open_streams(
+            options.host, options.port, options.connect_timeout_s, READ_BYTES, self._manager.tls
+        )
         self._manager.opened(asyncio.get_running_loop().time())
 
     def _send(self) -> None:

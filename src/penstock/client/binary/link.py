@@ -10,12 +10,11 @@ import select
 from collections.abc import Callable
 from math import ceil, inf
 from random import random
-from socket import socket
 from time import monotonic, sleep
 
 from penstock.client.binary.manager import ACKNOWLEDGE_DELAY_S, READ_BYTES, ConnectionManager
 from penstock.client.binary.session import Request
-from penstock.client.dial import dial
+from penstock.client.dial import Connection, dial
 from penstock.client.errors import ClientError, ConnectionLostError
 
 
@@ -24,7 +23,7 @@ class BlockingBinaryLink:
 
     def __init__(self, manager: ConnectionManager) -> None:
         self._manager = manager
-        self._socket: socket | None = None
+        self._socket: Connection | None = None
         self._outgoing = bytearray()
         self._acks = manager.session.acks
         self._acknowledge_at = 0.0  # when acknowledgements need not wait for more
@@ -71,7 +70,7 @@ class BlockingBinaryLink:
                 self._sleep(self._socket, deadline)
                 self._guarded(self._read)
 
-    def _guarded(self, act: Callable[[socket], None]) -> None:
+    def _guarded(self, act: Callable[[Connection], None]) -> None:
         """Use the connection, if there is one; note its loss."""
         if self._socket is None:
             return
@@ -110,20 +109,21 @@ class BlockingBinaryLink:
 
     def _dial(self) -> None:
         options = self._manager.options
-        self._socket = dial(options.host, options.port, options.connect_timeout_s)
+        timeout_s, tls = options.connect_timeout_s, self._manager.tls
+        self._socket = dial(options.host, options.port, timeout_s, tls)
         self._socket.setblocking(False)
         self._outgoing.clear()
         self._manager.opened(monotonic())
 
     # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
 
-    def _sleep(self, connection: socket, deadline: float) -> None:
+    def _sleep(self, connection: Connection, deadline: float) -> None:
         poll = select.poll()
         poll.register(connection, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
         until = min(deadline, self._manager.next_at)
         poll.poll(None if until == inf else max(0, ceil((until - monotonic()) * 1000)))
 
-    def _send(self, connection: socket) -> None:
+    def _send(self, connection: Connection) -> None:
         now = monotonic()
         if self._manager.is_silent(now):
             self._read(connection)  # the caller may have been away, and the answer unread
@@ -136,7 +136,7 @@ class BlockingBinaryLink:
             except BlockingIOError:
                 return
 
-    def _read(self, connection: socket) -> None:
+    def _read(self, connection: Connection) -> None:
         try:
             data = connection.recv(READ_BYTES)
         except BlockingIOError:

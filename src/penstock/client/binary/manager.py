@@ -12,6 +12,7 @@ from penstock.client.binary.inbox import MessageInbox, log
 from penstock.client.binary.session import BinarySession, SessionEvent
 from penstock.client.binary.timing import Backoff, PingTimer, Retry
 from penstock.client.errors import ConnectionLostError
+from penstock.client.tls import Tls, tls_settings
 
 READ_BYTES: Final = 256 * 1024
 
@@ -33,6 +34,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 1883
     keep_alive_s: float = 60.0
     connect_timeout_s: float = 10.0
+    tls: Tls = None
 
 
 class ConnectionManager:
@@ -42,6 +44,7 @@ class ConnectionManager:
         self.session = session
         self.inbox = inbox
         self.options = options
+        self.tls = tls_settings(options.tls)
         self.is_leaving = False  # messages are dropped
         self._retry = Retry(options.backoff)
         self._ping_timer = PingTimer(0, 0)

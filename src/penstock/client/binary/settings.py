@@ -7,6 +7,8 @@
 ``keep_alive_s``              ping after this time without traffic, 60; 0 for never. The connection
                               is given up after three times as long without a byte
 ``connect_timeout_s``         time limit of one attempt to connect, 10
+``tls``                       True, ``TlsOptions`` or an ``ssl.SSLContext``: encrypt, and verify the
+                              broker's certificate
 ``signing_key``               (publishers) key file of ``penstock keys new``, or a ``SigningKey``
 ``auto_ack``                  (subscribers) acknowledge when the application asks for the next
                               message, true; else ``Message.ack`` does
@@ -27,6 +29,7 @@ from penstock.client.binary.manager import ConnectionManager, Options
 from penstock.client.binary.session import BinarySession, Lost
 from penstock.client.binary.signing import PublicKey, SigningKey, signer
 from penstock.client.binary.timing import Backoff
+from penstock.client.tls import Tls
 from penstock.errors import LocalProtocolError
 
 PUBLISHER_BACKOFF: Final = Backoff(give_up_s=60.0)
@@ -40,6 +43,7 @@ class ConnectionKeywords(TypedDict, total=False):
     backoff: Backoff
     keep_alive_s: float
     connect_timeout_s: float
+    tls: Tls
 
 
 class PublisherKeywords(ConnectionKeywords, total=False):

@@ -24,7 +24,7 @@ from math import ceil, inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Self
 
-from penstock.client.dial import dial
+from penstock.client.dial import Connection, dial, lost
 from penstock.client.errors import (
     BrokerProtocolError,
     ClientError,
@@ -39,6 +39,7 @@ from penstock.client.mqtt.session import (
     SessionEvent,
     SubscribeAnswered,
 )
+from penstock.client.tls import Tls, tls_settings
 from penstock.limits import KIB
 from penstock.wire.mqtt.events import Will
 
@@ -65,12 +66,14 @@ def connect(
     username: str | None = None,
     password: bytes | None = None,
     timeout_s: float = 10.0,
+    tls: Tls = None,
 ) -> "Client":
     """Open a connection, to be used in a ``with`` statement; returns when the broker accepted.
 
     ``clean_session=False`` (needs a ``client_id``) keeps subscriptions and undelivered messages at
     the broker between connections. ``keep_alive`` is in seconds, 0 for none. ``timeout_s`` is how
-    long the broker may be silent when an answer is due, here and later.
+    long the broker may be silent when an answer is due, here and later. ``tls=True`` encrypts and
+    verifies the broker's certificate; see ``TlsOptions``.
     """
     session = MqttSession()
     session.connect(
@@ -81,7 +84,8 @@ def connect(
         username=username,
         password=password,
     )
-    client = Client(dial(host, port, timeout_s), session, keep_alive, timeout_s)
+    connection = dial(host, port, timeout_s, tls_settings(tls))
+    client = Client(connection, session, keep_alive, timeout_s)
     try:
         client.wait_for_welcome()
     except BaseException:
@@ -94,7 +98,7 @@ class Client:
     """A connection to a broker, for one thread; made by ``connect``."""
 
     def __init__(
-        self, connection: socket.socket, session: MqttSession, keep_alive: int, timeout_s: float
+        self, connection: Connection, session: MqttSession, keep_alive: int, timeout_s: float
     ) -> None:
         connection.setblocking(False)
         self.session_present = False  # the broker had this client's session when it connected
@@ -307,7 +311,7 @@ class Client:
         except BlockingIOError:
             return
         except OSError as error:
-            raise _lost() from error
+            raise lost(error) from error
         del self._outgoing[:sent]
         self._keep_alive.sent(monotonic())
 
@@ -317,9 +321,9 @@ class Client:
         except BlockingIOError:
             return
         except OSError as error:
-            raise _lost() from error
+            raise lost(error) from error
         if not data:
-            raise _lost()
+            raise lost()
         self._keep_alive.heard()
         for event in self._session.receive(data):
             self._note(event)
@@ -341,10 +345,3 @@ class Client:
 
 
 _GONE: Final = (ConnectionLostError, ReplyTimeoutError, BrokerProtocolError)  # no DISCONNECT then
-
-
-def _lost() -> ConnectionLostError:
-    return ConnectionLostError(
-        "the broker closed the connection",
-        "its log or /metrics (penstock_disconnects_total) says why",
-    )

@@ -10,7 +10,8 @@ from contextlib import suppress
 from random import random
 from typing import TypeVar, cast
 
-from penstock.client.dial import unreachable
+from penstock.client.async_dial import open_transport
+from penstock.client.dial import lost
 from penstock.client.errors import ClientError, ConnectionLostError
 from penstock.client.queue.heartbeat import LOOK_S
 from penstock.client.queue.server_pool import ServerPool
@@ -18,7 +19,7 @@ from penstock.client.queue.session import QueueCall, QueueSession
 from penstock.client.queue.sockets import (
     broker_silent,
     connect_timeout_s,
-    connection_lost,
+    is_mistake,
     keep_alive,
 )
 
@@ -40,7 +41,7 @@ class AsyncQueueLink(asyncio.Protocol):
         self._clock: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
-        """Connect to one of the addresses, within ``timeout_s``."""
+        """Connect to one of the addresses, within ``timeout_s``; a mistake is told at once."""
         loop = self._loop = asyncio.get_running_loop()
         deadline = loop.time() + self._session.timeout_s
         self._is_open = True
@@ -49,7 +50,7 @@ class AsyncQueueLink(asyncio.Protocol):
                 return await self._dial()
             except ClientError as error:
                 self._fail(error)
-                if loop.time() + self._pause_s >= deadline:
+                if is_mistake(error) or loop.time() + self._pause_s >= deadline:
                     self._is_open = False
                     raise
                 await asyncio.sleep(self._pause_s)
@@ -133,10 +134,11 @@ class AsyncQueueLink(asyncio.Protocol):
         self._session.connected(self._loop.time())
         self._send()
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        error, self._leaving_error = self._leaving_error or connection_lost(), None
-        self._fail(error)
+        cause = lost(error if isinstance(error, OSError) else None)
+        leaving, self._leaving_error = self._leaving_error, None
+        self._fail(leaving or cause)
         if self._session.is_wanting:
             self._want_connection()
 
@@ -162,11 +164,7 @@ class AsyncQueueLink(asyncio.Protocol):
     async def _dial(self) -> None:
         address = self._pool.address
         timeout_s = connect_timeout_s(self._session.timeout_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._loop.create_connection(lambda: self, address.host, address.port)
-        except OSError as error:
-            raise unreachable(error, address.host, address.port, timeout_s) from error
+        await open_transport(lambda: self, address.host, address.port, timeout_s, self._pool.tls)
 
 
 def _closed() -> ConnectionLostError:

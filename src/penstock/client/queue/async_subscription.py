@@ -10,14 +10,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Self
 
+from penstock.client.async_dial import open_streams
 from penstock.client.binary.manager import READ_BYTES
-from penstock.client.dial import unreachable
+from penstock.client.dial import lost
 from penstock.client.handlers import as_awaitable
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.push_loop import PushLoop
 from penstock.client.queue.reports import OnError
 from penstock.client.queue.server_pool import ServerPool
-from penstock.client.queue.sockets import CONNECT_MAX_S, connection_lost, keep_alive
+from penstock.client.queue.sockets import CONNECT_MAX_S, keep_alive
 from penstock.client.queue.values import Job
 
 
@@ -81,25 +82,21 @@ class AsyncSubscription(PushLoop):
 
     async def _dial(self) -> None:
         address = self._pool.address
-        try:
-            async with asyncio.timeout(CONNECT_MAX_S):
-                self._streams = await asyncio.open_connection(
-                    address.host, address.port, limit=READ_BYTES
-                )
-        except OSError as error:
-            raise unreachable(error, address.host, address.port, CONNECT_MAX_S) from error
+        self._streams = await open_streams(
+            address.host, address.port, CONNECT_MAX_S, READ_BYTES, self._pool.tls
+        )
         keep_alive(self._streams[1].get_extra_info("socket"))
 
     async def _receive(self, timeout_s: float) -> bytes | None:
         if self._streams is None:
-            raise connection_lost()
+            raise lost()
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 return await self._streams[0].read(READ_BYTES)
         except OSError as error:
             if limit.expired():
                 return None
-            raise connection_lost() from error  # by the system, with a time-out of its own perhaps
+            raise lost(error) from error  # by the system, with a time-out of its own perhaps
 
     def _send(self) -> None:
         self._is_sending = False

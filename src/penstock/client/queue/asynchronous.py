@@ -18,6 +18,7 @@ from penstock.client.queue.reports import OnError
 from penstock.client.queue.server_pool import PUSH_BACKOFF, ServerPool
 from penstock.client.queue.session import QueueSession
 from penstock.client.queue.values import Job, LeaseKeywords
+from penstock.client.tls import Tls, tls_settings
 
 
 class AsyncQueueClient(QueueOperations):
@@ -37,10 +38,12 @@ class AsyncQueueClient(QueueOperations):
         producer_id: str | None = None,
         timeout_s: float = 10.0,
         stale_reads: bool = False,
+        tls: Tls = None,
     ) -> None:
         self._nodes = nodes
+        self._tls = tls_settings(tls)
         session = QueueSession(timeout_s, stale_reads=stale_reads)
-        self._connection = AsyncQueueLink(ServerPool(nodes), session)
+        self._connection = AsyncQueueLink(ServerPool(nodes, tls=self._tls), session)
         super().__init__(Producer(producer_id), self._connection)
 
     @property
@@ -88,5 +91,5 @@ class AsyncQueueClient(QueueOperations):
         check_async_handler(handler)
         check_callback("on_error", on_error)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
-        pool = ServerPool(self._nodes, PUSH_BACKOFF)
+        pool = ServerPool(self._nodes, PUSH_BACKOFF, self._tls)
         return AsyncSubscription(pool, session, handler, concurrency, on_error)

@@ -21,6 +21,7 @@ from penstock.client.queue.session import QueueSession
 from penstock.client.queue.subscription import Subscription
 from penstock.client.queue.values import Job, LeaseKeywords
 from penstock.client.sync import BlockingFacade, blocking, blocking_iterator, forwarded
+from penstock.client.tls import Tls, tls_settings
 
 T = TypeVar("T")
 
@@ -42,11 +43,13 @@ class QueueClient(BlockingFacade[QueueOperations]):
         producer_id: str | None = None,
         timeout_s: float = 10.0,
         stale_reads: bool = False,
+        tls: Tls = None,
     ) -> None:
         self._nodes = nodes
+        self._tls = tls_settings(tls)
         self._producer = Producer(producer_id)
         session = QueueSession(timeout_s, stale_reads=stale_reads)
-        self._link = BlockingQueueLink(ServerPool(nodes), session)
+        self._link = BlockingQueueLink(ServerPool(nodes, tls=self._tls), session)
         self._operations = QueueOperations(self._producer, self._link)
 
     @property
@@ -110,7 +113,7 @@ class QueueClient(BlockingFacade[QueueOperations]):
         check_blocking_handler(handler)
         check_callback("on_error", on_error)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
-        pool = ServerPool(self._nodes, PUSH_BACKOFF)
+        pool = ServerPool(self._nodes, PUSH_BACKOFF, self._tls)
         return Subscription(pool, session, handler, concurrency, on_error)
 
     create_topic = blocking(QueueOperations.create_topic)

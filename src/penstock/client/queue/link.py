@@ -22,7 +22,7 @@ from time import monotonic, sleep
 from typing import TypeVar
 
 from penstock.client.binary.manager import LINGER_S, READ_BYTES
-from penstock.client.dial import dial
+from penstock.client.dial import Connection, dial, lost
 from penstock.client.errors import ClientError, ConnectionLostError
 from penstock.client.queue.heartbeat import LOOK_S
 from penstock.client.queue.server_pool import ServerPool
@@ -30,7 +30,7 @@ from penstock.client.queue.session import QueueCall, QueueSession
 from penstock.client.queue.sockets import (
     broker_silent,
     connect_timeout_s,
-    connection_lost,
+    is_mistake,
     keep_watch,
 )
 
@@ -47,14 +47,14 @@ class BlockingQueueLink:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._wanted = threading.Condition(self._lock)
-        self._socket: socket.socket | None = None
+        self._socket: Connection | None = None
         self._is_silent = False  # the connection was left because the broker does not answer
         self.when_lost: Callable[[ClientError], object] | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-queue", daemon=True)
 
     def open(self) -> None:
-        """Connect to one of the addresses, within ``timeout_s``."""
+        """Connect to one of the addresses, within ``timeout_s``; a mistake is told at once."""
         deadline = monotonic() + self._session.timeout_s
         while True:
             try:
@@ -62,7 +62,7 @@ class BlockingQueueLink:
                 break
             except ClientError as error:
                 pause_s = self._pool.failed(error, random())  # noqa: S311 - no secret
-                if monotonic() + pause_s >= deadline:
+                if is_mistake(error) or monotonic() + pause_s >= deadline:
                     raise
                 sleep(pause_s)
         self._thread.start()
@@ -156,7 +156,8 @@ class BlockingQueueLink:
 
     def _dial(self) -> None:
         address = self._pool.address
-        connection = dial(address.host, address.port, connect_timeout_s(self._session.timeout_s))
+        timeout_s = connect_timeout_s(self._session.timeout_s)
+        connection = dial(address.host, address.port, timeout_s, self._pool.tls)
         keep_watch(connection, self._session.timeout_s)
         with self._lock:
             self._session.connected(monotonic())
@@ -169,9 +170,9 @@ class BlockingQueueLink:
             try:
                 data = connection.recv(READ_BYTES)
             except OSError as error:
-                raise connection_lost() from error
+                raise lost(error) from error
             if not data:
-                raise broker_silent() if self._is_silent else connection_lost()
+                raise broker_silent() if self._is_silent else lost()
             with self._lock:
                 self._session.receive(data, monotonic())
             self._pool.succeeded()

@@ -23,6 +23,7 @@ from threading import Lock
 
 from penstock.client.binary.inbox import log
 from penstock.client.binary.manager import LINGER_S
+from penstock.client.dial import lost
 from penstock.client.errors import ClientError
 from penstock.client.queue.heartbeat import LOOK_S
 from penstock.client.queue.push import PushSession
@@ -36,7 +37,6 @@ from penstock.client.queue.reports import (
     report_trouble,
 )
 from penstock.client.queue.server_pool import ServerPool
-from penstock.client.queue.sockets import connection_lost
 from penstock.client.queue.values import Job
 
 
@@ -151,7 +151,7 @@ class PushLoop(ABC):
 
     def _decoded(self, data: bytes) -> list[Job]:
         if not data:
-            raise connection_lost()
+            raise lost()
         with self._lock:
             jobs = self._session.receive(data, self._now())
         if jobs:

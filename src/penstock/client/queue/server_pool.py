@@ -12,12 +12,15 @@ must not keep us in a tight loop.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.client.binary.timing import Backoff
 from penstock.client.errors import ArgumentError, NotLeaderError
 from penstock.config.address import Address, parse_listen
 from penstock.errors import LocalProtocolError
+
+if TYPE_CHECKING:  # loads ``ssl``
+    from penstock.client.tls_channel import TlsSettings
 
 CALL_BACKOFF: Final = Backoff(first_s=0.05, longest_s=0.5)
 PUSH_BACKOFF: Final = Backoff(first_s=0.05, longest_s=5.0)  # subscriptions retry for ever
@@ -35,13 +38,19 @@ def addresses_of(nodes: str | Sequence[str]) -> Sequence[str]:
 class ServerPool:
     """The addresses of one client, and the current one."""
 
-    def __init__(self, nodes: str | Sequence[str], backoff: Backoff = CALL_BACKOFF) -> None:
+    def __init__(
+        self,
+        nodes: str | Sequence[str],
+        backoff: Backoff = CALL_BACKOFF,
+        tls: "TlsSettings | None" = None,
+    ) -> None:
         addresses = addresses_of(nodes)
         if not addresses:
             raise LocalProtocolError(
                 "no address to connect to", 'give at least one, as in connect(["127.0.0.1:1883"])'
             )
         self._addresses = [_parsed(address) for address in addresses]
+        self.tls = tls
         self._backoff = backoff
         self._current = 0
         self._attempts = 0

@@ -8,7 +8,8 @@ import socket
 import struct
 from typing import Final
 
-from penstock.client.errors import ConnectionLostError
+from penstock.client.dial import Connection
+from penstock.client.errors import ClientError, ConnectionLostError, TlsFailedError
 
 KEEP_ALIVE_IDLE_S: Final = 10
 KEEP_ALIVE_INTERVAL_S: Final = 2
@@ -21,14 +22,22 @@ def connect_timeout_s(timeout_s: float) -> float:
     return min(timeout_s / 2, CONNECT_MAX_S)
 
 
-def keep_alive(connection: socket.socket) -> None:
+def is_mistake(error: ClientError) -> bool:
+    """Whether the first connection failed for a reason that no later attempt would remove.
+
+    A client that was connected before retries in spite of it: another node may do better.
+    """
+    return isinstance(error, TlsFailedError)
+
+
+def keep_alive(connection: Connection) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_IDLE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_INTERVAL_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEP_ALIVE_COUNT)
 
 
-def keep_watch(connection: socket.socket, timeout_s: float) -> None:
+def keep_watch(connection: Connection, timeout_s: float) -> None:
     """Prepare a blocking connection: reads wait for ever, writes for half of ``timeout_s``."""
     connection.settimeout(None)
     keep_alive(connection)
@@ -40,11 +49,4 @@ def keep_watch(connection: socket.socket, timeout_s: float) -> None:
 def broker_silent() -> ConnectionLostError:
     return ConnectionLostError(
         "the broker does not answer pings", "is its machine up, and the network between?"
-    )
-
-
-def connection_lost() -> ConnectionLostError:
-    return ConnectionLostError(
-        "the broker closed the connection",
-        "its log or /metrics (penstock_disconnects_total) says why",
     )

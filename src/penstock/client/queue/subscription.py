@@ -20,13 +20,13 @@ from time import monotonic
 from typing import Self
 
 from penstock.client.binary.manager import READ_BYTES
-from penstock.client.dial import dial
+from penstock.client.dial import Connection, dial, lost
 from penstock.client.handlers import check_result
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.push_loop import PushLoop
 from penstock.client.queue.reports import OnError
 from penstock.client.queue.server_pool import ServerPool
-from penstock.client.queue.sockets import CONNECT_MAX_S, connection_lost, keep_watch
+from penstock.client.queue.sockets import CONNECT_MAX_S, keep_watch
 from penstock.client.queue.values import Job
 from penstock.client.sync import run
 
@@ -46,7 +46,7 @@ class Subscription(PushLoop):
         self._handler = handler
         self._ample = max(1, concurrency // 4)  # results that need not wait for others
         self._jobs: Queue[Job | None] = Queue(0 if session.settles else concurrency)
-        self._socket: socket.socket | None = None
+        self._socket: Connection | None = None
         self._poll = select.poll()
         self._ended = threading.Event()
         self._wake, self._waker = socket.socketpair()
@@ -95,7 +95,7 @@ class Subscription(PushLoop):
 
     async def _dial(self) -> None:
         address = self._pool.address
-        connection = dial(address.host, address.port, CONNECT_MAX_S)
+        connection = dial(address.host, address.port, CONNECT_MAX_S, self._pool.tls)
         keep_watch(connection, 2 * CONNECT_MAX_S)
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
@@ -105,7 +105,7 @@ class Subscription(PushLoop):
 
     async def _receive(self, timeout_s: float) -> bytes | None:
         if self._socket is None:
-            raise connection_lost()
+            raise lost()
         ready = dict(self._poll.poll(timeout_s * 1000))
         if self._wake.fileno() in ready:
             self._wake.recv(READ_BYTES)
@@ -115,7 +115,7 @@ class Subscription(PushLoop):
         try:
             return self._socket.recv(READ_BYTES)
         except OSError as error:
-            raise connection_lost() from error
+            raise lost(error) from error
 
     def _send(self) -> None:
         with self._lock:
