@@ -4,7 +4,7 @@ import pytest
 
 from penstock.testing import Broker
 from penstock.wire.queue.server import STRANGER_BYTES_MAX
-from tests.access import ROOT, SECRET, as_from_afar, role, store, user
+from tests.access import SECRET, as_from_afar
 from tests.conformance_queue.wire_client import request
 
 ANN = {"user": "ann", "secret": SECRET.encode()}
@@ -16,7 +16,7 @@ def broker():
     """A broker with users, whose clients come from elsewhere."""
     with Broker() as own:
         as_from_afar(own)
-        store(own, ROOT, role("worker", "allow publish,read,work jobs/#"), user("ann", "worker"))
+        own.add_user("ann", SECRET, rules=["allow publish,read,work jobs/#"])
         yield own
 
 

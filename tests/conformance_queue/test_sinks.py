@@ -16,6 +16,7 @@ from penstock.limits import (
 from penstock.model.stages import Stage
 from penstock.net import turns
 from penstock.testing import Broker
+from penstock.trust.principal import ANYONE
 from penstock.wire.queue._generated.queue_pb2 import StagedBlock
 from tests.conformance_queue.wire_client import QueueClient, request, wait_until
 
@@ -506,7 +507,8 @@ class _Next:
 
     def stage(self):
         place = Stage(b"s", 0, b"0")
-        self.stages.stage(place, self.number, block(lot("t", b"%d" % self.number)), self)
+        content = block(lot("t", b"%d" % self.number))
+        self.stages.stage(ANYONE, place, self.number, content, self)
 
     def done(self, _value):
         self.told.append(self.stages.get(Stage(b"s", 0, b"0")).stored > self.number)

@@ -92,7 +92,7 @@ class Admission:
             return self.judge(principal, Action.MONITOR)
         return self._deny(principal, action, topic, count)
 
-    def allows(self, principal: Principal, action: Action, topic: bytes) -> bool:
+    def allows(self, principal: Principal, action: Action, topic: bytes = b"") -> bool:
         """``judge`` for topics that nobody asked for by name: a denial is not noted."""
         topic, action = _judged(topic, action)
         return principal.rights.may(action, topic)

@@ -11,6 +11,7 @@ from penstock.net.connections import Connections
 from penstock.obs.counters import Counters
 from penstock.reading.readers import JournalReaders
 from penstock.store.store import Store
+from penstock.trust.principal import Principal
 from penstock.wire.queue.faults import Fault
 
 Result_contra = TypeVar("Result_contra", contravariant=True)
@@ -37,6 +38,7 @@ class StagingContext(NamedTuple):
     pipeline: Pipeline
     readers: JournalReaders
     connections: Connections
-    produce_fault: Callable[[bytes, int], Fault | None]  # why a topic cannot be published to
+    # why a user cannot publish so many messages to a topic
+    produce_fault: Callable[[Principal, bytes, int], Fault | None]
     topics: TopicCreator
     counters: Counters

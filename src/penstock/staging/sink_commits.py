@@ -27,6 +27,7 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.staging.blocks import Piece, Pieces
 from penstock.staging.context import StagingCompletion, StagingContext
 from penstock.staging.stages import Stages
+from penstock.trust.principal import Principal
 from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 WAIT_S = 2.0
@@ -44,14 +45,16 @@ class Committed(NamedTuple):
     is_under_way: bool = False
 
 
-class _Request(NamedTuple):
+class CommitRequest(NamedTuple):
     """A request to commit."""
 
+    principal: Principal
     sink: bytes
     epoch: int
     parts: list[tuple[bytes, int]]
     note: bytes
     completion: StagingCompletion[Committed]
+    is_judged: bool = False  # whether the user may publish to all topics that were staged
 
 
 class SinkView(NamedTuple):
@@ -106,27 +109,24 @@ class SinkCommits:
     # ── requests ──────────────────────────────────────────────────────────────────────────────
 
     def stage(
-        self, stage: Stage, number: int, block: bytes, completion: StagingCompletion[object]
+        self,
+        principal: Principal,
+        stage: Stage,
+        number: int,
+        block: bytes,
+        completion: StagingCompletion[object],
     ) -> None:
         """Store a block. Blocks of an epoch that is decided are not needed."""
         if self._is_decided(stage.sink, stage.epoch):
             completion.done(None)
         else:
-            self.stages.stage(stage, number, block, completion)
+            self.stages.stage(principal, stage, number, block, completion)
 
-    def commit(
-        self,
-        sink: bytes,
-        epoch: int,
-        parts: list[tuple[bytes, int]],
-        note: bytes,
-        completion: StagingCompletion[Committed],
-    ) -> None:
-        """Publish what was staged, unless this epoch was published before."""
-        self._commit(_Request(sink, epoch, parts, note, completion))
+    def commit(self, request: CommitRequest) -> None:
+        """Publish what was staged, unless this epoch was published before.
 
-    def _commit(self, request: _Request) -> None:
-        """Begin, or join the commit that is running: it has not ended before it is on disk."""
+        Begin, or join the commit that is running: it has not ended before it is on disk.
+        """
         commit = self._commits.get(request.sink)
         known = self._context.broker.sinks.get(request.sink)
         is_settled = commit is None or known is None or known.epoch < commit.epoch
@@ -136,9 +136,11 @@ class SinkCommits:
             messages = known.epoch_messages if request.epoch == known.epoch else 0
             request.completion.done(Committed(known.epoch, is_repetition=True, messages=messages))
         elif commit is not None:
-            commit.join(request, lambda: self._commit(request))
+            commit.join(request, lambda: self.commit(request))
         elif (fault := self._fault(request)) is not None:
             request.completion.fail(fault)
+        elif self._must_judge(request):
+            _Judging(self._context, request, self.commit).go_on()
         else:
             self._begin(request)
 
@@ -177,7 +179,7 @@ class SinkCommits:
         last = known.epoch if known else -1
         return epoch <= (max(last, commit.epoch) if commit else last)
 
-    def _fault(self, request: _Request) -> Fault | None:
+    def _fault(self, request: CommitRequest) -> Fault | None:
         sinks = self._context.broker.sinks
         limit = self._context.config.limits.sinks_max
         if sinks.get(request.sink) is None and len(sinks) >= limit:
@@ -192,7 +194,15 @@ class SinkCommits:
                 return Fault(BAD_REQUEST, f"{what}: stage it again, as another part")
         return None
 
-    def _begin(self, request: _Request) -> None:
+    def _must_judge(self, request: CommitRequest) -> bool:
+        """Whether topics must be looked at again: not if the same rights admitted all blocks."""
+        rights = request.principal.rights
+        if request.is_judged or rights.publishable is None:
+            return False
+        parts = [self.stages.get(Stage(request.sink, request.epoch, p)) for p, _ in request.parts]
+        return any(part is None or part.rights is not rights for part in parts)
+
+    def _begin(self, request: CommitRequest) -> None:
         commit = self._commits[request.sink] = _Commit(
             self._context, request.sink, request.epoch, self._ended
         )
@@ -210,7 +220,7 @@ class SinkCommits:
             del self._commits[commit.sink]
         commit.refuse(reason, detail)
 
-    def _answer(self, request: _Request) -> None:
+    def _answer(self, request: CommitRequest) -> None:
         known = self._context.broker.sinks.get(request.sink)
         assert known is not None, "a sink cannot be forgotten while it commits"
         done = Committed(known.epoch, is_repetition=False, messages=known.epoch_messages)
@@ -229,12 +239,54 @@ class SinkCommits:
         self.stages.drop([stage for stage in stages if stage.epoch <= sink.epoch])
 
 
+class _Judging:
+    """Looks whether a user may publish all that was staged, by others or under other rules.
+
+    The topics are read from the blocks, piece by piece, as they will be when they are published.
+    """
+
+    def __init__(
+        self,
+        context: StagingContext,
+        request: CommitRequest,
+        commit: Callable[[CommitRequest], None],
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._commit = commit
+        _principal, sink, epoch, parts, *_ = request
+        self._pieces = Pieces(context.store, sink, epoch, parts, (0, 0, 0))
+
+    def go_on(self) -> None:
+        self._context.readers.run(self._pieces.next, self._found, self._unreadable)
+
+    def _found(self, piece: Piece) -> None:
+        request = self._request
+        counts: dict[bytes, int] = {}
+        for run in piece.runs:
+            counts[run.topic] = counts.get(run.topic, 0) + len(run.payloads)
+        for topic, count in counts.items():
+            fault = self._context.produce_fault(request.principal, topic, count)
+            if fault is not None:
+                request.completion.fail(fault)
+                return
+        if piece.is_last:
+            self._commit(request._replace(is_judged=True))
+        else:
+            self.go_on()
+
+    def _unreadable(self, error: StorageError) -> None:
+        self._request.completion.refused(DisconnectReason.STORAGE_FAILED, error.message)
+
+
 class _Waiting:
     """A request that waits for a commit, for a limited time."""
 
     __slots__ = ("_request", "_timer", "act")
 
-    def __init__(self, context: StagingContext, request: _Request, act: Callable[[], None]) -> None:
+    def __init__(
+        self, context: StagingContext, request: CommitRequest, act: Callable[[], None]
+    ) -> None:
         self._request = request
         self.act = act
         self._timer = context.connections.loop.call_later(WAIT_S, self._still_under_way)
@@ -281,7 +333,7 @@ class _Commit:
         self._is_stopped = True
         self.refuse(reason, "")
 
-    def join(self, request: _Request, act: Callable[[], None]) -> None:
+    def join(self, request: CommitRequest, act: Callable[[], None]) -> None:
         """Call ``act`` when this has ended, if the request still waits."""
         self._waiting.append(_Waiting(self._context, request, act))
 

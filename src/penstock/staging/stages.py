@@ -31,6 +31,8 @@ from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.staging.blocks import Validation, validate
 from penstock.staging.context import StagingCompletion, StagingContext
+from penstock.trust.principal import Principal
+from penstock.trust.rights import Rights
 from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 RUN_BYTES = 8 * MIB
@@ -49,9 +51,12 @@ _log = get_logger("sinks")
 class _Block:
     """A block that is not on disk; a repetition of it waits for the first copy."""
 
-    __slots__ = ("completions", "content")
+    __slots__ = ("completions", "content", "principal")
 
-    def __init__(self, content: bytes, completion: StagingCompletion[object]) -> None:
+    def __init__(
+        self, principal: Principal, content: bytes, completion: StagingCompletion[object]
+    ) -> None:
+        self.principal = principal
         self.content = content
         self.completions = [completion]
 
@@ -64,6 +69,7 @@ class PartState:
         "bytes",
         "is_ending",
         "is_leaving",
+        "rights",
         "stage",
         "stored",
         "topic",
@@ -71,8 +77,11 @@ class PartState:
         "waiting",
     )
 
-    def __init__(self, stage: Stage, stored: int, size: int, now: float) -> None:
+    def __init__(
+        self, stage: Stage, stored: int, size: int, now: float, rights: Rights | None = None
+    ) -> None:
         self.stage = stage
+        self.rights = rights  # that admitted all of its topics; None: unknown, or several
         self.topic = stage_topic(stage)
         self.stored = stored  # number of blocks on disk
         self.bytes = size  # of all blocks, with what each of them costs beside
@@ -163,7 +172,12 @@ class Stages:
         return self._waiting_bytes > WAITING_BYTES_MAX
 
     def stage(
-        self, stage: Stage, number: int, content: bytes, completion: StagingCompletion[object]
+        self,
+        principal: Principal,
+        stage: Stage,
+        number: int,
+        content: bytes,
+        completion: StagingCompletion[object],
     ) -> None:
         """Store a block, unless it is stored already."""
         part = self._parts.get(stage)
@@ -179,7 +193,8 @@ class Stages:
         elif (fault := self._fault(stage, number, stored + coming, len(content))) is not None:
             completion.fail(fault)
         else:
-            self._append(part or self._begin(stage), content, completion)
+            block = _Block(principal, content, completion)
+            self._append(part or self._begin(stage, principal), block)
 
     def _fault(self, stage: Stage, number: int, expected: int, size: int) -> Fault | None:
         if size > STAGED_BLOCK_BYTES_MAX:
@@ -204,17 +219,18 @@ class Stages:
             return Fault(LIMIT, f"{what}: commit or abort some, or let the journal have more")
         return None
 
-    def _begin(self, stage: Stage) -> PartState:
-        part = PartState(stage, 0, 0, self._context.connections.monotonic())
+    def _begin(self, stage: Stage, principal: Principal) -> PartState:
+        now = self._context.connections.monotonic()
+        part = PartState(stage, 0, 0, now, principal.rights)
         self._add(part)
         return part
 
-    def _append(
-        self, part: PartState, content: bytes, completion: StagingCompletion[object]
-    ) -> None:
-        part.waiting.append(_Block(content, completion))
-        self._waiting_bytes += len(content)
-        self._grow(part, len(content) + STAGED_BLOCK_COST)
+    def _append(self, part: PartState, block: _Block) -> None:
+        if block.principal.rights is not part.rights:
+            part.rights = None
+        part.waiting.append(block)
+        self._waiting_bytes += len(block.content)
+        self._grow(part, len(block.content) + STAGED_BLOCK_COST)
         part.touched_at = self._context.connections.monotonic()
         self._parts[part.stage] = self._parts.pop(part.stage)
         self._go_on(part)
@@ -227,16 +243,20 @@ class Stages:
             self._rest(part)
             return
         contents: list[bytes] = []
+        principals: list[Principal] = []
         size = 0
         for block in islice(part.waiting, RUN_BLOCKS):
             size += len(block.content)
             if contents and size > RUN_BYTES:
                 break
             contents.append(block.content)
+            principals.append(block.principal)
         part.busy = len(contents)
         self._context.readers.run(
             lambda: [validate(content) for content in contents],
-            lambda results: self._context.connections.turns.run(self._check(part, results)),
+            lambda results: self._context.connections.turns.run(
+                self._check(part, results, principals)
+            ),
             lambda error: self._failed(part, error),
         )
 
@@ -250,13 +270,15 @@ class Stages:
             self._to_drop.append(part)
             self._drop_some()
 
-    def _check(self, part: PartState, results: list[Validation]) -> Iterator[None]:
+    def _check(
+        self, part: PartState, results: list[Validation], principals: list[Principal]
+    ) -> Iterator[None]:
         """Check whether topics may be published to, in turns: a block can name thousands."""
         good = 0
-        for result in results:
+        for result, principal in zip(results, principals, strict=True):
             fault = Fault(BAD_REQUEST, result.fault) if result.fault else None
             for topic, count in result.counts.items():
-                fault = self._context.produce_fault(topic.encode(), count)
+                fault = self._context.produce_fault(principal, topic.encode(), count)
                 if fault is not None:
                     break
                 yield

@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Callable
 from itertools import islice
 
-from penstock.config.schema import Limits
-from penstock.doors.queue.faults import too_many
+from penstock.doors.queue.faults import refusal_fault, too_many
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.poll import WAIT_MS_MAX
 from penstock.doors.queue.replies import Slot
 from penstock.doors.queue.topic_filters import TopicFilters
 from penstock.model.topic import filter_fault
 from penstock.store.store import Store, TopicInfo
+from penstock.trust.rules import Action
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import Changed, Response
@@ -32,14 +32,12 @@ EVERYTHING = b"#"
 def changes(client: Requester, message: queue_pb2.Changes, slot: Slot) -> None:
     door = client.door
     filters = tuple([text.encode() for text in message.filters]) or (EVERYTHING,)
-    fault = too_many(filters, FILTERS_MAX, "filters") or _filters_fault(door.limits, filters)
+    fault = too_many(filters, FILTERS_MAX, "filters") or _filters_fault(client, filters)
     if slot.is_refused(fault):
         return
     door.changes.join(client)
     if client.filters is None or client.filters.filters != filters:
-        client.filters = TopicFilters(
-            filters, lambda name: not name.startswith(b"$") or door.read_fault(name) is None
-        )
+        client.filters = _readable(client, filters)
     if message.after_sequence:
         _watch(client, message, slot, client.filters)
     else:
@@ -56,11 +54,26 @@ def _watch(
         ChangesRequest(client, message, slot, filters).start()
 
 
-def _filters_fault(limits: Limits, filters: tuple[bytes, ...]) -> Fault | None:
+def _readable(client: Requester, filters: tuple[bytes, ...]) -> TopicFilters:
+    """The topics that match and that the user may read, as long as its rights stay the same."""
+    door, principal = client.door, client.principal
+
+    def is_readable(name: bytes) -> bool:
+        is_open = not name.startswith(b"$") or door.read_fault(name) is None
+        return is_open and door.admission.allows(principal, Action.READ, name)
+
+    return TopicFilters(filters, is_readable)
+
+
+def _filters_fault(client: Requester, filters: tuple[bytes, ...]) -> Fault | None:
+    limits, admission = client.door.limits, client.door.admission
     for topic_filter in filters:
         fault = filter_fault(topic_filter, limits.topic_bytes_max, limits.topic_levels_max)
         if fault:
             return Fault(BAD_REQUEST, f"filter {topic_filter.decode()!r}: {fault}")
+        refusal = admission.judge_filter(client.principal, Action.READ, topic_filter)
+        if refusal is not None:
+            return refusal_fault(refusal)
     return None
 
 
@@ -172,6 +185,10 @@ class ChangesRequest:
 
     def ask(self) -> None:
         """Answers are small, and need no room."""
+
+    def rights_changed(self) -> None:
+        """Nothing is refused, but topics that may not be read any more are left out."""
+        self._filters = _readable(self._client, self._filters.filters)
 
     def leadership_lost(self) -> None:
         self.stop_waiting()

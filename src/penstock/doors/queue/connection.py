@@ -23,9 +23,10 @@ from typing import Any
 
 from penstock.access.logins import Credentials, LoginDone, LoginFault, LoginRefusal
 from penstock.commit.completion import Callback
+from penstock.doors.queue.access import access_fault
 from penstock.doors.queue.authentication import LOG_IN_FIRST, LOGINS_MAX
 from penstock.doors.queue.disk_reads import DiskReads
-from penstock.doors.queue.faults import OVERSIZED, TOO_LARGE
+from penstock.doors.queue.faults import OVERSIZED, TOO_LARGE, refusal_fault
 from penstock.doors.queue.operation import After, Operation, PushChannel, Refused, WaitingRequest
 from penstock.doors.queue.operations import OPERATIONS
 from penstock.doors.queue.parts import QueueParts
@@ -41,6 +42,7 @@ from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import STRANGER, Principal
+from penstock.trust.rules import Action
 from penstock.wire.queue.events import (
     AckRun,
     Bad,
@@ -93,7 +95,6 @@ class QueueConnection(Connection[Event]):
         self.door = door
         self._stranger_since = origin.accepted_at
         self._failed_logins = self._refused_requests = 0
-        self.become(door.logins.welcome(origin, self.protocol_name))
         outbox.when_resumed = self._ask_for_more
         self.replies = ResponseQueue(outbox.send, self._count_refused, self._progressed)
         self.disk_reads = DiskReads(door.readers, self.is_full)
@@ -123,6 +124,7 @@ class QueueConnection(Connection[Event]):
             NackRun: self._refuse_leases,
             QueueRequest: self._on_call_as_follower,
         }
+        self.become(door.logins.welcome(origin, self.protocol_name))
         door.counters.clients_connected += 1
         enable_tcp_keep_alive(transport)
         self.check_deadline_at(origin.accepted_at + door.limits.connect_timeout_s)
@@ -229,17 +231,21 @@ class QueueConnection(Connection[Event]):
     def _on_acks(self, run: AckRun, _now_ms: int) -> None:
         if self._push is not None:
             self._push.acknowledge(run.leases)
-        else:
-            slot = self.replies.open(len(run.leases), run.request_ids)
+        elif (slot := self._slot_for(run)) is not None:
             dispatchers, leases = self.door.dispatchers, run.leases
             dispatchers.leases.settle(run.topic, run.group, leases, slot.each_names(leases))
 
     def _on_nacks(self, run: NackRun, _now_ms: int) -> None:
         if self._push is not None:
             self._push.return_leases(run.leases)
-        else:
-            slot = self.replies.open(len(run.leases), run.request_ids)
+        elif (slot := self._slot_for(run)) is not None:
             self.door.dispatchers.leases.give_back(run.topic, run.group, run.leases, slot)
+
+    def _slot_for(self, run: AckRun | NackRun) -> Slot | None:
+        """The slot of a run of acknowledgements; None if they are refused."""
+        slot = self.replies.open(len(run.leases), run.request_ids)
+        refusal = self.door.admission.judge(self.principal, Action.WORK, run.topic, len(run.leases))
+        return None if slot.is_refused(refusal_fault(refusal) if refusal else None) else slot
 
     def _on_call(self, call: QueueRequest, _now_ms: int) -> None:
         operation = OPERATIONS[call.kind]
@@ -248,6 +254,8 @@ class QueueConnection(Connection[Event]):
                 operation.on_push(self._push, call.message, call.request_id)
             return
         slot = self.replies.open(1, [call.request_id] if call.request_id else None)
+        if slot.is_refused(self._access_fault(operation, call)):
+            return
         if operation.after is After.NOTHING or call.request_id:
             self._serve(operation, call, slot)
         elif operation.after is After.MESSAGES:
@@ -255,25 +263,33 @@ class QueueConnection(Connection[Event]):
         else:
             self._when_applied(lambda: self._serve(operation, call, slot))
 
+    def _access_fault(self, operation: Operation, call: QueueRequest) -> Fault | None:
+        return access_fault(self.door, self.principal, operation.access(self.door, call.message))
+
+    def _run(self, operation: Operation, call: QueueRequest, slot: Slot) -> None:
+        """Run an operation that has waited: rights may have changed meanwhile."""
+        if not slot.is_refused(self._access_fault(operation, call)):
+            operation.handle(self, call.message, slot)
+
     def _serve(self, operation: Operation, call: QueueRequest, slot: Slot) -> None:
         """Run an operation. A read must be current, even if another node has become the leader."""
         consensus = self.door.cluster
         if operation.sees_topics and self.door.pipeline.is_unsettled:
             done = self.blocking(
-                lambda _value: operation.handle(self, call.message, slot),
+                lambda _value: self._run(operation, call, slot),
                 lambda _reason, _detail: None,
             )
             consensus.read_barrier(lambda _error: done.done(None))
             return
         if not operation.is_read or call.is_stale_fine or not consensus.is_clustered:
-            operation.handle(self, call.message, slot)
+            self._run(operation, call, slot)
             return
 
         def confirmed(error: PenstockError | None) -> None:
             if error is not None:
                 slot.fail(unconfirmed(consensus, error))
             elif self.reason is None:
-                operation.handle(self, call.message, slot)
+                self._run(operation, call, slot)
 
         consensus.read_barrier(confirmed)
 
@@ -306,6 +322,15 @@ class QueueConnection(Connection[Event]):
     def become(self, principal: Principal) -> None:
         super().become(principal)
         self._parser.trust(is_trusted=principal.is_known)
+        self.rights_changed()
+
+    def rights_changed(self) -> None:
+        """Refuse what waits for messages that the user may not have any more."""
+        self.filters = None
+        for poll in list(self.polls):
+            poll.rights_changed()
+        if self._push is not None:
+            self._push.rights_changed()
 
     def _on_stranger(self, event: Event, now_ms: int) -> None:
         match event:
@@ -342,7 +367,7 @@ class QueueConnection(Connection[Event]):
         operation, ids = OPERATIONS[call.kind], [call.request_id] if call.request_id else None
         is_fine_here = operation.at_any_node or (call.is_stale_fine and operation.is_read)
         if is_fine_here and self._push is None:
-            operation.handle(self, call.message, self.replies.open(1, ids))
+            self._run(operation, call, self.replies.open(1, ids))
         else:
             self._redirect(1, ids, is_read=operation.is_read)
 

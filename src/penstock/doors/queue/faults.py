@@ -12,7 +12,7 @@ from penstock.limits import (
     QUEUE_REQUEST_BYTES_MAX,
 )
 from penstock.obs.reasons import DisconnectReason
-from penstock.trust.principal import ANYONE
+from penstock.trust.principal import Principal
 from penstock.wire.queue._generated.queue_pb2 import ConfigureGroup
 from penstock.wire.queue.faults import (
     BAD_REQUEST,
@@ -20,6 +20,7 @@ from penstock.wire.queue.faults import (
     INTERNAL,
     LIMIT,
     NO_QUORUM,
+    NOT_AUTHORIZED,
     NOT_LEADER,
     PAYLOAD_TOO_LARGE,
     Fault,
@@ -39,6 +40,11 @@ _CLUSTER_CODES = {
 """Code, and when to retry. After ``no_quorum`` the outcome is unknown."""
 
 
+_REFUSAL_CODES = {
+    DisconnectReason.TOPIC_INVALID: BAD_REQUEST,
+    DisconnectReason.NOT_AUTHORIZED: NOT_AUTHORIZED,
+}
+
 TOO_LARGE: Final = Fault(
     PAYLOAD_TOO_LARGE, f"a payload may have {QUEUE_PAYLOAD_BYTES_MAX} bytes; store it elsewhere"
 )
@@ -47,10 +53,12 @@ OVERSIZED: Final = Fault(
 )
 
 
-def produce_fault(admission: Admission, topic: bytes, count: int) -> Fault | None:
+def produce_fault(
+    admission: Admission, principal: Principal, topic: bytes, count: int
+) -> Fault | None:
     if topic.startswith(b"$"):
         return reserved_fault(topic)
-    route = admission.admit_unsigned(ANYONE, topic, count)
+    route = admission.admit_unsigned(principal, topic, count)
     return refusal_fault(route) if isinstance(route, Refusal) else None
 
 
@@ -95,5 +103,4 @@ def reserved_fault(topic: bytes) -> Fault:
 
 
 def refusal_fault(refusal: Refusal) -> Fault:
-    is_invalid = refusal.reason is DisconnectReason.TOPIC_INVALID
-    return Fault(BAD_REQUEST if is_invalid else FORBIDDEN, refusal.text)
+    return Fault(_REFUSAL_CODES.get(refusal.reason, FORBIDDEN), refusal.text)

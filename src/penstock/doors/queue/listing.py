@@ -4,16 +4,20 @@ A reader thread finds the names of a page in the journal, which may know a milli
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from functools import partial
 from heapq import merge
 from itertools import groupby, islice
 
 from penstock.core.groups import Group
 from penstock.core.topics import TopicSettings
+from penstock.doors.queue.access import is_seen
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.replies import Slot
 from penstock.store.store import Store
 from penstock.trust.keys import Key
+from penstock.trust.rules import Action
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import (
@@ -34,24 +38,24 @@ def list_topics(client: Requester, message: ListTopics, slot: Slot) -> None:
     if message.name:
         name = message.name.encode()
         is_known = door.store.topic(name) is not None or door.broker.topics.get(name) is not None
+        is_known = is_known and is_seen(door, client.principal, name)
         slot.answer(_topics(door, [name] if is_known else [], PAGE_MAX, slot.request_id))
         return
     prefix, after = message.prefix.encode(), message.after.encode()
     count = min(message.max, PAGE_MAX) or PAGE_MAX
-    made = list(door.broker.topics.by_name)
+    made, sees = list(door.broker.topics.by_name), partial(is_seen, door, client.principal)
     client.disk_reads.run(
         slot,
-        lambda: _names(door.store, made, prefix, after, count + 1),
+        lambda: list(islice(filter(sees, _names(door.store, made, prefix, after)), count + 1)),
         lambda names: _topics(door, names, count, slot.request_id),
         is_search=True,
     )
 
 
-def _names(store: Store, made: list[bytes], prefix: bytes, after: bytes, count: int) -> list[bytes]:
+def _names(store: Store, made: list[bytes], prefix: bytes, after: bytes) -> Iterator[bytes]:
     stored = (info.name for info in store.topics(prefix))
     empty = sorted(name for name in made if name.startswith(prefix))
-    names = (name for name, _ in groupby(merge(stored, empty)) if name > after)
-    return list(islice(names, count))
+    return (name for name, _ in groupby(merge(stored, empty)) if name > after)
 
 
 def _topics(door: QueueParts, names: list[bytes], count: int, request_id: int) -> bytes:
@@ -87,18 +91,20 @@ def list_groups(client: Requester, message: ListGroups, slot: Slot) -> None:
     door, request_id = client.door, slot.request_id
     count = min(message.max, PAGE_MAX) or PAGE_MAX
     after = message.after_topic.encode(), message.after_group.encode()
+    sees = partial(is_seen, door, client.principal)
     if message.topic:
-        slot.answer(_groups(door, [message.topic.encode()], after, count, request_id))
+        named = [message.topic.encode()] if sees(message.topic.encode()) else []
+        slot.answer(_groups(door, named, after, count, request_id))
         return
     topics = list(door.broker.groups.by_topic)
     client.disk_reads.run(
         slot,
-        lambda: _topics_from(topics, after[0], count + 1),
+        lambda: _topics_from(filter(sees, topics), after[0], count + 1),
         lambda names: _groups(door, names, after, count, request_id),
     )
 
 
-def _topics_from(topics: list[bytes], first: bytes, count: int) -> list[bytes]:
+def _topics_from(topics: Iterable[bytes], first: bytes, count: int) -> list[bytes]:
     """As many topics as a page can need: each has a group, and the first may be listed already."""
     return sorted(topic for topic in topics if topic >= first)[: count + 1]
 
@@ -166,28 +172,38 @@ def _key(key: Key) -> queue_pb2.Key:
 
 
 def stats(client: Requester, _message: Stats, slot: Slot) -> None:
-    _Count(client.door, slot).go_on()
+    _Count(client, slot).go_on()
 
 
 class _Count:
-    """Counts messages and leases, some topics and groups in each turn of the loop."""
+    """Counts messages and leases, some topics and groups in each turn of the loop.
 
-    def __init__(self, door: QueueParts, slot: Slot) -> None:
-        self._door = door
+    Without ``monitor`` only what the user sees in lists is counted.
+    """
+
+    def __init__(self, client: Requester, slot: Slot) -> None:
+        self._door = door = client.door
+        self._principal = client.principal
+        self._sees_all = door.admission.allows(client.principal, Action.MONITOR)
         self._slot = slot
         self._topics = iter(list(door.broker.topics.by_name))
         self._groups = iter(list(door.broker.groups))
-        self._messages = self._in_flight = 0
+        self._seen = self._messages = self._in_flight = 0
 
     def go_on(self) -> None:
         topics = list(islice(self._topics, COUNTED_AT_ONCE))
         groups = list(islice(self._groups, COUNTED_AT_ONCE))
-        self._messages += sum(map(self._door.dispatchers.topics.messages, topics))
-        self._in_flight += sum([group.in_flight for group in groups])
+        seen = list(filter(self._sees, topics))
+        self._seen += len(seen)
+        self._messages += sum(map(self._door.dispatchers.topics.messages, seen))
+        self._in_flight += sum([group.in_flight for group in groups if self._sees(group.topic)])
         if len(topics) == COUNTED_AT_ONCE or len(groups) == COUNTED_AT_ONCE:
             self._door.loop.call_soon(self.go_on)
         else:
             self._respond()
+
+    def _sees(self, topic: bytes) -> bool:
+        return self._sees_all or is_seen(self._door, self._principal, topic)
 
     def _respond(self) -> None:
         consensus = self._door.cluster
@@ -197,7 +213,7 @@ class _Count:
             current_term=consensus.term,
             last_log_index=consensus.status().last_index,
             is_leader=consensus.is_leader,
-            topics=len(self._door.broker.topics),
+            topics=self._seen,
             messages=self._messages,
             in_flight=self._in_flight,
         )

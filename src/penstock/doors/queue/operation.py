@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from penstock.access.logins import Credentials, LoginDone, LoginRefusal
 from penstock.commit.completion import Callback
+from penstock.doors.queue.access import Access
 from penstock.doors.queue.disk_reads import DiskReads
 from penstock.doors.queue.parts import QueueParts
 from penstock.doors.queue.replies import ResponseQueue, Slot
@@ -22,6 +23,7 @@ class WaitingRequest(Protocol):
     def ask(self) -> None: ...  # the client has read: there may be room for an answer again
     def stop_waiting(self) -> None: ...  # answer with what there is
     def leadership_lost(self) -> None: ...
+    def rights_changed(self) -> None: ...  # of the user; go on only if this is still allowed
     def leave(self) -> None: ...  # the connection ended
 
 
@@ -40,6 +42,7 @@ class PushChannel(Protocol):
 
     def extend(self, leases: Iterable[int], asked_ms: int) -> None: ...
     def topic_deleted(self, topic: bytes) -> None: ...
+    def rights_changed(self) -> None: ...
     def refused(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
@@ -80,6 +83,7 @@ class Operation(NamedTuple):
     """The declaration of one operation: all that the door knows of it."""
 
     handle: Callable[[Requester, Any, Slot], None]  # answers the slot, now or later
+    access: Access  # what the user must be allowed
     after: After = After.NOTHING
     is_read: bool = False  # changes nothing; any node answers it if the client accepts stale data
     at_any_node: bool = False  # concerns the node, not the data: answered even if it does not lead

@@ -11,6 +11,15 @@ from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.rate import milli_rate
 from penstock.dispatch.groups import Start
 from penstock.doors.queue import changes, fetch, listing, poll, producing, push, staging
+from penstock.doors.queue.access import (
+    ADMITTED,
+    FILTERED,
+    KNOWN,
+    administering,
+    committing,
+    creating_group,
+    on_topic,
+)
 from penstock.doors.queue.authentication import authenticate
 from penstock.doors.queue.faults import backoff_fault, too_many
 from penstock.doors.queue.operation import After, Operation, Requester
@@ -18,6 +27,7 @@ from penstock.doors.queue.replies import Slot
 from penstock.doors.queue.request_fields import delay_ms, reason_of, requested_group, visibility_ms
 from penstock.errors import PenstockError
 from penstock.limits import LEASES_MAX, MEMBERS_MAX, NODE_ID_MAX
+from penstock.trust.rules import Action
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import Redriven, Response
 from penstock.wire.queue.faults import BAD_REQUEST, BOOTSTRAP_FAILED, Fault
@@ -211,39 +221,51 @@ def _ping(_client: Requester, _message: queue_pb2.Ping, slot: Slot) -> None:
     slot.ok()
 
 
+_WORK = on_topic(Action.WORK)
+_MANAGE = on_topic(Action.MANAGE)
+_READ = on_topic(Action.READ)
+
 OPERATIONS: Final[dict[str, Operation]] = {
-    "produce": Operation(producing.produce),
-    "produce_many": Operation(producing.produce_many),
-    "poll": Operation(poll.poll, After.MESSAGES, sees_topics=True),
-    "subscribe": Operation(push.subscribe),
-    "nack": Operation(_nack, on_push=push.nack),
-    "ack_many": Operation(_ack_many, on_push=push.ack_many),
-    "nack_many": Operation(_nack_many, on_push=push.nack_many),
-    "extend": Operation(_extend, on_push=push.extend),
-    "commit": Operation(_commit),
-    "create_topic": Operation(_create_topic, sees_topics=True),
-    "delete_topic": Operation(_delete_topic, sees_topics=True),
-    "set_rate_limit": Operation(_set_rate_limit),
-    "set_retention": Operation(_set_retention, sees_topics=True),
-    "configure_topic": Operation(_configure_topic, sees_topics=True),
-    "create_group": Operation(_create_group, sees_topics=True),
-    "delete_group": Operation(_delete_group),
-    "configure_group": Operation(_configure_group),
-    "redrive": Operation(_redrive, sees_topics=True),
-    "fetch": Operation(fetch.fetch, After.MESSAGES, is_read=True, sees_topics=True),
-    "locate": Operation(fetch.locate, After.MESSAGES, is_read=True, sees_topics=True),
-    "changes": Operation(changes.changes, After.MESSAGES, is_read=True, sees_topics=True),
-    "list_topics": Operation(listing.list_topics, After.REQUESTS, is_read=True, sees_topics=True),
-    "list_groups": Operation(listing.list_groups, After.REQUESTS, is_read=True, sees_topics=True),
-    "list_keys": Operation(listing.list_keys, After.REQUESTS, is_read=True, sees_topics=True),
-    "stats": Operation(listing.stats, After.REQUESTS, is_read=True, sees_topics=True),
-    "stage": Operation(staging.stage),
-    "commit_stage": Operation(staging.commit_stage),
-    "abort_stage": Operation(staging.abort_stage),
-    "list_sinks": Operation(staging.list_sinks, is_read=True),
-    "forget_sink": Operation(staging.forget_sink),
-    "bootstrap": Operation(_bootstrap, at_any_node=True),
-    "authenticate": Operation(authenticate, at_any_node=True, before_login=True),
-    "ping": Operation(_ping, at_any_node=True, on_push=push.ping),
+    "produce": Operation(producing.produce, ADMITTED),
+    "produce_many": Operation(producing.produce_many, ADMITTED),
+    "poll": Operation(poll.poll, _WORK, After.MESSAGES, sees_topics=True),
+    "subscribe": Operation(push.subscribe, _WORK),
+    "nack": Operation(_nack, _WORK, on_push=push.nack),
+    "ack_many": Operation(_ack_many, _WORK, on_push=push.ack_many),
+    "nack_many": Operation(_nack_many, _WORK, on_push=push.nack_many),
+    "extend": Operation(_extend, _WORK, on_push=push.extend),
+    "commit": Operation(_commit, committing),
+    "create_topic": Operation(
+        _create_topic, on_topic(Action.MANAGE, Action.PUBLISH), sees_topics=True
+    ),  # which producing does, too
+    "delete_topic": Operation(_delete_topic, _MANAGE, sees_topics=True),
+    "set_rate_limit": Operation(_set_rate_limit, _MANAGE),
+    "set_retention": Operation(_set_retention, _MANAGE, sees_topics=True),
+    "configure_topic": Operation(_configure_topic, _MANAGE, sees_topics=True),
+    "create_group": Operation(_create_group, creating_group, sees_topics=True),
+    "delete_group": Operation(_delete_group, _MANAGE),
+    "configure_group": Operation(_configure_group, _MANAGE),
+    "redrive": Operation(_redrive, _MANAGE, sees_topics=True),
+    "fetch": Operation(fetch.fetch, _READ, After.MESSAGES, is_read=True, sees_topics=True),
+    "locate": Operation(fetch.locate, _READ, After.MESSAGES, is_read=True, sees_topics=True),
+    "changes": Operation(changes.changes, FILTERED, After.MESSAGES, is_read=True, sees_topics=True),
+    "list_topics": Operation(
+        listing.list_topics, FILTERED, After.REQUESTS, is_read=True, sees_topics=True
+    ),
+    "list_groups": Operation(
+        listing.list_groups, FILTERED, After.REQUESTS, is_read=True, sees_topics=True
+    ),
+    "list_keys": Operation(
+        listing.list_keys, KNOWN, After.REQUESTS, is_read=True, sees_topics=True
+    ),
+    "stats": Operation(listing.stats, FILTERED, After.REQUESTS, is_read=True, sees_topics=True),
+    "stage": Operation(staging.stage, ADMITTED),
+    "commit_stage": Operation(staging.commit_stage, ADMITTED),
+    "abort_stage": Operation(staging.abort_stage, KNOWN),
+    "list_sinks": Operation(staging.list_sinks, KNOWN, is_read=True),
+    "forget_sink": Operation(staging.forget_sink, KNOWN),
+    "bootstrap": Operation(_bootstrap, administering, at_any_node=True),
+    "authenticate": Operation(authenticate, KNOWN, at_any_node=True, before_login=True),
+    "ping": Operation(_ping, KNOWN, at_any_node=True, on_push=push.ping),
 }
 """By the name of the request's kind in ``queue.proto``. Ack is missing: it comes in runs."""

@@ -12,13 +12,14 @@ from penstock.commit.completion import Callback
 from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.dispatch.groups import StartAt
 from penstock.dispatch.parts import RETRY_S
-from penstock.doors.queue.faults import full_fault
+from penstock.doors.queue.faults import full_fault, refusal_fault
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.redirects import unconfirmed
 from penstock.doors.queue.replies import Slot
 from penstock.doors.queue.request_fields import AUTO, items_of, requested_group, visibility_ms
 from penstock.errors import PenstockError
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.rules import Action
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue.faults import RATE_LIMITED, Fault
@@ -108,6 +109,13 @@ class Poll:
         if not self.is_over:
             self._finish()
             self._slot.refused(reason, detail)
+
+    def rights_changed(self) -> None:
+        client = self._client
+        refusal = client.door.admission.judge(client.principal, Action.WORK, self._target.topic)
+        if refusal is not None and not self.is_over:
+            self._finish()
+            self._slot.fail(refusal_fault(refusal))
 
     def leadership_lost(self) -> None:
         self.refused(DisconnectReason.LEADERSHIP_LOST)

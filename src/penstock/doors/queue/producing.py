@@ -75,7 +75,7 @@ def _part(run: ProduceRun, first: int, end: int) -> ProduceRun:
 
 def _take(client: Requester, run: ProduceRun, now_ms: int) -> None:
     slot = client.replies.open(len(run.payloads), run.request_ids)
-    fault = _fault(client.door, run.topic, run.producer, len(run.payloads))
+    fault = _fault(client, run.topic, run.producer, len(run.payloads))
     if fault is not None:
         slot.fail(fault)
         return
@@ -84,10 +84,10 @@ def _take(client: Requester, run: ProduceRun, now_ms: int) -> None:
     _journal(client, lot, now_ms, slot)
 
 
-def _fault(door: QueueParts, topic: bytes, producer: bytes, count: int) -> Fault | None:
+def _fault(client: Requester, topic: bytes, producer: bytes, count: int) -> Fault | None:
     if len(producer) > PRODUCER_ID_BYTES_MAX:
         return Fault(LIMIT, f"a producer id may have {PRODUCER_ID_BYTES_MAX} bytes at most")
-    return produce_fault(door.admission, topic, count)
+    return produce_fault(client.door.admission, client.principal, topic, count)
 
 
 def _journal(
@@ -105,7 +105,7 @@ def _journal(
 
 def produce(client: Requester, message: Produce, slot: Slot) -> None:
     fault = TOO_LARGE if len(message.payload) > QUEUE_PAYLOAD_BYTES_MAX else None
-    fault = fault or _common_fault(client.door, message, 1)
+    fault = fault or _common_fault(client, message, 1)
     if slot.is_refused(fault):
         return
     now_ms = client.door.wall_ms()
@@ -113,8 +113,8 @@ def produce(client: Requester, message: Produce, slot: Slot) -> None:
     _journal(client, _lot(client.door, message, [message.payload], seqs), now_ms, slot)
 
 
-def _common_fault(door: QueueParts, message: Produce | ProduceMany, count: int) -> Fault | None:
-    fault = _fault(door, message.topic.encode(), message.producer_id.encode(), count)
+def _common_fault(client: Requester, message: Produce | ProduceMany, count: int) -> Fault | None:
+    fault = _fault(client, message.topic.encode(), message.producer_id.encode(), count)
     return fault or _headers_fault(message.headers)
 
 
@@ -153,7 +153,7 @@ def _extras(message: Produce | ProduceMany, now_ms: int) -> Extras | None:
 
 def produce_many(client: Requester, message: ProduceMany, slot: Slot) -> None:
     """Each payload is accepted or refused by itself."""
-    fault = _many_fault(message) or _common_fault(client.door, message, len(message.payloads))
+    fault = _many_fault(message) or _common_fault(client, message, len(message.payloads))
     if slot.is_refused(fault):
         return
     payloads = list(message.payloads)

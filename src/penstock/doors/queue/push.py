@@ -23,7 +23,7 @@ import asyncio
 from collections.abc import Iterable
 
 from penstock.dispatch.dispatcher import LeasedMessage
-from penstock.doors.queue.faults import storage_fault
+from penstock.doors.queue.faults import refusal_fault, storage_fault
 from penstock.doors.queue.operation import PushChannel, Requester
 from penstock.doors.queue.replies import Slot
 from penstock.doors.queue.request_fields import (
@@ -37,6 +37,7 @@ from penstock.doors.queue.request_fields import (
 from penstock.limits import LEASES_MAX
 from penstock.net.stalls import SETTLE_S
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.rules import Action
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 
@@ -131,6 +132,14 @@ class Push:
 
     def send(self, frames: bytes) -> None:
         self._client.send(frames)
+
+    def rights_changed(self) -> None:
+        principal = self._client.principal
+        refusal = self._door.admission.judge(principal, Action.WORK, self.topic)
+        if refusal is not None:
+            fault = refusal_fault(refusal)
+            self._client.send(encode.error(fault.code, fault.text))
+            self._client.close(refusal.reason, refusal.text)
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused: tell the client that nothing will come, so that it reconnects."""

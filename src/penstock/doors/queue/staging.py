@@ -9,7 +9,7 @@ from penstock.doors.queue.replies import Slot
 from penstock.limits import KIB, SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
 from penstock.model.stages import Stage, part_fault, part_name_fault, sink_fault
 from penstock.obs.reasons import DisconnectReason
-from penstock.staging.sink_commits import Committed, SinkView
+from penstock.staging.sink_commits import CommitRequest, Committed, SinkView
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import (
@@ -35,7 +35,7 @@ def stage(client: Requester, message: queue_pb2.Stage, slot: Slot) -> None:
 
     def begin() -> None:
         slot.is_stored_later()
-        sinks.stage(place, message.number, message.block, slot)
+        sinks.stage(client.principal, place, message.number, message.block, slot)
 
     if sinks.stages.is_full:
         client.when_stored(begin)
@@ -52,7 +52,10 @@ def commit_stage(client: Requester, message: CommitStage, slot: Slot) -> None:
         return
     parts = [(part.part.encode(), part.blocks) for part in message.parts]
     if not _is_refused(slot, _names_fault(sink, epoch, [part for part, _ in parts])):
-        client.door.sinks.commit(sink, epoch, parts, message.note, _CommitResponse(slot))
+        request = CommitRequest(
+            client.principal, sink, epoch, parts, message.note, _CommitResponse(slot)
+        )
+        client.door.sinks.commit(request)
 
 
 class _CommitResponse:

@@ -1,0 +1,267 @@
+"""What users may do: each operation needs its action on the topic that it touches."""
+
+import pytest
+
+from penstock.doors.queue.operations import OPERATIONS
+from penstock.testing import Broker
+from penstock.trust.book import put
+from penstock.trust.rows import Role
+from penstock.wire.queue._generated.queue_pb2 import Request, StagedBlock, StagedLot
+from tests.access import SECRET, as_from_afar
+from tests.conformance_queue.wire_client import GROUP, QueueClient, request
+
+ACTIONS = ("publish", "subscribe", "read", "work", "manage", "monitor", "admin")
+
+
+def on_topic(**fields):
+    return {"topic": "own/1", **fields}
+
+
+def in_group(**fields):
+    return on_topic(group=GROUP, **fields)
+
+
+def block(*topics):
+    lots = [StagedLot(topic=topic, payloads=[b"x"]) for topic in topics]
+    return StagedBlock(lots=lots).SerializeToString()
+
+
+# operation, its fields, the actions that allow it; None: every user may
+MATRIX = [
+    ("produce", on_topic(payload=b"x"), "publish"),
+    ("produce", on_topic(payload=b"x", headers=[{"name": "a"}]), "publish"),
+    ("produce_many", on_topic(payloads=[b"x"]), "publish"),
+    ("stage", {"sink": "s", "epoch": 1, "part": "p", "block": block("own/1")}, "publish"),
+    ("poll", in_group(), "work"),
+    ("subscribe", on_topic(group="pushed"), "work"),
+    ("ack", in_group(lease_id=1), "work"),
+    ("nack", in_group(lease_id=1), "work"),
+    ("nack", in_group(lease_id=1, delay_ms=1), "work"),
+    ("ack_many", in_group(lease_ids=[1]), "work"),
+    ("nack_many", in_group(lease_ids=[1]), "work"),
+    ("extend", in_group(lease_ids=[1]), "work"),
+    ("commit", in_group(offset=0), "work"),
+    ("commit", on_topic(group="reader", offset=0), "read"),
+    ("create_group", in_group(), "work manage"),
+    ("create_group", on_topic(group="reader", reader=True), "read"),
+    ("create_group", in_group(seek=True), "manage"),
+    ("delete_group", on_topic(group="gone"), "manage"),
+    ("configure_group", in_group(max_deliveries=5), "manage"),
+    ("redrive", in_group(), "manage"),
+    ("create_topic", on_topic(), "manage publish"),
+    ("set_rate_limit", on_topic(rate_per_sec=0), "manage"),
+    ("set_retention", on_topic(max_messages=0), "manage"),
+    ("configure_topic", on_topic(max_messages=0), "manage"),
+    ("delete_topic", {"topic": "own/gone"}, "manage"),
+    ("fetch", on_topic(), "read"),
+    ("fetch", on_topic(columns=1), "read"),
+    ("locate", on_topic(times_ms=[0]), "read"),
+    ("changes", {"filters": ["own/#"]}, "read"),
+    ("changes", {"filters": ["#"]}, "read"),
+    ("fetch", {"topic": "$dlq/own/1/g"}, "manage"),
+    ("poll", {"topic": "$dlq/own/1/g", "group": "g"}, "manage"),
+    ("delete_topic", {"topic": "$dlq/own/1/g"}, "manage"),
+    ("bootstrap", {}, "admin"),
+    ("commit_stage", {"sink": "none", "epoch": 1}, None),
+    ("abort_stage", {"sink": "none", "epoch": 1}, None),
+    ("list_sinks", {}, None),
+    ("forget_sink", {"name": "none"}, None),
+    ("list_topics", {}, None),
+    ("list_groups", {}, None),
+    ("list_keys", {}, None),
+    ("stats", {}, None),
+    ("ping", {}, None),
+    ("authenticate", {"user": "root", "secret": SECRET.encode()}, None),
+]
+
+
+@pytest.fixture(scope="module")
+def broker():
+    """A broker with a user for each action, allowed on own/# and no other topic."""
+    with Broker() as own:
+        as_from_afar(own)
+        roles = [Role(action, (f"allow {action} own/#",)) for action in ACTIONS[:5]]
+        own.change_access(
+            *map(put, roles), put(Role("global-monitor", ("allow monitor",))),
+            put(Role("global-admin", ("allow admin",))),
+        )  # fmt: skip
+        own.add_user("root", SECRET, roles=["admin"])
+        for action in ACTIONS:
+            role = action if action in ACTIONS[:5] else f"global-{action}"
+            own.add_user(action, SECRET, roles=[role])
+        own.add_user("client", SECRET, rules=["allow publish,subscribe,read,work own/#"])
+        yield own
+
+
+@pytest.fixture(scope="module")
+def filled(broker):
+    """Something to see: topics, groups, a reader."""
+    with _connect(broker, "root") as root:
+        root.produce("own/1", b"a", b"b")
+        root.produce("other/1", b"secret")
+        for topic in ("own/1", "other/1"):
+            root.ok(create_group={"topic": topic, "group": GROUP})
+        root.ok(create_group={"topic": "own/1", "group": "reader", "reader": True})
+    return broker
+
+
+def _connect(broker, user):
+    client = QueueClient(broker.host, broker.port)
+    client.ok(authenticate={"user": user, "secret": SECRET.encode()})
+    return client
+
+
+@pytest.fixture
+def log_in(filled):
+    """Connect as a user."""
+    opened = []
+
+    def connect(user):
+        opened.append(_connect(filled, user))
+        return opened[-1]
+
+    yield connect
+    for client in opened:
+        client.close()
+
+
+def test_the_matrix_has_every_operation():
+    kinds = {field.name for field in Request.DESCRIPTOR.oneofs_by_name["kind"].fields}
+    assert {kind for kind, _, _ in MATRIX} == kinds
+    assert {*OPERATIONS, "ack"} == kinds
+    assert all(callable(operation.access) for operation in OPERATIONS.values())
+
+
+@pytest.mark.parametrize("user", ACTIONS)
+def test_an_operation_needs_its_action_on_its_topic(log_in, user):
+    """Each user has one action; every operation is tried, each with an id to tell them apart."""
+    client = log_in(user)
+    for kind, fields, actions in MATRIX:
+        if kind == "authenticate":
+            continue
+        is_allowed = actions is None or user in actions.split()
+        if kind == "stage":
+            fields = {**fields, "part": user}  # noqa: PLW2901 - a block is stored once
+        if kind == "subscribe" and is_allowed:
+            channel = log_in(user)
+            channel.subscribe(**fields)
+            assert len(channel.pushed(1)) == 1
+            channel.close()
+            continue
+        answer = client.ask(1, **{kind: fields})
+        is_denied = answer.error.code == "not_authorized"
+        assert is_denied is not is_allowed, (user, kind, fields, answer)
+
+
+def test_an_action_on_one_topic_is_none_on_another(log_in):
+    client = log_in("client")
+    for kind, fields, actions in MATRIX:
+        if actions and "topic" in fields:
+            elsewhere = {**fields, "topic": fields["topic"].replace("own/", "other/")}
+            assert client.refusal(**{kind: elsewhere}) == "not_authorized", kind
+    staged = {"sink": "s", "epoch": 1, "part": "q", "block": block("own/1", "other/1")}
+    assert client.refusal(stage=staged) == "not_authorized"
+    assert client.refusal(changes={"filters": ["other/#"]}) == "not_authorized"
+
+
+def test_history_needs_more_than_subscribe(log_in):
+    assert log_in("subscribe").refusal(fetch={"topic": "own/1"}) == "not_authorized"
+
+
+def test_a_refusal_names_user_action_and_topic(log_in):
+    error = log_in("read").ask(poll={"topic": "own/1", "group": "g"}).error
+    assert error.message == "user read may not work topic own/1"
+
+
+def test_lists_have_what_the_user_may_see(log_in):
+    client = log_in("client")
+    assert [one.name for one in client.ask(list_topics={}).topics.topics] == ["own/1"]
+    assert not client.ask(list_topics={"name": "other/1"}).topics.topics
+    listed = client.ask(list_groups={}).groups.groups
+    assert {(one.topic, one.name) for one in listed} == {("own/1", GROUP), ("own/1", "reader")}
+    assert not client.ask(list_groups={"topic": "other/1"}).groups.groups
+    assert [one.name for one in client.ask(changes={}).changed.topics] == ["own/1"]
+    assert not log_in("subscribe").ask(list_topics={}).topics.topics
+
+
+def test_figures_of_the_broker_need_monitor(log_in):
+    assert log_in("client").stats().topics == 1
+    assert log_in("subscribe").stats().topics == 0
+    assert log_in("monitor").stats().topics == log_in("root").stats().topics == 2
+
+
+def test_logging_in_as_another_user_changes_rights_at_once(log_in):
+    client = log_in("root")
+    other = {"topic": "other/1", "payload": b"x"}
+    client.send(
+        request(produce=other),
+        request(authenticate={"user": "publish", "secret": SECRET.encode()}),
+        request(produce=other),
+        request(produce={"topic": "own/1", "payload": b"x"}),
+    )
+    as_root, ok, denied, allowed = client.receive_many(4)
+    assert as_root.HasField("produced")
+    assert ok.HasField("ok")
+    assert denied.error.code == "not_authorized"
+    assert allowed.HasField("produced")
+
+
+def test_a_waiting_poll_is_judged_again_when_the_user_changes(log_in):
+    client = log_in("root")
+    client.send(request(1, poll={"topic": "other/2", "group": "g", "wait_ms": 60_000}))
+    client.send(request(2, authenticate={"user": "work", "secret": SECRET.encode()}))
+    answers = {each.request_id: each for each in client.receive_many(2)}
+    assert answers[1].error.code == "not_authorized"
+    assert answers[2].HasField("ok")
+
+
+def test_changes_leave_out_what_another_user_may_not_read(log_in):
+    client, writer = log_in("root"), log_in("root")
+    sequence = client.ask(changes={}).changed.sequence
+    wait = {"after_sequence": sequence, "wait_ms": 60_000}
+    client.send(request(1, changes=wait))
+    client.send(request(2, authenticate={"user": "read", "secret": SECRET.encode()}))
+    assert client.receive().request_id == 2
+    writer.produce("other/1", b"x")
+    writer.produce("own/1", b"x")
+    answer = client.receive()
+    assert [topic.name for topic in answer.changed.topics] == ["own/1"]
+
+
+def test_what_one_user_staged_is_judged_again_when_another_commits_it(log_in):
+    staged = {"sink": "two", "epoch": 1, "part": "p", "block": block("other/1")}
+    log_in("root").ok(stage=staged)
+    commit = {"sink": "two", "epoch": 1, "parts": [{"part": "p", "blocks": 1}]}
+    before = log_in("root").describe("other/1").end_offset
+    assert log_in("client").refusal(commit_stage=commit) == "not_authorized"
+    assert log_in("root").describe("other/1").end_offset == before
+    assert log_in("root").ask(commit_stage=commit).stage_committed.messages == 1
+
+
+def test_who_staged_may_commit(log_in):
+    client = log_in("publish")
+    client.ok(stage={"sink": "own", "epoch": 1, "part": "p", "block": block("own/1")})
+    commit = {"sink": "own", "epoch": 1, "parts": [{"part": "p", "blocks": 1}]}
+    assert client.ask(commit_stage=commit).stage_committed.messages == 1
+
+
+def test_rows_staged_before_a_restart_are_judged_by_what_is_in_them(tmp_path):
+    with Broker(data=tmp_path) as broker:
+        as_from_afar(broker)
+        broker.change_access(
+            put(Role("a", ("allow publish a/#",))), put(Role("b", ("allow publish b/#",)))
+        )
+        for user in ("a", "b"):
+            broker.add_user(user, SECRET, roles=[user])
+        with _connect(broker, "a") as client:
+            for part, topic in enumerate(("a/1", "a/2")):
+                fields = {"sink": "s", "epoch": 1, "part": str(part), "block": block(topic)}
+                client.ok(stage=fields)
+        broker.restart(kill=True)
+        as_from_afar(broker)
+        parts = [{"part": str(part), "blocks": 1} for part in range(2)]
+        commit = {"sink": "s", "epoch": 1, "parts": parts}
+        with _connect(broker, "b") as client:
+            assert client.refusal(commit_stage=commit) == "not_authorized"
+        with _connect(broker, "a") as client:
+            assert client.ask(commit_stage=commit).stage_committed.messages == 2
