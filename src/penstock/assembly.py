@@ -229,7 +229,13 @@ class Assembly:
     @cached_property
     def wills(self) -> Wills:
         return Wills(
-            self.admission, self.fanout, self.pipeline, self.cluster, self.clock, self.counters
+            self.admission,
+            self.fanout,
+            self.pipeline,
+            self.cluster,
+            self.clock,
+            self.counters,
+            self.broker.owners,
         )
 
     @cached_property

@@ -3,7 +3,8 @@
 A **round** begins by noting which rows of each table (``core/tables``) differ from the disk, and
 the last applied entry. Its rows are written with ordinary commits, a bounded number each; every row
 has the entry up to which it is current (``applied``). The last commit of the round writes the mark:
-a start replays the entries after the one noted at the beginning.
+a start replays the entries after the one noted at the beginning. That commit also has the rows by
+which other commands are judged (users and rules), as they were at the beginning.
 
 Retention removes no entry that a start would replay. So for a small journal a round also begins
 after ``round_bytes``; one that takes longer than another ``round_bytes`` writes more rows per
@@ -69,11 +70,15 @@ class Checkpointer:
             self._begin()
         room = ROWS_PER_COMMIT_PRESSED if self._is_pressed else ROWS_PER_COMMIT_MAX
         moment = Moment(self._broker.index, self._mark)
+        last = [table for table in self._tables if table.is_taken_last]
         for table in self._tables:
-            for row in table.take(room, moment):
+            for row in table.take(room, moment) if table not in last else ():
                 batch.add_row(*row)
                 room -= 1
-        if all(table.is_round_over for table in self._tables):
+        if all(table.is_round_over for table in self._tables if table not in last):
+            for table in last:
+                for row in table.take(room, moment):
+                    batch.add_row(*row)
             batch.checkpoint = self._done_index = self._mark = self._round_index or 0
             self._round_index = None
             self._next_round_at = now + ROUND_INTERVAL_S

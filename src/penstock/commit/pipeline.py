@@ -43,7 +43,7 @@ from penstock.commit.replay import commands_of, live_of
 from penstock.commit.settings import PipelineSettings
 from penstock.commit.withdrawal import cut, withdraw
 from penstock.core.broker import Broker
-from penstock.core.commands import Command, Published, Received, TopicGone, to_event
+from penstock.core.commands import Authored, Command, Published, Received, TopicGone, to_event
 from penstock.core.completion import Completion, Journaled, Refusable
 from penstock.core.effects import Effects, Outcome
 from penstock.core.session import Publisher
@@ -170,18 +170,21 @@ class Pipeline(PendingBatches):
         extras: list[Extras | None] | None = None,
         is_fields: bool = False,
         marks: int = 0,
+        author: str = "",
     ) -> None:
         """Journal messages of one topic, then route them and acknowledge ``packet_ids``.
 
         ``keep``: retry a failed commit, as there is no client to repeat it (a will).
         ``is_fields``: the payloads are the fields of stream entries. ``marks``: flags for the
-        priority and the content type.
+        priority and the content type. ``author``: the user, remembered with a retained message.
         """
         flags = qos | (FLAG_RETAIN if retain else 0) | (FLAG_FIELDS if is_fields else 0) | marks
         position = self._open.batch.append(topic, payloads, now_ms, flags, extras)
         command = Published(topic, payloads, qos, retain, position, now_ms, packet_ids or [], keep)
         self._join(command, client, durable=True)
         self._add_overhead((OVERHEAD_BYTES + len(topic)) * len(payloads))
+        if retain and author:
+            self.submit(Authored(topic, author), client, durable=True)
 
     def tell_offsets(
         self,

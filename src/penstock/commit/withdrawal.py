@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from penstock.commit.pending_batch import OVERHEAD_BYTES, PendingBatch, Step
-from penstock.core.commands import Command, Published, Received, TopicGone, to_event
+from penstock.core.commands import Authored, Command, Published, Received, TopicGone, to_event
 from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
 from penstock.store.extras import extras_bytes
 from penstock.store.producers import producer_run_bytes
@@ -34,7 +34,7 @@ def withdraw(refused: PendingBatch, pending: PendingBatch) -> tuple[PendingBatch
     void = {
         number
         for number, (command, waiter, _) in enumerate(pending.steps)
-        if type(command) in {Published, Received} and waiter in publishers
+        if type(command) in {Published, Received, Authored} and waiter in publishers
     }
     return cut(pending, void) if void else (pending, PendingBatch())
 

@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import get_args
 
+from penstock.core.access_changes import AccessChanges
 from penstock.core.commands import (
     AccessChanged,
     Acknowledged,
+    Authored,
     Claimed,
     Closed,
     Command,
@@ -33,6 +35,7 @@ from penstock.core.commands import (
     GroupMade,
     GroupMoved,
     Identified,
+    KeysStored,
     KeyStored,
     Leased,
     LeasesReturned,
@@ -56,7 +59,6 @@ from penstock.core.completion import Completion, Refusable
 from penstock.core.delivery import DELIVER_DUP, DELIVER_PUBREL, DELIVER_RETAIN, Delivery
 from penstock.core.effects import (
     Accepted,
-    AccessApplied,
     Effects,
     Ended,
     Erasing,
@@ -67,6 +69,7 @@ from penstock.core.effects import (
     Outcome,
     PageTurned,
     PortionSent,
+    SessionDenied,
     SubscribeAnswer,
     TakenOver,
     TopicEnded,
@@ -75,6 +78,7 @@ from penstock.core.effects import (
 )
 from penstock.core.groups import GroupCommand, Groups
 from penstock.core.live import LiveSubscriber
+from penstock.core.owners import OWNED_BY_ANOTHER, Owners, is_foreign
 from penstock.core.producers import Producers
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.retained_delivery import SUBSCRIBE_FAILED, RetainedDelivery
@@ -96,8 +100,8 @@ from penstock.core.topics import Topics
 from penstock.limits import INFLIGHT_MAX, QUEUE_MESSAGES_MAX, RETAINED_MAX, ROUTES_CACHED_MAX
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
-from penstock.trust.book import AccessBook, Change
-from penstock.trust.keys import Key, KeyRing
+from penstock.trust.book import AccessBook
+from penstock.trust.keys import KeyRing
 
 __all__ = ["SUBSCRIBE_FAILED", "Broker"]
 
@@ -145,18 +149,20 @@ class Broker:
         self.sinks = Sinks()
         self.keys = KeyRing()
         self.access = AccessBook()
+        self.owners = Owners(self.access, self.retained)
         self.sessions: dict[bytes, Session] = {}
         # durable sessions without a connection, the longest away first
         self.away: dict[bytes, Session] = {}
         self.dirty: dict[bytes, None] = {}  # client ids whose row on disk is outdated
         self.queued_count = 0
         self.index = 0  # of the journal entry whose commands are being applied
-        self.retained_delivery = RetainedDelivery(
-            self.retained, self.routes, inflight_max, self._offer
-        )
         self._base_sequence = 0
         self._last_sequence = 0  # the highest that was applied
         self._recovering = False
+        self.retained_delivery = RetainedDelivery(
+            self.retained, self.routes, self.owners, inflight_max, self._offer
+        )
+        self._access_changes = self._make_access_changes()
         self._handlers: dict[type, Callable[..., None]] = {
             SessionOpened: self._opened,
             Closed: self._closed,
@@ -173,8 +179,10 @@ class Broker:
             Published: self._published,
             Progressed: self._progressed,
             Forgotten: self._forgotten,
-            KeyStored: self._key_stored,
-            AccessChanged: self._access_changed,
+            KeyStored: self._access_changes.keys_stored,
+            KeysStored: self._access_changes.keys_stored,
+            AccessChanged: self._access_changes.changed,
+            Authored: self._authored,
             TopicConfigured: self._topic_configured,
             TopicGone: self._topic_gone,
             Identified: self._identified,
@@ -184,6 +192,17 @@ class Broker:
             **dict.fromkeys(get_args(GroupCommand), self._group_changed),
             **dict.fromkeys(get_args(SinkCommand), self._sink_changed),
         }
+
+    def _make_access_changes(self) -> AccessChanges:
+        return AccessChanges(
+            book=self.access,
+            keys=self.keys,
+            owners=self.owners,
+            routes=self.routes,
+            owned=(self.subscribers, self.sinks),
+            end_sessions=self._end_sessions,
+            moment=lambda: (self.index, self._recovering),
+        )
 
     # ── applying ──────────────────────────────────────────────────────────────────────────────
 
@@ -201,6 +220,10 @@ class Broker:
     ) -> None:
         session = self.sessions.get(command.client_id)
         if session is not None and self._is_contained(session):
+            return
+        if session is not None and is_foreign(session.user, command.user):
+            if client is not None:
+                effects.controls.append(SessionDenied(client, OWNED_BY_ANOTHER))
             return
         if session is not None and session.client is not None:
             is_will_due = command.heir_of != session.connection
@@ -220,6 +243,7 @@ class Broker:
         session.client = client
         session.will = command.will
         session.everywhere = command.everywhere
+        self._own(session, command)
         self._touch(session)
         if client is None and not self._recovering:
             opened = OpenedForNobody(command.client_id, command.connection)
@@ -230,6 +254,17 @@ class Broker:
         self._resume(session, effects, PORTION if command.is_paced else PACKET_ID_MAX)
         if client is not None and session.offers:
             effects.controls.append(PageTurned(client))
+
+    def _own(self, session: Session, command: SessionOpened) -> None:
+        if (session.user, session.roles) != (command.user, command.roles):
+            session.user, session.roles = command.user, command.roles
+            for topic_filter in session.subscriptions or () if self.routes.may_receive else ():
+                self.routes.forget(topic_filter)
+
+    def _end_sessions(self, user: str) -> None:
+        for session in [s for s in self.sessions.values() if s.user == user]:
+            if not self._is_contained(session):
+                self._discard(session)
 
     def _resume(self, session: Session, effects: Effects, portion: int) -> None:
         """Repeat unfinished deliveries in order, then send queued messages [MQTT-4.4.0-1]."""
@@ -439,9 +474,10 @@ class Broker:
             return
         if self._is_contained(session):
             return
+        reason = DropReason.NOT_AUTHORIZED if command.is_denied else DropReason.RETENTION
         for packet_id in command.packet_ids:
             if session.inflight and session.inflight.pop(packet_id, None) is not None:
-                self.counters.drops[DropReason.RETENTION] += 1
+                self.counters.drops[reason] += 1
         self._touch(session)
         self._drain(session, effects, max(PORTION, 2 * len(command.packet_ids)))
 
@@ -473,6 +509,9 @@ class Broker:
         self.retained.set(message)
         if self.retained_delivery.sessions:
             self.retained_delivery.overtaken(command.topic, self._is_contained)
+
+    def _authored(self, command: Authored, _client: Publisher | None, _effects: Effects) -> None:
+        self.retained.attribute(command.topic, self._last_sequence, command.user)
 
     def _offer_run(
         self, session: Session, command: Published, sequence: int, qos: int, effects: Effects
@@ -552,7 +591,7 @@ class Broker:
         if waiter is not None:
             effects.controls.append(Outcome(waiter, value))
         elif isinstance(command, _STIRRING) and not self._recovering:
-            workers = _workers(command) if isinstance(command, Leased) else ()
+            workers = command.workers if isinstance(command, Leased) else ()
             effects.controls.append(GroupChanged(command.topic, command.group, workers))
 
     def _resumed(
@@ -588,9 +627,11 @@ class Broker:
     def _identified(
         self, command: Identified, waiter: Completion[object] | None, effects: Effects
     ) -> None:
+        recovering = self._recovering
+        is_own = self.subscribers.identified(command, self.index, recovering=recovering)
         if waiter is not None:
-            effects.controls.append(Outcome(waiter, None))
-        if not self._recovering:
+            effects.controls.append(Outcome(waiter, "" if is_own else OWNED_BY_ANOTHER))
+        if is_own and not recovering:
             taken = IdentityTaken(command.client_id, command.connection)
             effects.controls.append(taken)
 
@@ -607,27 +648,6 @@ class Broker:
         value = self.sinks.apply(command, self.index, recovering=self._recovering)
         if waiter is not None:
             effects.controls.append(Outcome(waiter, value))
-
-    def _key_stored(
-        self, command: KeyStored, waiter: Completion[object] | None, effects: Effects
-    ) -> None:
-        self.keys.put(Key.decode(command.row))
-        if waiter is not None:
-            effects.controls.append(Outcome(waiter, None))
-
-    def _access_changed(
-        self, command: AccessChanged, waiter: Completion[object] | None, effects: Effects
-    ) -> None:
-        if self._recovering and self.access.loaded_version >= self.index:
-            return  # the rows were taken after this entry
-        changes = [Change(*change) for change in command.changes]
-        fault = self.access.apply(changes, command.expected, self.index)
-        if not fault:
-            self.routes.forget_all()
-            users = tuple(change.name for change in changes if change.kind == "user")
-            effects.controls.append(AccessApplied(users))
-        if waiter is not None:
-            effects.controls.append(Outcome(waiter, fault))
 
     # ── checkpoint and recovery ───────────────────────────────────────────────────────────────
 
@@ -649,6 +669,7 @@ class Broker:
     def begin_recovery(self) -> None:
         """From now on, loaded rows may already contain what is applied."""
         self._recovering = True
+        self._access_changes.refresh()
 
     def load_session(self, row: bytes) -> None:
         session = Session.from_row(row)
@@ -673,8 +694,3 @@ class Broker:
         """The lowest sequence that some durable session still needs."""
         needed = (s.oldest_needed() for s in self.sessions.values() if s.durable)
         return min((sequence for sequence in needed if sequence is not None), default=None)
-
-
-def _workers(command: Leased) -> tuple[bytes, ...]:
-    """Named workers that were given messages until they leave."""
-    return tuple(name for name, _, _ in command.shares if name)

@@ -49,6 +49,9 @@ class SessionOpened(_SessionEvent, frozen=True, tag=1):
     heir_of: int = 0  # the connection at another node that it takes over, whose will was published
     # whether queued messages are sent in portions; former versions sent all at once
     is_paced: bool = False
+    user: str = ""  # "": nobody, or there were no users
+    # what nobody may do (``local``, ``anonymous``), and what limits a user: roles of a token
+    roles: tuple[str, ...] = ()
 
 
 class Closed(_SessionEvent, frozen=True, tag=2):
@@ -152,11 +155,13 @@ class Released(_SessionEvent, frozen=True, tag=9):
 class DeliveriesLost(_SessionEvent, frozen=True, tag=10):
     """Messages in flight that retention has removed: their packet ids are free again.
 
-    Void if ``connection`` no longer has the session, as its packet ids are others.
+    So are those of messages that the client may no longer be sent (``is_denied``). Void if
+    ``connection`` no longer has the session, as its packet ids are others.
     """
 
     connection: int
     packet_ids: list[int]
+    is_denied: bool = False
 
 
 class Repeated(_SessionEvent, frozen=True, tag=11):
@@ -178,15 +183,20 @@ class Progressed(_SessionEvent, frozen=True, tag=12):
     topic: bytes
     ranges: list[tuple[int, int]]
     now_ms: int
+    user: str = ""  # void if the subscriber belongs to another user
 
 
 class Identified(_SessionEvent, frozen=True, tag=38):
-    """A connection of the binary protocol has a client id from now on, in a cluster.
+    """A connection of the binary protocol has a client id from now on.
 
-    Any other connection with that id, at whatever node, is closed. Nothing durable changes.
+    Any other connection with that id, at whatever node, is closed. The durable subscriber belongs
+    to ``user``; void if it belongs to another. Without users only a cluster needs this command,
+    and nothing durable changes.
     """
 
     connection: int
+    user: str = ""
+    now_ms: int = 0
 
 
 class Forgotten(_SessionEvent, frozen=True, tag=13):
@@ -308,6 +318,11 @@ class Leased(_GroupEvent, frozen=True, tag=24):
     expired: list[int] = []  # messages passed over because they have expired
     generation: int = -1  # -1 (written by former versions): any
 
+    @property
+    def workers(self) -> tuple[bytes, ...]:
+        """Named workers that are given messages until they leave."""
+        return tuple(name for name, _, _ in self.shares if name)
+
 
 class LeasesSettled(_GroupEvent, frozen=True, tag=25):
     """Messages of these leases are done: ranges of lease numbers."""
@@ -423,6 +438,13 @@ class SinkBegan(_SinkEvent, frozen=True, tag=34):
     epoch: int
     parts: list[tuple[bytes, int]]
     note: bytes
+    user: str = ""  # void if the sink belongs to another user
+
+
+class SinkClaimed(_SinkEvent, frozen=True, tag=46):
+    """A user stages rows for a sink, which belongs to that user if it was nobody's."""
+
+    user: str
 
 
 class SinkAdvanced(_SinkEvent, frozen=True, tag=35):
@@ -455,6 +477,12 @@ class KeyStored(_Event, frozen=True, tag=23):
     row: bytes
 
 
+class KeysStored(_Event, frozen=True, tag=42):
+    """Register or change several signing keys at once: a key and its successor."""
+
+    rows: list[bytes]
+
+
 class AccessChanged(_Event, frozen=True, tag=41):
     """Change users, roles, tokens or bans: all of these rows, or none.
 
@@ -468,6 +496,16 @@ class AccessChanged(_Event, frozen=True, tag=41):
     peer: str  # the address
     now_ms: int
     expected: int = -1
+
+
+class Authored(_Event, frozen=True, tag=44):
+    """The message just retained for a topic was published by this user.
+
+    Journaled behind the message, and only where there are users.
+    """
+
+    topic: bytes
+    user: str
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):
@@ -494,7 +532,7 @@ Event = (
     | Returned | Claimed | KeyStored | Leased | LeasesSettled | LeasesReturned | LeasesExtended
     | Swept | Resumed | GroupCommitted | GroupConfigured | DeadLettered | TopicConfigured
     | TopicGone | SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten | Identified | Trimmed
-    | Erased | AccessChanged
+    | Erased | AccessChanged | KeysStored | Authored | SinkClaimed
 )  # fmt: skip
 Command = Event | Published
 

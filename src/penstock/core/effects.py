@@ -28,6 +28,13 @@ class Accepted(msgspec.Struct, frozen=True):
     session_present: bool
 
 
+class SessionDenied(msgspec.Struct, frozen=True):
+    """The session belongs to another user: refuse the CONNECT; nothing has changed."""
+
+    waiter: SessionClient
+    text: str
+
+
 class TakenOver(msgspec.Struct, frozen=True):
     """Another connection presented the same client id: close this one [MQTT-3.1.4-2]."""
 
@@ -135,12 +142,13 @@ class AccessApplied(msgspec.Struct, frozen=True):
     """Users or rules changed: judge again whoever is connected. The names are those of users."""
 
     changed: tuple[str, ...]  # users whose own row changed or was removed
+    by: str = ""  # who made the change
     waiter: None = None
 
 
 Control = (
-    Accepted | TakenOver | Ended | SubscribeAnswer | UnsubscribeAnswer | FollowUp | PageTurned
-    | PortionSent | Unkept | Outcome | OpenedForNobody | IdentityTaken | GroupChanged
+    Accepted | SessionDenied | TakenOver | Ended | SubscribeAnswer | UnsubscribeAnswer | FollowUp
+    | PageTurned | PortionSent | Unkept | Outcome | OpenedForNobody | IdentityTaken | GroupChanged
     | TopicEnded | Erasing | AccessApplied
 )  # fmt: skip
 

@@ -11,6 +11,8 @@ from typing import Literal, Protocol
 
 from penstock.core.delivery import Delivery
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
+from penstock.trust.rights import Rights
 from penstock.wire.mqtt import encode as mqtt
 from penstock.wire.resp import encode as resp
 
@@ -74,6 +76,9 @@ class Live:
 class LiveClient(Protocol):
     """A connection that live messages are sent to."""
 
+    @property
+    def principal(self) -> Principal: ...
+
     def forward(self, live: Live) -> None:
         """Send live messages, which may be dropped if the client reads slowly."""
 
@@ -90,3 +95,7 @@ class LiveSubscriber:
 
     def __init__(self, client: LiveClient) -> None:
         self.client = client
+
+    @property
+    def rights(self) -> Rights:
+        return self.client.principal.rights

@@ -34,6 +34,7 @@ class RetainedMessage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     qos: int
     time_ms: int
     sequence: int
+    author: str = ""  # user who published it; "": nobody, or it is not known
 
     def encode(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -87,6 +88,15 @@ class Retained:
             return
         self.restore(message)
         self._dirty[message.topic] = None
+
+    def attribute(self, topic: bytes, sequence: int, author: str) -> None:
+        """Note who published the message of a topic, if it is the one of this sequence."""
+        message = self._durable.get(topic)
+        if message is not None and message.sequence == sequence:
+            message = msgspec.structs.replace(message, author=author)
+            self._durable.set(topic, message)
+            self._by_sequence[sequence] = message
+            self._dirty[topic] = None
 
     def set_ephemeral(self, message: RetainedMessage) -> None:
         """Retain a value of the broker until it stops; an empty payload removes it."""

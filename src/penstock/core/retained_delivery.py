@@ -13,10 +13,13 @@ from penstock.core.commands import Offered, Subscribed
 from penstock.core.delivery import DELIVER_RETAIN, Delivery
 from penstock.core.effects import Effects
 from penstock.core.live import LiveSubscriber
+from penstock.core.owners import Owners
 from penstock.core.retained import Retained
 from penstock.core.retained_offers import RetainedOffer, RetainedSearch
 from penstock.core.routes import Routes
 from penstock.core.session import Session, SessionClient
+
+Offer = tuple[bytes, int, int]  # topic, sequence and QoS of a retained message
 
 SUBSCRIBE_FAILED = 0x80  # the only failure code of a 3.1.1 SUBACK
 
@@ -32,11 +35,13 @@ class RetainedDelivery:
         self,
         retained: Retained,
         routes: Routes[Session | LiveSubscriber],
+        owners: Owners,
         inflight_max: int,
         send: Callable[[Session, Delivery, Effects], None],
     ) -> None:
         self._retained = retained
         self._routes = routes
+        self._owners = owners
         self._window = min(inflight_max, OFFERED_MAX)
         self._send = send
         self.sessions: set[Session] = set()  # durable sessions with offers
@@ -96,13 +101,19 @@ class RetainedDelivery:
             connection=session.connection,
             packet_id=0,
             return_codes=[],
-            offers=page.offers,
-            live=page.live,
+            offers=self._allowed(session, page.offers),
+            live=self._allowed(session, page.live),
             number=page.number,
             since=offer.after,
             after=page.after,
             is_last=page.is_last,
         )
+
+    def _allowed(self, session: Session, offers: list[Offer]) -> list[Offer]:
+        """Without those that the client may not get, or whose author may not publish any more."""
+        if self._routes.may_receive is None:
+            return offers
+        return [offer for offer in offers if self._owners.may_be_offered(session, offer[0])]
 
     def has_room(self, session: Session) -> bool:
         """Whether a good part of a page could be sent now."""
@@ -136,6 +147,8 @@ class RetainedDelivery:
         for topic, sequence, qos in command.offers:
             if self._is_outdated(session, topic, sequence):
                 continue
+            if self._routes.may_receive and not self._routes.may_receive(session, topic):
+                continue  # the right was lost after the page was made
             if command.number and not session.has_room(self._window):
                 return after
             after = max(after, sequence)

@@ -21,6 +21,9 @@ call. A pattern that comes or goes empties the cache: checking it for each cache
 as much, and thousands of them, at the end of a connection, thousands of times that. As for filters,
 a pattern that begins with a wildcard does not match topics that begin with ``$`` [MQTT-4.7.2-1].
 
+**Narrowing.** Where there are users, ``may_receive`` is asked once per subscriber and route, too: a
+subscription to ``#`` gets what its user may receive of it.
+
 The cache is bounded, first in, first out: a busy topic comes back at the price of one walk.
 Eviction removes many at once, since finding the oldest key of a dict steps over the places of keys
 deleted before it. ``cached_max=0`` disables the cache.
@@ -89,6 +92,7 @@ class Routes(Generic[Subscriber]):
         "_visits_before",
         "cached",
         "invalidations",
+        "may_receive",
         "misses",
         "pattern_cost",
     )
@@ -99,6 +103,8 @@ class Routes(Generic[Subscriber]):
         self._patterns: dict[bytes, _Pattern[Subscriber]] = {}
         self._topics: TopicTree[Route[Subscriber]] = TopicTree()
         self._visits_before = 0  # visits until the cache was last emptied
+        # whether a subscriber may get messages of a topic; None: all may
+        self.may_receive: Callable[[Subscriber, bytes], bool] | None = None
         self.cached = self._topics.values  # read only; always the same dict
         self.misses = 0
         self.invalidations = 0
@@ -126,6 +132,10 @@ class Routes(Generic[Subscriber]):
         for pattern in self._patterns.values():
             if (is_plain or pattern.sees_dollar) and pattern.matches(topic):
                 targets |= pattern.subscribers
+        if self.may_receive is not None and targets:
+            targets = {
+                target: qos for target, qos in targets.items() if self.may_receive(target, topic)
+            }
         route = Route(topic, tuple(targets.items()))
         if self._cached_max:
             if len(self.cached) >= self._cached_max:
@@ -178,6 +188,10 @@ class Routes(Generic[Subscriber]):
             del self._patterns[pattern]
             self.pattern_cost -= entry.cost
         self.forget_all()
+
+    def forget(self, topic_filter: bytes) -> None:
+        """Judge the routes that a filter matches again."""
+        self._invalidate(topic_filter)
 
     def _invalidate(self, topic_filter: bytes) -> None:
         affected = self._topics.names_matching(topic_filter, WIDE_FILTER_VISITS)

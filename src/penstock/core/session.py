@@ -106,6 +106,8 @@ class _SessionRow(msgspec.Struct, array_like=True):
     origin: int = 0
     offers: list[RetainedOffer] = []
     offers_made: int = 0
+    user: str = ""
+    roles: tuple[str, ...] = ()
 
 
 _decoder = msgspec.msgpack.Decoder(_SessionRow)
@@ -170,7 +172,9 @@ class Session:
         "overtaken",
         "queue",
         "received",
+        "roles",
         "subscriptions",
+        "user",
         "will",
     )
 
@@ -183,6 +187,8 @@ class Session:
         self.everywhere = False  # whether all nodes of a cluster know it, though it is not durable
         # the connection that began it, by which commands of other nodes identify it
         self.origin = 0
+        self.user = ""  # to whom it belongs; "": nobody (``core.owners``)
+        self.roles: tuple[str, ...] = ()
         self.away_since_ms = 0
         self.will: WillMessage | None = None
         self.next_packet_id = 1
@@ -437,6 +443,7 @@ class Session:
         row = _SessionRow(self.client_id, self.durable, self.connected, self.connection)
         row.applied, row.will = applied, self.will
         row.everywhere, row.origin = self.everywhere, self.origin
+        row.user, row.roles = self.user, self.roles
         if self.durable:  # only its own node knows more of a live session
             row.away_since_ms = self.away_since_ms
             row.next_packet_id = self.next_packet_id
@@ -468,4 +475,5 @@ class Session:
         session.overtaken = set(data.overtaken) if data.offering and data.connected else None
         session.offer_floor = data.offer_floor
         session.everywhere, session.origin = data.everywhere, data.origin
+        session.user, session.roles = data.user, data.roles
         return session

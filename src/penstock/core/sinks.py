@@ -19,9 +19,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgotten
+from penstock.core.commands import SinkAdvanced, SinkBegan, SinkClaimed, SinkEnded, SinkForgotten
 
-SinkCommand = SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten
+SinkCommand = SinkBegan | SinkClaimed | SinkAdvanced | SinkEnded | SinkForgotten
 
 # numbers of the part, of the block in it, of the message in that
 SinkPosition: TypeAlias = tuple[int, int, int]
@@ -51,6 +51,7 @@ class SinkState(msgspec.Struct, array_like=True):
     committed_ms: int = 0
     committing: Committing | None = None
     gone: bool = False  # whether it was forgotten; then only ``applied`` is meaningful
+    user: str = ""  # to whom it belongs; "": nobody (``core.owners``)
 
 
 _decoder = msgspec.msgpack.Decoder(SinkState)
@@ -83,6 +84,8 @@ class Sinks:
         match command:
             case SinkBegan():
                 is_changed = self._began(command, sink)
+            case SinkClaimed():
+                is_changed = self._claimed(command, sink)
             case SinkForgotten():
                 is_changed = self._forgotten(sink, index)
             case _:
@@ -92,13 +95,35 @@ class Sinks:
         return is_changed
 
     def _began(self, command: SinkBegan, sink: SinkState | None) -> bool:
+        if sink is not None and sink.user and sink.user != command.user:
+            return False
         if sink is None:
-            sink = self.by_name[command.sink] = SinkState(command.sink)
-            self._gone.pop(command.sink, None)
+            sink = self._new(command.sink)
         elif sink.committing is not None or command.epoch <= sink.epoch:
             return False
+        sink.user = command.user
         sink.committing = Committing(command.epoch, command.parts, command.note)
         return True
+
+    def _claimed(self, command: SinkClaimed, sink: SinkState | None) -> bool:
+        """Whether the sink belongs to this user now."""
+        sink = sink or self._new(command.sink)
+        if sink.user and sink.user != command.user:
+            return False
+        sink.user = command.user
+        return True
+
+    def _new(self, name: bytes) -> SinkState:
+        sink = self.by_name[name] = SinkState(name)
+        self._gone.pop(name, None)
+        return sink
+
+    def forget_user(self, user: str, index: int, *, recovering: bool) -> None:
+        """A user was deleted: its sinks are nobody's, and keep their epochs."""
+        for sink in self.by_name.values():
+            if sink.user == user and not (recovering and sink.applied >= index):
+                sink.user = ""
+                self.dirty[sink.name] = None
 
     def _forgotten(self, sink: SinkState | None, index: int) -> bool:
         if sink is None or sink.committing is not None:

@@ -10,7 +10,7 @@ connects with a clean session would erase the acknowledgements of the same id.
 
 import msgspec
 
-from penstock.core.commands import Forgotten, Progressed
+from penstock.core.commands import Forgotten, Identified, Progressed
 from penstock.core.progress import Progress
 
 
@@ -21,6 +21,7 @@ class _SubscriberRow(msgspec.Struct, array_like=True):
     seen_ms: int
     applied: int
     progress: list[tuple[bytes, int, list[tuple[int, int]]]]
+    user: str = ""
 
 
 _decoder = msgspec.msgpack.Decoder(_SubscriberRow)
@@ -30,12 +31,13 @@ _encoder = msgspec.msgpack.Encoder()
 class DurableSubscriber:
     """One client id: its progress by topic, and when it last acknowledged anything."""
 
-    __slots__ = ("applied", "client_id", "progress", "seen_ms")
+    __slots__ = ("applied", "client_id", "progress", "seen_ms", "user")
 
     def __init__(self, client_id: bytes) -> None:
         self.client_id = client_id
         self.progress: dict[bytes, Progress] = {}
         self.seen_ms = 0
+        self.user = ""  # to whom it belongs; "": nobody (``core.owners``)
         self.applied = 0  # last journal entry that this state contains; replay skips up to it
 
 
@@ -74,10 +76,14 @@ class Subscribers:
 
     def progressed(self, command: Progressed, index: int, *, recovering: bool) -> int:
         """Note acknowledgements; return how many messages were given up because of the bound."""
+        known = self.by_id.get(command.client_id)
+        if known is not None and known.user and known.user != command.user:
+            return 0  # it was forgotten meanwhile, and another user has the client id
         subscriber = self.by_id.pop(command.client_id, None) or DurableSubscriber(command.client_id)
         self.by_id[command.client_id] = subscriber  # to the end: it was seen last
         if recovering and subscriber.applied >= index:
             return 0
+        subscriber.user = command.user
         subscriber.seen_ms = max(subscriber.seen_ms, command.now_ms)
         self.dirty[command.client_id] = None
         if not command.ranges:
@@ -87,6 +93,22 @@ class Subscribers:
             progress = Progress()
             self._read(subscriber, command.topic, progress)
         return sum([progress.add(start, end) for start, end in command.ranges])
+
+    def identified(self, command: Identified, index: int, *, recovering: bool) -> bool:
+        """Whether a user may have this client id; it belongs to that user from now on."""
+        known = self.by_id.get(command.client_id)
+        if known is not None and known.user and known.user != command.user:
+            return False
+        if command.user:
+            seen = Progressed(command.client_id, b"", [], command.now_ms, command.user)
+            self.progressed(seen, index, recovering=recovering)
+        return True
+
+    def forget_user(self, user: str, index: int, *, recovering: bool) -> None:
+        """A user was deleted: what belonged to it must not pass to a later user of that name."""
+        for subscriber in [one for one in self.by_id.values() if one.user == user]:
+            gone = Forgotten(subscriber.client_id, subscriber.seen_ms)
+            self.forgotten(gone, index, recovering=recovering)
 
     def forgotten(self, command: Forgotten, index: int, *, recovering: bool) -> None:
         """Forget a subscriber, unless it was seen again since."""
@@ -115,13 +137,15 @@ class Subscribers:
             (topic, progress.mark, progress.ranges())
             for topic, progress in subscriber.progress.items()
         ]
-        return _encoder.encode(_SubscriberRow(client_id, subscriber.seen_ms, index, progress))
+        row = _SubscriberRow(client_id, subscriber.seen_ms, index, progress, subscriber.user)
+        return _encoder.encode(row)
 
     def load(self, row: bytes) -> None:
         data = _decoder.decode(row)
         subscriber = self.by_id[data.client_id] = DurableSubscriber(data.client_id)
         subscriber.seen_ms = data.seen_ms
         subscriber.applied = data.applied
+        subscriber.user = data.user
         for topic, mark, ranges in data.progress:
             self._read(subscriber, topic, Progress(mark, ranges))
 

@@ -41,6 +41,7 @@ class DurableTable(Protocol):
 
     name: str
     disk_names: tuple[str, ...]  # of its tables on disk
+    is_taken_last: bool  # whether its rows are written by the commit that ends the round
 
     def load(self, rows: StoredRows) -> None:
         """Take the state from disk; nothing counts as changed."""
@@ -78,6 +79,7 @@ class KeyedTable:
     ) -> None:
         self.name = name
         self.disk_names: tuple[str, ...] = (name,)
+        self.is_taken_last = False
         self.load = load
         self.state = state
         self._dirty = dirty
@@ -138,8 +140,9 @@ class _GroupTable(KeyedTable):
 class _AccessTable(KeyedTable):
     """Users, roles, tokens and bans.
 
-    All changed rows are taken at once, with the version of the book: replay then knows for each
-    entry whether the rows contain it.
+    Other commands are judged by the book, so replay needs the book of the entry at which it begins.
+    The rows are those of the beginning of the round, and the commit that writes the mark has all of
+    them.
     """
 
     def __init__(self, book: AccessBook) -> None:
@@ -150,9 +153,17 @@ class _AccessTable(KeyedTable):
             return ((key, book.row(key)) for key in book.row_keys())
 
         super().__init__("access", book.dirty, rows, lambda rows: book.load(rows("access")), state)
+        self.is_taken_last = True
+        self._book = book
+        self._rows_then: dict[bytes, bytes | None] = {}
 
-    def take(self, room: int, moment: Moment) -> Iterator[Row]:
-        return super().take(len(self._left) if room > 0 else 0, moment)
+    def begin_round(self) -> None:
+        super().begin_round()
+        self._rows_then = {key: self._book.row(key) for key in self._left}
+
+    def take(self, room: int, moment: Moment) -> Iterator[Row]:  # noqa: ARG002 - all, as they were
+        rows, self._rows_then, self._left = self._rows_then, {}, {}
+        return (("access", key, row) for key, row in rows.items())
 
 
 class ChangeQueue(Protocol):
@@ -177,6 +188,7 @@ class QueuedTable:
     ) -> None:
         self.name = name
         self.disk_names: tuple[str, ...] = (name,)
+        self.is_taken_last = False
         self.load = load
         self.state = state
         self._queue = queue

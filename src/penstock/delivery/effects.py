@@ -16,6 +16,7 @@ from penstock.core.effects import (
     Outcome,
     PageTurned,
     PortionSent,
+    SessionDenied,
     SubscribeAnswer,
     TakenOver,
     Unkept,
@@ -39,6 +40,7 @@ class EffectHandlers:
         self._counters = counters
         self._handlers: dict[type, list[Callable[..., None]]] = {}
         self.on(Accepted, _accept)
+        self.on(SessionDenied, _deny_session)
         self.on(TakenOver, _close_taken_over)
         self.on(Ended, _close_ended)
         self.on(SubscribeAnswer, self._answer_subscribe)
@@ -89,6 +91,10 @@ class EffectHandlers:
 
 def _accept(effect: Accepted) -> None:
     effect.waiter.accept(effect.session, session_present=effect.session_present)
+
+
+def _deny_session(effect: SessionDenied) -> None:
+    effect.waiter.refused(DisconnectReason.NOT_AUTHORIZED, effect.text)
 
 
 def _close_taken_over(effect: TakenOver) -> None:

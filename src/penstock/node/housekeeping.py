@@ -196,7 +196,9 @@ class Housekeeping:
         self._forgetting = forgetting
 
     def _refresh(self, client_id: bytes) -> None:
-        seen = Progressed(client_id, b"", [], self._connections.wall_ms())
+        known = self._broker.subscribers.by_id.get(client_id)
+        user = known.user if known is not None else ""
+        seen = Progressed(client_id, b"", [], self._connections.wall_ms(), user)
         self._pipeline.submit(seen, None, durable=True)
 
     # ── sessions without a connection ─────────────────────────────────────────────────────────
@@ -233,21 +235,32 @@ class Housekeeping:
         if self._ending.get(session.client_id) == session.connection:
             return
         self._ending[session.client_id] = session.connection
-        self.close_session(session.client_id, session.connection, session.will, durable=True)
+        self.close_session(
+            session.client_id, session.connection, session.will, session, durable=True
+        )
 
     def close_session(
-        self, client_id: bytes, connection: int, will: WillMessage | None, *, durable: bool
+        self,
+        client_id: bytes,
+        connection: int,
+        will: WillMessage | None,
+        owner: Session,
+        *,
+        durable: bool,
     ) -> None:
-        """Publish the will, then end the connection, in that order in the journal."""
+        """Publish the will, then end the connection, in that order in the journal.
+
+        ``owner`` is the session whose user left the will.
+        """
         if will is not None:
-            self._wills.publish(will)
+            self._wills.publish(will, owner)
         closed = Closed(client_id, connection, self._steady_ms())
         self._pipeline.submit(closed, None, durable=durable)
 
     def inherit(self, session: Session) -> int:
         """A client moves here from another node: publish its will, return its last connection."""
         if session.will is not None and self._ending.get(session.client_id) != session.connection:
-            self._wills.publish(session.will)
+            self._wills.publish(session.will, session)
         return session.connection
 
     def opened_for_nobody(self, effect: OpenedForNobody) -> None:
@@ -260,6 +273,6 @@ class Housekeeping:
             return
         if self._is_own(connection) and connection > self._first_connection:
             # no will: its client was refused
-            self.close_session(client_id, connection, None, durable=True)
+            self.close_session(client_id, connection, None, session, durable=True)
         elif self._has_ended_own or not self._is_own(connection):
             self._end(session)

@@ -1,4 +1,8 @@
-"""Publishes the wills of clients whose connections broke."""
+"""Publishes the wills of clients whose connections broke.
+
+A will is judged when the client connects, and again when it is due: its user may have lost the
+right, or be gone.
+"""
 
 from penstock.access.admission import CAPTURED, Admission
 from penstock.clock import Clock
@@ -6,9 +10,13 @@ from penstock.cluster.consensus import Consensus
 from penstock.commit.pipeline import Pipeline
 from penstock.core.commands import WillMessage
 from penstock.core.live import Live
+from penstock.core.owners import Owners
+from penstock.core.session import Session
 from penstock.delivery.fanout import LiveFanout
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
+from penstock.trust.principal import Principal
+from penstock.trust.rules import Action
 
 
 class Wills:
@@ -22,7 +30,9 @@ class Wills:
         cluster: Consensus,
         clock: Clock,
         counters: Counters,
+        owners: Owners,
     ) -> None:
+        self._owners = owners
         self._admission = admission
         self._fanout = fanout
         self._pipeline = pipeline
@@ -30,8 +40,13 @@ class Wills:
         self._clock = clock
         self._counters = counters
 
-    def publish(self, will: WillMessage) -> None:
+    def publish(self, will: WillMessage, owner: Session) -> None:
+        """``owner`` is the session that left the will."""
         topic, payloads = will.topic, [will.payload]
+        principal = Principal(owner.user, self._owners.rights(owner), "mqtt")
+        if self._admission.judge(principal, Action.PUBLISH, topic) is not None:
+            self._counters.drops[DropReason.NOT_AUTHORIZED] += 1
+            return
         route = self._admission.route(topic)
         policy = route.policy
         if policy > CAPTURED:  # the topic requires signatures since the client connected
@@ -45,6 +60,14 @@ class Wills:
         now_ms = self._clock.wall_ms()
         if will.qos or will.retain:
             retain = will.retain and self._admission.may_retain(topic, will.payload)
-            self._pipeline.publish(topic, payloads, now_ms, qos=will.qos, retain=retain, keep=True)
+            self._pipeline.publish(
+                topic,
+                payloads,
+                now_ms,
+                qos=will.qos,
+                retain=retain,
+                keep=True,
+                author=owner.user,
+            )
         elif policy & CAPTURED:
             self._pipeline.capture(topic, payloads, now_ms)

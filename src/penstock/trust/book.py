@@ -14,7 +14,7 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 from penstock.errors import StorageDamaged
-from penstock.trust.rights import NO_RIGHTS, NamedRule, Rights
+from penstock.trust.rights import ALL_RIGHTS, NO_RIGHTS, NamedRule, Rights
 from penstock.trust.rows import BUILT_IN, KINDS, LIMITS, Ban, Role, Row, Token, User, decode_row
 from penstock.trust.rules import Action, parse_rule
 
@@ -201,6 +201,27 @@ class AccessBook:
         found = self.users.get(user)
         if found is None or found.is_disabled:
             return NO_RIGHTS
+        return self.rights_of_roles(found.roles, user, client_id)
+
+    def rights_for(self, user: str, roles: tuple[str, ...], client_id: bytes | str = "") -> Rights:
+        """What somebody may do who came as ``user`` (nobody: empty), limited to ``roles``.
+
+        Nobody without roles is from before there were users, and not limited.
+        """
+        if self.is_open or not (user or roles):
+            return ALL_RIGHTS
+        if isinstance(client_id, bytes):
+            client_id = client_id.decode(errors="replace")
+        if not user:
+            return self.rights_of_roles(roles, "", client_id)
+        found = self.users.get(user)
+        if found is None or found.is_disabled:
+            return NO_RIGHTS
+        if roles:
+            own = self.with_included(found.roles)
+            return self.rights_of_roles(
+                tuple(role for role in roles if role in own), user, client_id
+            )
         return self.rights_of_roles(found.roles, user, client_id)
 
     def rights_of_roles(

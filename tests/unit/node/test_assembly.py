@@ -14,7 +14,7 @@ from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import Offered, Published, WillMessage
 from penstock.core.effects import Effects, FollowUp, SubscribeAnswer, Unkept
-from penstock.core.session import PUBACK
+from penstock.core.session import PUBACK, Session
 from penstock.net.flusher import QUIET_S
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -210,7 +210,8 @@ async def test_a_retained_message_beyond_the_limit_is_counted_when_it_is_refused
 
 async def test_a_will_beyond_the_limit_is_published_but_not_retained(bench):
     retain(bench, b"a")
-    bench.parts.wills.publish(WillMessage(b"w", b"bye", 1, retain=True))
+    will = WillMessage(b"w", b"bye", 1, retain=True)
+    bench.parts.wills.publish(will, Session(b"ann", durable=False))
     await bench.parts.pipeline.drain()
     assert bench.broker.retained.get(b"w") is None
     (message,) = bench.store.read([1])

@@ -21,6 +21,7 @@ from penstock.errors import StorageError
 from penstock.model.message import Message
 from penstock.model.queue_names import is_queue
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
 
 UNKNOWN_MAX = 65_536  # ranges that wait to be looked up before reading pauses
 LOOK_UP_MAX = 16  # messages read at a time; each may be as large as a frame
@@ -30,6 +31,7 @@ class AcknowledgingClient(Protocol):
     """The connection of the subscriber."""
 
     client_id: bytes
+    principal: Principal
     reason: DisconnectReason | None  # None while it is open
 
     def block_input(self) -> None: ...
@@ -104,7 +106,11 @@ class Acknowledgements:
             and progress(self._client.client_id, topic) is None
         ):
             begun = Progressed(
-                self._client.client_id, topic, [(0, dispatchers.topics.earliest(topic))], now_ms
+                self._client.client_id,
+                topic,
+                [(0, dispatchers.topics.earliest(topic))],
+                now_ms,
+                self._client.principal.user,
             )
             self._door.pipeline.submit_patiently(begun, None)
 
@@ -117,7 +123,8 @@ class Acknowledgements:
             stretches = [new for start, end in stretches for new in known.missing(start, end)]
         if stretches:
             self._replies.await_acknowledgement()
-            command = Progressed(self._client.client_id, topic, stretches, now_ms)
+            user = self._client.principal.user
+            command = Progressed(self._client.client_id, topic, stretches, now_ms, user)
             self._door.pipeline.submit_patiently(command, self)
 
     def done(self, _value: object) -> None:

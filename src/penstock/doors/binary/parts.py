@@ -14,6 +14,7 @@ from penstock.dispatch.dispatchers import Dispatchers
 from penstock.net.connections import Connections
 from penstock.obs.reasons import DisconnectReason
 from penstock.reading.readers import JournalReaders
+from penstock.trust.principal import Principal
 
 
 class IdentifiedClient(Protocol):
@@ -21,6 +22,8 @@ class IdentifiedClient(Protocol):
 
     number: int
     is_identified: bool
+    principal: Principal
+    reason: DisconnectReason | None  # None while it is open
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 

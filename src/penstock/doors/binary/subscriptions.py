@@ -12,6 +12,7 @@ from penstock.commit.completion import Callback
 from penstock.commit.feed import CommittedMessages, Stretch
 from penstock.core.commands import Identified
 from penstock.core.live import LiveClient
+from penstock.core.owners import OWNED_BY_ANOTHER, is_foreign
 from penstock.dispatch.unacked import Unacked
 from penstock.doors.binary.acknowledgements import Acknowledgements, AcknowledgingClient
 from penstock.doors.binary.parts import BinaryParts, IdentifiedClient
@@ -98,7 +99,16 @@ class BinarySubscriptions:
         known = self._door.broker.subscribers.by_id
         if client_id and client_id not in known and len(known) >= limits.sessions_max:
             return f"{limits.sessions_max} durable subscribers exist"
-        return ""
+        return self._owner_fault(client_id) if client_id else ""
+
+    def _owner_fault(self, client_id: bytes) -> str:
+        """Whether the client id is known to be another user's; if not, the fold decides."""
+        known = self._door.broker.subscribers.by_id.get(client_id)
+        other = self._door.identities.get(client_id)
+        owner = known.user if known else ""
+        owner = owner or (other.principal.user if other and other.reason is None else "")
+        is_denied = is_foreign(owner, self._connection.principal.user)
+        return OWNED_BY_ANOTHER if is_denied else ""
 
     def _identify(self, client_id: bytes) -> None:
         door, connection = self._door, self._connection
@@ -111,13 +121,20 @@ class BinarySubscriptions:
         door.identities[client_id] = connection
         connection.client_id = client_id
         self.worker.take_name(client_id)
-        connection.is_identified = not door.cluster.is_clustered
+        user = connection.principal.user
+        connection.is_identified = not (door.cluster.is_clustered or user)
         if not connection.is_identified:
             done = Callback(self._identified, connection.close)
-            door.pipeline.submit(Identified(client_id, connection.number), done, durable=True)
+            now_ms = door.connections.wall_ms()
+            command = Identified(client_id, connection.number, user, now_ms)
+            door.pipeline.submit(command, done, durable=True)
 
-    def _identified(self, _result: object) -> None:
-        self._connection.is_identified = True
+    def _identified(self, fault: object) -> None:
+        if fault:
+            self._connection.send(encode.error(f"Not authorized: {OWNED_BY_ANOTHER}"))
+            self._connection.close(DisconnectReason.NOT_AUTHORIZED, OWNED_BY_ANOTHER)
+        else:
+            self._connection.is_identified = True
 
     def forget_identity(self) -> None:
         client_id, identities = self._connection.client_id, self._door.identities

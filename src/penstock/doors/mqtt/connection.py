@@ -23,6 +23,7 @@ from penstock.core.commands import (
 )
 from penstock.core.delivery import Delivery
 from penstock.core.effects import Effects
+from penstock.core.owners import is_foreign
 from penstock.core.session import PUBACK, PUBCOMP, PUBREL, Session
 from penstock.doors.mqtt.login import (
     CONNACK_NOT_AUTHORIZED,
@@ -226,10 +227,25 @@ class MqttConnection(Connection[Event]):
         heir_of = self._take_over(door.broker.sessions.get(client_id))
         is_clustered = door.cluster.is_clustered
         opened = SessionOpened(
-            client_id, self.number, self._clean, self._will, is_clustered, heir_of, is_paced=True
+            client_id,
+            self.number,
+            self._clean,
+            self._will,
+            is_clustered,
+            heir_of,
+            is_paced=True,
+            user=self.principal.user,
+            roles=self._roles(),
         )
         self._is_opening = True
         door.pipeline.submit(opened, self, durable=is_clustered or self._is_recorded)
+
+    def _roles(self) -> tuple[str, ...]:
+        """What limits the session; nobody has a role, in case users are added later."""
+        principal = self.principal
+        if principal.user or principal.roles:
+            return principal.roles
+        return ("local" if self.origin.is_local else "anonymous",)
 
     @property
     def _is_recorded(self) -> bool:
@@ -241,6 +257,8 @@ class MqttConnection(Connection[Event]):
 
     def _take_over(self, session: Session | None) -> int:
         """Close the connection with this client id first; return its number at another node."""
+        if session is not None and is_foreign(session.user, self.principal.user):
+            return 0  # the command will be void, unless that session ends before it is applied
         if session is not None and session.client is not None:
             session.client.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
         elif session is not None and session.connected:
@@ -379,7 +397,10 @@ class MqttConnection(Connection[Event]):
         return self._last_packet_at + timeout_s, DisconnectReason.KEEP_ALIVE_TIMEOUT
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        if self._is_connecting and reason in _NOT_OPENED:
+        if self._is_opening and reason is DisconnectReason.NOT_AUTHORIZED:
+            self._opened()  # the client id is another user's
+            self.send(encode.connack(session_present=False, return_code=CONNACK_NOT_AUTHORIZED))
+        elif self._is_connecting and reason in _NOT_OPENED:
             self._opened()
             self.send(encode.connack(session_present=False, return_code=CONNACK_UNAVAILABLE))
         super().close(reason, detail)
@@ -398,6 +419,7 @@ class MqttConnection(Connection[Event]):
             self.client_id,
             self.number,
             self._will if is_will_due else None,
+            session,
             durable=session.recorded,
         )
         self.session = None

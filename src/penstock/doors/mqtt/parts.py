@@ -27,7 +27,13 @@ class SessionEnds(Protocol):
     """Journals the end of sessions and publishes the wills that are due."""
 
     def close_session(
-        self, client_id: bytes, connection: int, will: WillMessage | None, *, durable: bool
+        self,
+        client_id: bytes,
+        connection: int,
+        will: WillMessage | None,
+        owner: Session,
+        *,
+        durable: bool,
     ) -> None: ...
 
     def inherit(self, session: Session) -> int: ...  # return its connection at the other node

@@ -22,6 +22,7 @@ from penstock.errors import StorageError
 from penstock.limits import KIB
 from penstock.model.message import Message
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
 from penstock.wire.resp import encode
 
 READ_MESSAGES_MAX = 1_024
@@ -36,6 +37,7 @@ class SubscribedClient(Protocol):
     door: RespParts
     outbox: RespOutbox
     protocol: Literal[2, 3]
+    principal: Principal
 
     def send(self, data: bytes) -> None: ...
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...

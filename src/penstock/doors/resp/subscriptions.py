@@ -20,6 +20,7 @@ from penstock.doors.resp.replay import Replays, SubscribedClient
 from penstock.model.topic import filter_fault, has_wildcard
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
 from penstock.wire.resp import encode, glob
 from penstock.wire.resp.names import name_of, topic_of
 
@@ -36,6 +37,10 @@ class _Listener(LiveSubscriber):
     def __init__(self, connection: SubscribedClient) -> None:
         super().__init__(self)
         self._connection = connection
+
+    @property
+    def principal(self) -> Principal:
+        return self._connection.principal
 
     def forward(self, live: Live) -> None:
         for run in live.runs:

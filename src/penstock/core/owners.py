@@ -1,0 +1,67 @@
+"""To whom sessions belong, and what their owners may be sent.
+
+A session, a durable subscriber and a sink belong to the user who began them. Another user with the
+same name neither ends nor inherits them. The fold decides that, not a door: two nodes may have
+accepted two users with one client id at the same moment.
+
+What belongs to nobody (``user`` is empty) was begun before there were users, or by a client that
+did not log in. The first user who presents the client id adopts it. ``roles`` tell what nobody may
+do: ``local`` or ``anonymous``, as the listener saw it. They also limit users who came with a token.
+Nobody without roles was written by an earlier version; what is queued for it is judged when
+somebody adopts it.
+
+The access book is part of the fold, so what a session may be sent is the same on all nodes and
+after a replay. ``Routes.resolve`` asks once per topic and session, never per message.
+"""
+
+from collections.abc import Iterable
+
+from penstock.core.live import LiveSubscriber
+from penstock.core.retained import Retained, RetainedMessage
+from penstock.core.session import Session
+from penstock.trust.book import AccessBook
+from penstock.trust.rights import Rights
+from penstock.trust.rules import Action
+from penstock.trust.touched import may_receive
+
+OWNED_BY_ANOTHER = "this client id belongs to another user"
+
+
+def is_foreign(owner: str, user: str) -> bool:
+    """Whether something of ``owner`` is refused to ``user``."""
+    return bool(owner) and owner != user
+
+
+class Owners:
+    """Judges sessions and retained messages by the access book."""
+
+    def __init__(self, book: AccessBook, retained: Retained) -> None:
+        self._book = book
+        self._retained = retained
+
+    def rights(self, session: Session) -> Rights:
+        return self._book.rights_for(session.user, session.roles, session.client_id)
+
+    def may_receive(self, target: Session | LiveSubscriber, topic: bytes) -> bool:
+        """Whether messages of a topic may be routed to a subscriber."""
+        rights = self.rights(target) if isinstance(target, Session) else target.rights
+        return may_receive(rights, topic)
+
+    def may_be_offered(self, session: Session, topic: bytes) -> bool:
+        """Whether the retained message of a topic may be sent for a new subscription."""
+        if self._book.is_open:
+            return True
+        message = self._retained.get(topic)
+        if message is not None and self.is_withheld(message):
+            return False
+        return may_receive(self.rights(session), topic)
+
+    def is_withheld(self, message: RetainedMessage) -> bool:
+        """Whether the author of a retained message may no longer publish to its topic."""
+        if not message.author or self._book.is_open:
+            return False
+        return not self._book.rights_of(message.author).may(Action.PUBLISH, message.topic)
+
+    def withheld(self) -> Iterable[RetainedMessage]:
+        """Retained messages that nobody is sent, for administrators."""
+        return filter(self.is_withheld, self._retained.match(b"#"))
