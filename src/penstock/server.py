@@ -15,7 +15,7 @@ from penstock.assembly import Assembly
 from penstock.clock import Clock, SteadyClock, SystemClock
 from penstock.cluster.install import install
 from penstock.commit.recovery import recover, signed_until_ms
-from penstock.config.address import Address
+from penstock.config.address import Address, parse_listen
 from penstock.config.listeners import wanted
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
@@ -23,10 +23,12 @@ from penstock.core.stale_publishes import has_stale_publish
 from penstock.delivery.fanout import LiveFanout
 from penstock.errors import Refused
 from penstock.net.admin_socket import AdminSocket
+from penstock.net.certificates import Certificates
 from penstock.net.detect import Protocol
 from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
 from penstock.net.listener import Door, Listener
 from penstock.net.origin import Origin
+from penstock.net.tls_entrance import TlsEntrance
 from penstock.node.access_admin import NodeAccessAdmin
 from penstock.node.cluster_admin import NodeClusterAdmin
 from penstock.node.key_admin import NodeKeyAdmin
@@ -76,9 +78,11 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
         self.replaced = asyncio.Event()  # a snapshot was received: call ``give_way``
         self._listener: Listener | None = None
+        self.certificates: Certificates | None = None  # None: nothing is encrypted
 
     async def start(self) -> None:
         """Open the store, recover, listen. Raises PenstockError, with everything closed again."""
+        self.certificates = self._load_certificates()
         self._whole = self._given_store or self._open_store()
         self.store: Store = VisibleStore(self._whole)
         try:
@@ -98,6 +102,13 @@ class Server:
         self.parts.housekeeping.end_own_sessions()
         self._tasks = [asyncio.create_task(self._run_periodic_tasks())]
         self._sys_due_at = self._clock.monotonic()
+
+    def _load_certificates(self) -> Certificates | None:
+        if not self.config.tls.cert:
+            return None
+        advertise = self.config.cluster.advertise
+        host = parse_listen(advertise).host if advertise else ""
+        return Certificates(self.config.tls, host, wall_ms=self._clock.wall_ms)
 
     def _open_store(self) -> LogStore:
         return LmdbStore(Path(self.config.data), map_bytes=self.config.journal.map_bytes_initial)
@@ -170,7 +181,7 @@ class Server:
         )
         self._http = self._make_http_door()
         self.node.replica.on_leadership(parts.housekeeping.led)
-        self._listener = Listener(parts.connections, self._doors())
+        self._listener = Listener(parts.connections, self._doors(), self._make_tls_entrance())
 
     def _make_http_door(self) -> HttpDoor:
         parts, admin = self.parts, self.config.admin
@@ -199,6 +210,11 @@ class Server:
             request_timeout_s=timeout_s,
             keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
         )
+
+    def _make_tls_entrance(self) -> TlsEntrance | None:
+        if self.certificates is None:
+            return None
+        return TlsEntrance(self.certificates, self.parts.loop, self.counters)
 
     def _doors(self) -> dict[Protocol, Door]:
         return {
@@ -261,6 +277,8 @@ class Server:
         """Run periodic tasks: deadlines, expiry, $SYS, retention, checkpoint."""
         now = self._clock.monotonic()
         self.parts.connections.turn(now)
+        if self.certificates is not None:
+            self.certificates.turn()
         self.parts.mqtt_door.turn(now)
         self.parts.housekeeping.turn()
         self.parts.pipeline.turn()
@@ -329,6 +347,8 @@ class Server:
         if self._listener is not None:
             self._listener.stop_accepting()
             self._listener.abort_undetected()
+            if self._listener.tls is not None:
+                self._listener.tls.close()
             for connection in list(self.parts.connections.open):
                 connection.abort()
             await self.node.stop()

@@ -4,6 +4,8 @@ from ipaddress import ip_address
 
 import msgspec
 
+TLS_SCHEME = "tls://"  # of a listener that accepts encrypted connections only
+
 
 class Address(msgspec.Struct, frozen=True):
     """A host and a port; port 0 lets the system choose one."""
@@ -33,6 +35,12 @@ def parse_listen(text: str) -> Address:
     if int(port) > 65_535:
         raise ValueError(f'"{text}": the port must be at most 65535')
     return Address(_host(text, host, port), int(port))
+
+
+def parse_listener(text: str) -> tuple[Address, bool]:
+    """Parse ``host:port`` or ``tls://host:port``; also return whether it is for TLS only."""
+    text = text.strip()
+    return parse_listen(text.removeprefix(TLS_SCHEME)), text.startswith(TLS_SCHEME)
 
 
 def _host(text: str, host: str, port: str) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
-from penstock.config.address import Address, parse_listen
+from penstock.config.address import Address, parse_listen, parse_listener
 from penstock.config.cluster import CLUSTER_KEYS, cluster_faults
 from penstock.config.problems import ConfigFault
 from penstock.config.schema import Config
+from penstock.config.tls import TLS_KEYS, tls_faults
 
 
 def cross_faults(config: Config, unknown: AbstractSet[str] = frozenset()) -> Iterator[ConfigFault]:
@@ -27,7 +28,7 @@ def _addresses(config: Config, key: str) -> list[tuple[str, Address]]:
         options = enumerate(config.listeners)
         return [(f"listeners[{at}].address", parse_listen(one.address)) for at, one in options]
     texts: tuple[str, ...] = getattr(config, key)
-    return [(key, parse_listen(text)) for text in texts]
+    return [(key, parse_listener(text)[0]) for text in texts]
 
 
 def _listener_faults(config: Config) -> Iterator[ConfigFault]:
@@ -68,7 +69,7 @@ def _option_faults(config: Config) -> Iterator[ConfigFault]:
         if one.trusted and not one.proxy:
             what = "has no effect without proxy = true"
             yield ConfigFault(what, "add it, or remove trusted", f"{key}.trusted")
-        if one.tls == "off" and one.client_certs != "off":
+        if one.tls == "off" and one.client_certs in {"optional", "required"}:
             what = "clients show certificates in TLS handshakes only, and tls is off"
             yield ConfigFault(what, 'write tls = "required"', f"{key}.client_certs")
 
@@ -96,5 +97,6 @@ _RULES: Final[list[tuple[AbstractSet[str], Callable[[Config], Iterator[ConfigFau
     ({"limits.connect_bytes_max", "limits.packet_bytes_max"}, _CONNECT_ORDER),
     ({"limits.packet_bytes_max", "limits.outbound_bytes_max"}, _PACKET_ORDER),
     (CLUSTER_KEYS, cluster_faults),
+    (TLS_KEYS, tls_faults),
 ]
 """Each rule with the options that it reads."""

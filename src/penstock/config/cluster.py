@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
-from penstock.config.address import Address, parse_listen
+from penstock.config.address import Address, parse_listen, parse_listener
 from penstock.config.problems import ConfigFault
 from penstock.config.schema import Cluster, Config
 from penstock.errors import ConfigError
@@ -42,13 +42,14 @@ def advertised_peer(config: Config) -> Address:
 
 
 def advertised(config: Config) -> Address | None:
-    texts = (config.cluster.advertise, *client_addresses(config))
-    return next((parse_listen(text) for text in texts if text), None)
+    if config.cluster.advertise:
+        return parse_listen(config.cluster.advertise)
+    return next(iter(client_addresses(config)), None)
 
 
-def client_addresses(config: Config) -> tuple[str, ...]:
-    listeners = (options.address for options in config.listeners)
-    return (*config.listen, *config.http_listen, *listeners)
+def client_addresses(config: Config) -> list[Address]:
+    texts = (*config.listen, *config.http_listen, *(one.address for one in config.listeners))
+    return [parse_listener(text)[0] for text in texts]
 
 
 def cluster_secret(cluster: Cluster) -> bytes:
@@ -131,7 +132,7 @@ def _credential_faults(cluster: Cluster) -> Iterator[ConfigFault]:
 
 def _address_faults(config: Config) -> Iterator[ConfigFault]:
     own, peer = parse_listen(config.cluster.peer_listen), advertised_peer(config)
-    if own in map(parse_listen, client_addresses(config)):
+    if own in client_addresses(config):
         yield ConfigFault(f"{own} is listed twice", "change its port", "cluster.peer_listen")
     if not peer.port:
         yield ConfigFault(

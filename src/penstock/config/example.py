@@ -14,6 +14,7 @@ _NUMBER_TYPES = {"s": "duration", "ms": "duration", "bytes": "size", "": "whole 
 _TEXT_TYPES = {
     "address": "address",
     "filter": "topic filter",
+    "listener": "address",
     "network": "address range",
     "secret": "secret text",
     "user": "user name",
@@ -21,6 +22,7 @@ _TEXT_TYPES = {
 _LIST_TYPES = {
     "address": "list of addresses",
     "filter": "list of topic filters",
+    "listener": "list of addresses",
     "network": "list of address ranges",
 }
 

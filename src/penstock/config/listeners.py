@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from penstock.config.address import Address, parse_listen
+from penstock.config.address import Address, parse_listen, parse_listener
 from penstock.config.schema import HTTP_LISTEN, LISTEN, Config, ListenerOptions
 
 TlsMode = Literal["off", "optional", "required"]
@@ -22,7 +22,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
     address: Address
     is_required: bool = True  # whether the broker does not start if the port is in use
     tls: Literal["auto", "off", "optional", "required"] = "auto"
-    client_certs: Literal["off", "optional", "required"] = "off"
+    client_certs: Literal["auto", "off", "optional", "required"] = "auto"
     protocols: frozenset[str] = frozenset()  # values of ``Protocol``; empty: all
     user: str = ""  # of clients that do not log in
     proxy: bool = False  # whether a PROXY header must come first
@@ -43,6 +43,9 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
             return "off"
         return "required" if self.is_reachable else "optional"
 
+    def client_certs_mode(self, default: TlsMode) -> TlsMode:
+        return default if self.client_certs == "auto" else self.client_certs
+
 
 def wanted(config: Config) -> list[ListenerSettings]:
     """All listening sockets, in the order in which they are opened."""
@@ -50,11 +53,15 @@ def wanted(config: Config) -> list[ListenerSettings]:
     is_default_http = is_default and config.http_listen == HTTP_LISTEN
     listen = [(text, not is_default or text == LISTEN[0]) for text in config.listen]
     http = [(text, not is_default_http) for text in config.http_listen]
-    plain = [
-        ListenerSettings(address=parse_listen(text), is_required=is_required)
-        for text, is_required in listen + http
-    ]
+    plain = [_plain_settings(text, is_required=is_required) for text, is_required in listen + http]
     return plain + [_settings(options) for options in config.listeners]
+
+
+def _plain_settings(text: str, *, is_required: bool) -> ListenerSettings:
+    address, is_tls = parse_listener(text)
+    return ListenerSettings(
+        address=address, is_required=is_required, tls="required" if is_tls else "auto"
+    )
 
 
 def _settings(options: ListenerOptions) -> ListenerSettings:

@@ -22,7 +22,7 @@ HTTP_LISTEN = ("127.0.0.1:9091",)
 _DAY_S = 24 * 3600
 _YEAR_S = 365 * _DAY_S
 
-FORMS = ("", "address", "filter", "network", "secret", "user")
+FORMS = ("", "address", "filter", "listener", "network", "secret", "user")
 
 
 def _about(flag: str = "", form: str = "") -> Meta:
@@ -407,6 +407,45 @@ class Cluster(Section, frozen=True, kw_only=True):
     ] = 64 * MIB
 
 
+class Tls(Section, frozen=True, kw_only=True):
+    """Encryption of client connections. With a certificate every listener also accepts TLS."""
+
+    cert: Annotated[
+        str,
+        _about("--tls-cert"),
+        "PEM file with the certificate of this broker, followed by those of intermediate"
+        " authorities.",
+    ] = ""
+    key: Annotated[
+        str,
+        _about("--tls-key"),
+        "PEM file with the private key of that certificate, without a pass phrase; must not be"
+        " readable by all users.",
+    ] = ""
+    client_ca: Annotated[
+        str,
+        _about("--tls-client-ca"),
+        "PEM file with the authorities that sign clients' certificates. A client that shows one"
+        " is the user that it names.",
+    ] = ""
+    client_certs: Annotated[
+        Literal["optional", "required"],
+        "Whether clients must show a certificate, if tls.client_ca is set.",
+    ] = "optional"
+    crl: Annotated[
+        str, "PEM file with the revocation lists of these authorities; needs to be up to date."
+    ] = ""
+    identity: Annotated[
+        Literal["cn", "dns", "uri"],
+        "Where a client's certificate has the name of its user: in the common name, in its only"
+        " DNS name, or in the only URI that begins with tls.uri_prefix.",
+    ] = "cn"
+    uri_prefix: Annotated[
+        str, "What stands before the name of the user if tls.identity is uri."
+    ] = "urn:penstock:user:"
+    min_version: Annotated[Literal["1.2", "1.3"], "Lowest version of TLS that is accepted."] = "1.2"
+
+
 class Resp(Section, frozen=True, kw_only=True):
     """Settings for Redis clients."""
 
@@ -467,9 +506,10 @@ class ListenerOptions(Section, frozen=True, kw_only=True):
         " optional on loopback addresses and required on others.",
     ] = "auto"
     client_certs: Annotated[
-        Literal["off", "optional", "required"],
-        "Whether clients are asked for a certificate, which names their user.",
-    ] = "off"
+        Literal["auto", "off", "optional", "required"],
+        "Whether clients are asked for a certificate, which names their user; auto is off"
+        " without tls.client_ca, otherwise tls.client_certs.",
+    ] = "auto"
     protocols: Annotated[
         tuple[Literal["mqtt", "http", "resp", "binary", "queue"], ...],
         "Protocols accepted here; all of them if empty.",
@@ -499,13 +539,14 @@ class Config(Section, frozen=True, kw_only=True):
     )
     listen: Annotated[
         tuple[str, ...],
-        _about("--listen", "address"),
-        "Addresses to listen on, for all protocols. Of the defaults, all but the first are"
-        " skipped with a warning if the port is in use.",
+        _about("--listen", "listener"),
+        "Addresses to listen on, for all protocols; tls://HOST:PORT accepts encrypted connections"
+        " only. Of the defaults, all but the first are skipped with a warning if the port is in"
+        " use.",
     ] = LISTEN
     http_listen: Annotated[
         tuple[str, ...],
-        _about("--http-listen", "address"),
+        _about("--http-listen", "listener"),
         "Further addresses, usually for health checks and metrics; they accept every protocol,"
         " too. Empty by default if listen is set.",
     ] = HTTP_LISTEN
@@ -538,6 +579,7 @@ class Config(Section, frozen=True, kw_only=True):
     admin: Admin = Admin()
     auth: Auth = Auth()
     cluster: Cluster = Cluster()
+    tls: Tls = Tls()
     resp: Resp = Resp()
     log: Log = Log()
     sys: Sys = Sys()

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.config.address import parse_listen
+from penstock.config.address import parse_listen, parse_listener
 from penstock.config.keys import RULE_KEYS, ConfigKey, Kind, closest
 from penstock.config.problems import ConfigFault, did_you_mean, faults_in
 from penstock.config.units import with_unit, without_unit
@@ -77,6 +77,13 @@ def _address(text: str) -> None:
         raise ConfigFault(str(error)) from None
 
 
+def _listener(text: str) -> None:
+    try:
+        parse_listener(text)
+    except ValueError as error:
+        raise ConfigFault(str(error)) from None
+
+
 def _network(text: str) -> None:
     try:
         ip_network(text)
@@ -108,6 +115,7 @@ _FORMS: Final[dict[str, Callable[[str], None]]] = {
     "": lambda _text: None,
     "address": _address,
     "filter": _filter,
+    "listener": _listener,
     "network": _network,
     "secret": _secret,
     "user": _user,

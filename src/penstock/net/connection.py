@@ -15,6 +15,7 @@ expire, and pauses reading while its user has used up a quota (``net.meter``).
 
 import asyncio
 import socket
+import ssl
 from math import inf
 from typing import ClassVar, Generic, Protocol, TypeVar
 
@@ -188,9 +189,12 @@ class Connection(asyncio.Protocol, Generic[Event]):
         return self._connections.monotonic() - self._last_packet_at > TURN_S
 
     def connection_lost(self, exc: Exception | None) -> None:
-        is_orderly = exc is None and self.ends_by_closing
-        reason = DisconnectReason.CLIENT_DISCONNECT if is_orderly else None
-        self.close(reason or DisconnectReason.CONNECTION_LOST, str(exc) if exc else "")
+        reason = DisconnectReason.CONNECTION_LOST
+        if exc is None and self.ends_by_closing:
+            reason = DisconnectReason.CLIENT_DISCONNECT
+        elif isinstance(exc, ssl.SSLError):
+            reason = DisconnectReason.TLS_FAILED
+        self.close(reason, str(exc) if exc else "")
         self.outbox.forget()
         self._connections.open.discard(self)
         self._connections.clients.discard(self)

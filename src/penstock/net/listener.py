@@ -6,6 +6,7 @@ The **door** of a protocol takes over the transport and the bytes read. It is an
 
 import asyncio
 import os
+import ssl
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -17,6 +18,8 @@ from penstock.model.ip import is_loopback
 from penstock.net.connections import Connections
 from penstock.net.detect import Protocol, detect
 from penstock.net.origin import Origin
+from penstock.net.tls import TlsTransport
+from penstock.net.tls_entrance import CLEAR_TEXT_ANSWERS, TlsEntrance, alpn_fault
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 
@@ -29,9 +32,16 @@ BACKLOG = 1024  # connections that the kernel queues when a fleet reconnects at 
 class Listener:
     """All listening sockets of a broker; each speaks every protocol that has a door."""
 
-    def __init__(self, connections: Connections, doors: Mapping[Protocol, Door]) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        doors: Mapping[Protocol, Door],
+        tls: TlsEntrance | None = None,
+    ) -> None:
+        """``tls`` is None if there is no certificate."""
         self.connections = connections
         self.doors = doors
+        self.tls = tls
         self.undetected: set[_UndetectedConnection] = set()
         self._servers: list[asyncio.Server] = []
 
@@ -108,7 +118,7 @@ class _UndetectedConnection(asyncio.Protocol):
             return
         self._data += data
         protocol = detect(self._data[:DETECT_BYTES_MAX])
-        if protocol is None:
+        if protocol is None or not self._is_encrypted_as_agreed(protocol):
             return
         door = self._listener.doors.get(protocol)
         if door is None:
@@ -131,9 +141,48 @@ class _UndetectedConnection(asyncio.Protocol):
         data, self._data = self._data, b""  # deadlines remember the connection, not its bytes
         door(transport, data, self._origin._replace(accepted_at=self._accepted_at))
 
-    def connection_lost(self, _exc: Exception | None) -> None:
+    # ── TLS ───────────────────────────────────────────────────────────────────────────────────
+
+    def _is_encrypted_as_agreed(self, protocol: Protocol) -> bool:
+        """Whether to go on; otherwise a handshake has begun, or the connection was refused."""
+        transport, tls = self._transport, self._listener.tls
+        if isinstance(transport, TlsTransport):
+            if fault := alpn_fault(transport, protocol):
+                self.refuse(DisconnectReason.TLS_FAILED, fault)
+            return not fault
+        mode = self._settings.tls_mode(has_certificate=tls is not None)
+        if protocol is Protocol.TLS and tls is not None and mode != "off":
+            assert transport is not None
+            data, self._data = self._data, b""
+            tls.begin(transport, data, self._settings, self)
+            return False
+        if mode == "required":
+            answer = CLEAR_TEXT_ANSWERS.get(protocol)
+            self.refuse(DisconnectReason.TLS_REQUIRED, protocol.value, answer)
+            return False
+        return True
+
+    def secured(self, transport: TlsTransport) -> None:
+        """The handshake is done: what follows is detected like clear text."""
+        if self._transport is None:
+            transport.abort()
+            return
+        assert self._listener.tls is not None
+        self._origin = self._listener.tls.origin(self._origin, transport)
+        self._transport = transport
+        transport.set_protocol(self)
+
+    def tls_failed(self, why: str) -> None:
+        if self._transport is not None:
+            self.refuse(DisconnectReason.TLS_FAILED, why, b"")  # the alert is written
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def connection_lost(self, exc: Exception | None) -> None:
         if self._let_go() is not None:
-            self._listener.connections.counters.disconnects[DisconnectReason.CONNECTION_LOST] += 1
+            is_tls = isinstance(exc, ssl.SSLError)
+            reason = DisconnectReason.TLS_FAILED if is_tls else DisconnectReason.CONNECTION_LOST
+            self._listener.connections.counters.disconnects[reason] += 1
 
     def overdue(self, now: float) -> float | None:
         if self._transport is None:
@@ -147,7 +196,10 @@ class _UndetectedConnection(asyncio.Protocol):
     def forgive(self, stalled_s: float) -> None:
         self._accepted_at += stalled_s
 
-    def refuse(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refuse(
+        self, reason: DisconnectReason, detail: str = "", answer: bytes | None = None
+    ) -> None:
+        """Count and log the reason. With an answer, what was written still leaves."""
         transport = self._let_go()
         assert transport is not None
         connections = self._listener.connections
@@ -155,7 +207,11 @@ class _UndetectedConnection(asyncio.Protocol):
         connections.throttled_log.info(
             "refused", reason.value, reason=reason.value, peer=self._origin.peer, detail=detail
         )
-        transport.abort()
+        if answer is None:
+            transport.abort()
+            return
+        transport.write(answer)
+        transport.close()
 
     def _let_go(self) -> asyncio.Transport | None:
         self._listener.undetected.discard(self)

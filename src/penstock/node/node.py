@@ -21,7 +21,7 @@ from penstock.cluster.snapshots import Snapshots
 from penstock.cluster.start import identity_of
 from penstock.cluster.transport import Transport
 from penstock.config.address import parse_listen
-from penstock.config.cluster import cluster_secret
+from penstock.config.cluster import advertised, cluster_secret
 from penstock.config.digest import settings_digest
 from penstock.config.schema import Cluster, Config
 from penstock.raft.types import NodeId, RaftMessage
@@ -68,7 +68,7 @@ class Node:
         settings = config.cluster
         self._settings = settings
         self._clock = clock
-        self._member = identity_of(settings, config.listen[0])
+        self._member = identity_of(settings, str(advertised(config) or ""))
         self._digest = settings_digest(config)
         self.transport = self._make_transport() if settings.peer_listen else None
         environment = ReplicaEnvironment(

@@ -39,6 +39,7 @@ class Counters:
     """Everything that is counted, for all protocols. ``_total`` only grows; others are gauges."""
 
     connections_total: dict[str, int] = field(default_factory=dict)  # accepted, by protocol
+    tls_handshakes_total: dict[str, int] = field(default_factory=dict)  # done, by version
     clients_connected: int = 0
     workers_connected: int = 0  # of the binary protocol, once per queue
     subscribed_total: int = 0

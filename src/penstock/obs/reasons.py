@@ -64,7 +64,7 @@ class DisconnectReason(Enum):
     QUOTA = "quota"
     """The user's quota of connections, sessions or subscriptions is used up."""
     TLS_FAILED = "tls_failed"
-    """The TLS handshake failed: version, cipher, certificate, or not TLS at all."""
+    """TLS failed: version, cipher, certificate, damaged bytes, or not what ALPN agreed on."""
     TLS_REQUIRED = "tls_required"
     """The listener accepts encrypted connections only."""
     PROXY_REFUSED = "proxy_refused"
