@@ -11,6 +11,7 @@ from pathlib import Path
 
 from penstock import __version__
 from penstock.admin.app import create_app
+from penstock.admin.guard import AccessParts, Guard
 from penstock.assembly import Assembly
 from penstock.clock import Clock, SteadyClock, SystemClock
 from penstock.cluster.install import install
@@ -189,9 +190,8 @@ class Server:
         app = create_app(
             self.view,
             NodeKeyAdmin(self.broker.keys, parts.pipeline, parts.cluster, self._clock),
-            admin.token,
-            self.queues,
-            NodeClusterAdmin(parts.cluster, self.broker, self._whole),
+            queue_admin=self.queues,
+            cluster_admin=NodeClusterAdmin(parts.cluster, self.broker, self._whole),
             access_admin=NodeAccessAdmin(
                 self.broker.access,
                 parts.admission.denials,
@@ -201,6 +201,9 @@ class Server:
             ),
             publisher=publisher,
             hosts=admin.hosts,
+            guard=Guard(
+                admin.token, AccessParts(self.broker.access, parts.logins, parts.admission)
+            ),
         )
         timeout_s = self.config.limits.connect_timeout_s
         return HttpDoor(

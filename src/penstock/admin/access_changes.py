@@ -10,7 +10,9 @@ from typing import TypeVar
 
 from starlette.requests import Request
 
-from penstock.admin.pages import RequestRefused, applied, author_of
+from penstock.admin.guard import caller_of
+from penstock.admin.pages import applied
+from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import AccessAdmin
 from penstock.obs.log import get_logger, printable
 from penstock.trust.book import ANY_VERSION, AccessBook, Change
@@ -46,7 +48,7 @@ class AccessPages:
         after = self.book.preview(changes)
         if isinstance(after, str):
             raise RequestRefused(409, after, "nothing was changed")
-        author = author_of(request)
+        author = caller_of(request).principal
         await applied(self._admin.change(changes, author, expected), 409)
         for kind, name, row in changes[:100]:
             event = f"{kind}_removed" if row is None else f"{kind}_stored"

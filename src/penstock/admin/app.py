@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -25,13 +26,10 @@ from penstock.admin import (
     topics,
     users,
 )
-from penstock.admin.pages import (
-    JsonLine,
-    Misdirected,
-    RequestRefused,
-    check_parameters,
-    int_parameter,
-)
+from penstock.admin.guard import Guard
+from penstock.admin.hardening import Hardened
+from penstock.admin.pages import JsonLine, check_parameters, int_parameter
+from penstock.admin.refusals import Misdirected, RequestRefused
 from penstock.admin.survey import SERIES_DEFAULT, SERIES_MAX
 from penstock.admin.view import (
     AccessAdmin,
@@ -41,6 +39,7 @@ from penstock.admin.view import (
     QueueAdmin,
     TopicPublisher,
 )
+from penstock.trust.rules import Action
 
 
 def create_app(
@@ -53,27 +52,34 @@ def create_app(
     access_admin: AccessAdmin | None = None,
     publisher: TopicPublisher | None = None,
     hosts: Collection[str] = (),
+    guard: Guard | None = None,
 ) -> Starlette:
-    """Pages whose part is None are left out. ``hosts`` are further names for the Host header."""
+    """Pages whose part is None are left out. ``hosts`` are further names for the Host header.
+
+    Without a ``guard`` there are no users, and ``token`` is that of administrators.
+    """
+    guard = guard or Guard(token)
     app = Starlette(
         routes=[
-            *_probe_routes(view),
-            *status.routes(view, token),
-            *topics.routes(view, publisher),
-            *(keys.routes(key_admin, token) if key_admin else []),
-            *(queues.routes(queue_admin, token) if queue_admin else []),
-            *(groups.routes(queue_admin, token) if queue_admin else []),
-            *(dead_letters.routes(queue_admin, token) if queue_admin else []),
-            *(cluster.routes(cluster_admin, token) if cluster_admin else []),
-            *(users.routes(access_admin, token) if access_admin else []),
+            *_probe_routes(view, guard),
+            *status.routes(view, guard),
+            *topics.routes(view, guard, publisher),
+            *(keys.routes(key_admin, guard) if key_admin else []),
+            *(queues.routes(queue_admin, guard) if queue_admin else []),
+            *(groups.routes(queue_admin, guard) if queue_admin else []),
+            *(dead_letters.routes(queue_admin, guard) if queue_admin else []),
+            *(cluster.routes(cluster_admin, guard) if cluster_admin else []),
+            *(users.routes(access_admin, guard) if access_admin else []),
         ],
+        middleware=[Middleware(Hardened)],
         exception_handlers={HTTPException: _error_response},
     )
+    app.state.guard = guard
     app.state.hosts = frozenset(host.lower() for host in hosts)
     return app
 
 
-def _probe_routes(view: BrokerView) -> list[Route]:
+def _probe_routes(view: BrokerView, guard: Guard) -> list[Route]:
     surveying = asyncio.Lock()
 
     async def index(request: Request) -> Response:
@@ -89,6 +95,7 @@ def _probe_routes(view: BrokerView) -> list[Route]:
         return JsonLine({"status": "not ready", "reason": why_not}, 503)
 
     async def metrics_page(request: Request) -> Response:
+        await guard.admit(request, Action.MONITOR, is_public=True)
         check_parameters(request, ("topics", "groups"))
         text = await metrics.render_off_loop(
             view,

@@ -11,13 +11,16 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.routing import Route
 
-from penstock.admin.pages import RequestRefused, admin_page, applied, int_parameter, read_body
+from penstock.admin.guard import Guard
+from penstock.admin.pages import admin_page, applied, int_parameter, read_body
+from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import ClusterAdmin
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus, diagnosis
 from penstock.config.address import parse_listen
 from penstock.limits import MEMBERS_MAX, NODE_ID_MAX
 from penstock.obs.log import get_logger
+from penstock.trust.rules import Action
 
 INDEX_MAX = (1 << 63) - 1
 
@@ -47,16 +50,16 @@ class _TransferRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to: _NodeId
 
 
-def routes(admin: ClusterAdmin, token: str) -> list[Route]:
+def routes(admin: ClusterAdmin, guard: Guard) -> list[Route]:
     pages = _ClusterPages(admin)
     digest_parameters = ("index", "log_first")
     return [
-        admin_page("/cluster", "GET", token, pages.show),
-        admin_page("/cluster/digests", "GET", token, pages.digests, digest_parameters),
-        admin_page("/cluster/init", "POST", token, pages.init),
-        admin_page("/cluster/members", "POST", token, pages.add),
-        admin_page("/cluster/members", "DELETE", token, pages.remove, ("id",)),
-        admin_page("/cluster/transfer", "POST", token, pages.transfer),
+        admin_page("/cluster", "GET", guard, pages.show, action=Action.MONITOR),
+        admin_page("/cluster/digests", "GET", guard, pages.digests, digest_parameters),
+        admin_page("/cluster/init", "POST", guard, pages.init),
+        admin_page("/cluster/members", "POST", guard, pages.add),
+        admin_page("/cluster/members", "DELETE", guard, pages.remove, ("id",)),
+        admin_page("/cluster/transfer", "POST", guard, pages.transfer),
     ]
 
 

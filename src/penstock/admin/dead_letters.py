@@ -15,25 +15,29 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from penstock.admin.groups import known_group, names
+from penstock.admin.guard import Guard
 from penstock.admin.pages import (
-    RequestRefused,
     admin_page,
     admin_read_page,
     applied,
     int_parameter,
     list_limit,
     map_in_slices,
+    may,
     payload_fields,
     read_body,
+    require,
     text_of,
     time_of,
 )
 from penstock.admin.queues import is_topic
+from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import QueueAdmin
 from penstock.limits import KIB, MIB
 from penstock.model.dead_letters import PREFIX, dead_letter_topic, origin
 from penstock.model.message import Message
 from penstock.obs.log import get_logger
+from penstock.trust.rules import Action
 
 LETTERS_DEFAULT, LETTERS_MAX = 10, 1_000  # letters in one response
 READ_BYTES_MAX = 4 * MIB  # payload bytes read for one response
@@ -54,13 +58,13 @@ class _RedriveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max: Annotated[int, Meta(ge=1, le=REDRIVEN_MAX)] = REDRIVEN_MAX
 
 
-def routes(admin: QueueAdmin, token: str) -> list[Route]:
+def routes(admin: QueueAdmin, guard: Guard) -> list[Route]:
     pages = _DeadLetterPages(admin)
     return [
-        admin_read_page("/dlq", token, admin, pages.show_all, ("after", "limit")),
-        admin_page("/dlq", "DELETE", token, pages.drop, ("topic", "group")),
-        admin_read_page("/dlq/letters", token, admin, pages.show_letters, _LETTER_PARAMETERS),
-        admin_page("/dlq/redrive", "POST", token, pages.redrive),
+        admin_read_page("/dlq", guard, admin, pages.show_all, ("after", "limit"), None),
+        admin_page("/dlq", "DELETE", guard, pages.drop, ("topic", "group"), None),
+        admin_read_page("/dlq/letters", guard, admin, pages.show_letters, _LETTER_PARAMETERS, None),
+        admin_page("/dlq/redrive", "POST", guard, pages.redrive, action=None),
     ]
 
 
@@ -72,7 +76,11 @@ class _DeadLetterPages:
         after = request.query_params.get("after", "").encode()
         limit = list_limit(request)
         names = [
-            name for name in self._admin.topics.by_name if name.startswith(PREFIX) and name > after
+            name
+            for name in self._admin.topics.by_name
+            if name.startswith(PREFIX)
+            and name > after
+            and may(request, Action.MANAGE, origin(name)[0])
         ]
         counts = await map_in_slices(names, self._admin.letter_count)
         found = {name: count for name, count in zip(names, counts, strict=True) if count}
@@ -81,6 +89,7 @@ class _DeadLetterPages:
         return {"dead_letters": described, "more": len(found) > len(page)}
 
     async def show_letters(self, request: Request) -> dict[str, object]:
+        require(request, Action.MANAGE, names(request)[0].encode())
         letters = self._letters_topic(*names(request))
         count = self._admin.letter_count(letters)
         first = self._admin.first_letter(letters)
@@ -95,6 +104,7 @@ class _DeadLetterPages:
 
     async def redrive(self, request: Request) -> dict[str, object]:
         wanted = await read_body(request, _RedriveRequest)
+        require(request, Action.MANAGE, wanted.topic.encode())
         letters = self._letters_topic(wanted.topic, wanted.group)
         before = self._admin.letter_count(letters)
         topic, group = wanted.topic.encode(), wanted.group.encode()
@@ -106,6 +116,7 @@ class _DeadLetterPages:
 
     async def drop(self, request: Request) -> dict[str, object]:
         topic, group = names(request)
+        require(request, Action.MANAGE, topic.encode())
         letters = self._letters_topic(topic, group)
         before = self._admin.letter_count(letters)
         dropped = await applied(self._admin.drop(topic.encode(), group.encode()))

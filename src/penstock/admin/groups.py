@@ -14,23 +14,27 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.routing import Route
 
+from penstock.admin.guard import Guard
 from penstock.admin.pages import (
-    RequestRefused,
     admin_page,
     admin_read_page,
     applied,
     list_limit,
     map_in_slices,
+    may,
     read_body,
+    require,
     text_of,
 )
 from penstock.admin.queues import Seconds, is_topic, known_topic, valid_topic
+from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import QueueAdmin
 from penstock.config.units import with_unit
 from penstock.core.commands import GroupConfigured
 from penstock.core.groups import Group
 from penstock.limits import BACKOFF_MS_DEFAULT, GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.obs.log import get_logger
+from penstock.trust.rules import Action
 
 _Position = Annotated[int, Meta(ge=0, le=2**63 - 1)] | str
 """An offset; "earliest" or "latest"; or a time, as in "2030-01-01T00:00:00Z"."""
@@ -54,12 +58,12 @@ class _GroupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backoff_max_s: Seconds | None = None
 
 
-def routes(admin: QueueAdmin, token: str) -> list[Route]:
+def routes(admin: QueueAdmin, guard: Guard) -> list[Route]:
     pages = _GroupPages(admin)
     return [
-        admin_read_page("/groups", token, admin, pages.show_all, _LIST_PARAMETERS),
-        admin_page("/groups", "PUT", token, pages.put),
-        admin_page("/groups", "DELETE", token, pages.delete, ("topic", "group")),
+        admin_read_page("/groups", guard, admin, pages.show_all, _LIST_PARAMETERS, None),
+        admin_page("/groups", "PUT", guard, pages.put, action=None),
+        admin_page("/groups", "DELETE", guard, pages.delete, ("topic", "group"), None),
     ]
 
 
@@ -76,13 +80,18 @@ class _GroupPages:
 
     async def show_all(self, request: Request) -> dict[str, object]:
         if "group" in request.query_params:
+            require(request, Action.MANAGE, names(request)[0].encode())
             group = known_group(self._admin, *names(request))
             return {"groups": [self._describe(group)], "more": False}
         query = request.query_params
         after = (query.get("after_topic", "").encode(), query.get("after_group", "").encode())
         limit = list_limit(request)
         candidates = self._candidates(query.get("topic"))
-        found = [group for group in candidates if (group.topic, group.name) > after]
+        found = [
+            group
+            for group in candidates
+            if (group.topic, group.name) > after and may(request, Action.MANAGE, group.topic)
+        ]
         page = nsmallest(limit, found, key=lambda group: (group.topic, group.name))
         described = await map_in_slices(page, self._describe)
         return {"groups": described, "more": len(found) > len(page)}
@@ -95,6 +104,7 @@ class _GroupPages:
 
     async def put(self, request: Request) -> dict[str, object]:
         wanted = await read_body(request, _GroupSettings)
+        require(request, Action.MANAGE, wanted.topic.encode())
         start = _position("start", "earliest" if wanted.start is None else wanted.start)
         seek = None if wanted.seek is None else _position("seek", wanted.seek)
         topic, group = self._check(wanted, must_exist=seek is not None)
@@ -127,6 +137,7 @@ class _GroupPages:
 
     async def delete(self, request: Request) -> dict[str, object]:
         topic, name = names(request)
+        require(request, Action.MANAGE, topic.encode())
         group = known_group(self._admin, topic, name)
         consumers = self._admin.consumers(group.topic, group.name)
         if consumers:

@@ -14,14 +14,15 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.routing import Route
 
+from penstock.admin.guard import Guard
 from penstock.admin.pages import (
-    RequestRefused,
     admin_page,
     admin_read_page,
     applied,
     read_body,
     time_of,
 )
+from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import KeyAdmin
 from penstock.obs.log import get_logger
 from penstock.trust.faults import SignatureFault
@@ -57,14 +58,14 @@ class _RotateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overlap_s: _Seconds
 
 
-def routes(admin: KeyAdmin, token: str) -> list[Route]:
+def routes(admin: KeyAdmin, guard: Guard) -> list[Route]:
     pages = _KeyPages(admin)
     return [
-        admin_read_page("/keys", token, admin, pages.show_all),
-        admin_page("/keys", "POST", token, pages.add),
-        admin_page("/keys/{key_id:int}/revoke", "POST", token, pages.revoke),
-        admin_page("/keys/{key_id:int}/enable", "POST", token, pages.enable),
-        admin_page("/keys/{key_id:int}/rotate", "POST", token, pages.rotate),
+        admin_read_page("/keys", guard, admin, pages.show_all),
+        admin_page("/keys", "POST", guard, pages.add),
+        admin_page("/keys/{key_id:int}/revoke", "POST", guard, pages.revoke),
+        admin_page("/keys/{key_id:int}/enable", "POST", guard, pages.enable),
+        admin_page("/keys/{key_id:int}/rotate", "POST", guard, pages.rotate),
     ]
 
 

@@ -1,26 +1,13 @@
-"""Building blocks of the HTTP pages: access control, request parsing, responses and errors.
+"""Building blocks of the HTTP pages: request parsing, responses and errors.
 
 To add a page, write a module with a function ``routes`` and list it in :mod:`penstock.admin.app`.
-
-**Browsers** can reach loopback addresses on behalf of any web page. The same-origin policy keeps
-other origins from reading the response, unless they point their own name here (DNS rebinding). So
-a request without a token must have an address, ``localhost`` or a configured name
-(``admin.hosts``) as its host. Browsers can also post blindly, but then they send ``Origin``, which
-no administrator's tool does.
-
-**Administrators** present the configured token. Without one, everybody on this machine is an
-administrator. A proxy on this machine would make everybody one: configure a token and let it pass
-that on. Refused requests are logged, throttled, with the address and never with the credentials: a
-mistyped token is nearly the token.
+Each page names the action that it needs; :mod:`penstock.admin.guard` decides who may have it.
 """
 
 import asyncio
 import base64
-import hmac
-import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from ipaddress import IPv6Address, ip_address
 from typing import TypeVar
 
 import msgspec
@@ -29,24 +16,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from penstock.admin.guard import Guard
+from penstock.admin.refusals import Misdirected, RequestRefused
 from penstock.admin.view import Confirmed
 from penstock.errors import NoQuorum, NotLeader, PenstockError, StorageError
 from penstock.limits import KIB
-from penstock.net.http import ORIGIN
-from penstock.net.origin import Origin
-from penstock.obs.log import ThrottledLogger, get_logger, printable
-from penstock.trust.principal import ANYONE, Principal
+from penstock.obs.log import printable
+from penstock.trust.rules import Action
 
 BODY_BYTES_MAX = 16 * KIB  # a key with the longest list of topics needs a quarter of it
 SLICE_ITEMS = 20  # described before the event loop serves others
 
-_PORT = re.compile(r":[0-9]*\Z")
-
 _Body = TypeVar("_Body", bound=msgspec.Struct)
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
-
-_log = ThrottledLogger(get_logger("admin"))
 
 
 class JsonLine(JSONResponse):
@@ -61,36 +44,21 @@ class JsonLine(JSONResponse):
         return super().render(content) + b"\n"
 
 
-class RequestRefused(HTTPException):
-    """A request that is refused; ``advice`` tells the client what to do instead."""
-
-    def __init__(
-        self, status: int, error: str, advice: str, headers: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(status, error, headers)
-        self.advice = advice
-
-
-class Misdirected(RequestRefused):
-    """A request that only the leader can serve; it carries the leader's address."""
-
-    def __init__(self, error: NotLeader) -> None:
-        super().__init__(421, error.message, error.advice)
-        self.leader_addr = error.leader_addr
-
-
-# ── Access control ────────────────────────────────────────────────────────────────────────────
+# ── Pages ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def admin_page(
     path: str,
     method: str,
-    token: str,
+    guard: Guard,
     answer: Callable[[Request], Awaitable[object]],
     parameters: Sequence[str] = (),
+    action: Action | None = Action.ADMIN,
 ) -> Route:
+    """``action`` is what the page needs; None: the page judges the topics that it touches."""
+
     async def endpoint(request: Request) -> Response:
-        check_administrator(request, token)
+        await guard.admit(request, action)
         check_parameters(request, parameters)
         return JsonLine(await answer(request))
 
@@ -99,10 +67,11 @@ def admin_page(
 
 def admin_read_page(
     path: str,
-    token: str,
+    guard: Guard,
     source: Confirmed,
     answer: Callable[[Request], Awaitable[object]],
     parameters: Sequence[str] = (),
+    action: Action | None = Action.ADMIN,
 ) -> Route:
     """Make a page for administrators that shows replicated state, linearizably by default."""
 
@@ -110,97 +79,24 @@ def admin_read_page(
         await check_current(request, source)
         return await answer(request)
 
-    return admin_page(path, "GET", token, current, (*parameters, "stale"))
+    return admin_page(path, "GET", guard, current, (*parameters, "stale"), action)
+
+
+def require(request: Request, action: Action, topic: bytes) -> None:
+    """Raise RequestRefused unless the caller may do this to a topic."""
+    guard: Guard = request.app.state.guard
+    guard.require(request, action, topic)
+
+
+def may(request: Request, action: Action, topic: bytes) -> bool:
+    """Whether the caller may do this; for lists, which leave out the rest."""
+    guard: Guard = request.app.state.guard
+    return guard.may(request, action, topic)
 
 
 async def check_current(request: Request, source: Confirmed) -> None:
     if not bool_parameter(request, "stale"):
         await applied(source.confirmed())
-
-
-def check_host(request: Request) -> None:
-    # Not ``request.url``: it replaces names that it considers invalid by our own address, and which
-    # names those are differs between versions of Starlette.
-    header = request.headers.get("host")
-    if header is None:
-        return  # HTTP/1.0 by hand: browsers always send one
-    host = header if header.endswith("]") else _PORT.sub("", header)
-    try:
-        ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
-    except ValueError:
-        if host.lower() not in {"localhost", *request.app.state.hosts}:
-            advice = "use an IP address or localhost, or add the name to admin.hosts on the broker"
-            raise RequestRefused(403, f"unknown host name {printable(host)}", advice) from None
-
-
-def check_no_web_page(request: Request) -> None:
-    if "origin" in request.headers:
-        advice = "use the penstock command, or a program that sends no Origin header"
-        raise RequestRefused(403, "requests from web pages are not accepted", advice)
-
-
-def check_administrator(request: Request, token: str) -> None:
-    try:
-        _check_administrator(request, token)
-    except HTTPException as refused:
-        _log.warning(
-            "administrator_refused",
-            client=request.client.host if request.client else "unknown",
-            path=request.url.path,
-            why=refused.detail,
-        )
-        raise
-
-
-def origin_of(request: Request) -> Origin:
-    """Where the request came from; without a socket (in a test), what its scope says."""
-    found = request.scope.get(ORIGIN)
-    if isinstance(found, Origin):
-        return found
-    host, port = request.client or ("", 0)
-    return Origin(0.0, host, port, is_local=_is_loopback(request))
-
-
-def author_of(request: Request) -> Principal:
-    """Who makes a change, for the journal."""
-    origin = origin_of(request)
-    return ANYONE._replace(user=origin.owner, door="http", address=origin.peer)
-
-
-def _check_administrator(request: Request, token: str) -> None:
-    check_no_web_page(request)
-    if origin_of(request).owner:
-        return
-    if token:
-        _check_token(request, token)
-    elif not _is_loopback(request):
-        what = "administration is limited to the broker's own machine while no token is configured"
-        advice = "set admin.token (PENSTOCK_ADMIN_TOKEN) on the broker and present it"
-        raise RequestRefused(403, what, advice)
-    else:
-        check_host(request)
-
-
-def _check_token(request: Request, token: str) -> None:
-    presented = request.headers.get("authorization", "")
-    given = presented.encode("utf-8", "surrogateescape")
-    # In constant time: the time it takes must not reveal how much of the token was right.
-    if not hmac.compare_digest(given, f"Bearer {token}".encode()):
-        what = f"the administrator token is {'wrong' if presented else 'missing'}"
-        advice = "send it as Authorization: Bearer TOKEN (the penstock command: --token)"
-        raise RequestRefused(401, what, advice, {"www-authenticate": "Bearer"})
-
-
-def _is_loopback(request: Request) -> bool:
-    if request.client is None:
-        return False
-    try:
-        address = ip_address(request.client.host)
-    except ValueError:
-        return False
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_loopback
 
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────

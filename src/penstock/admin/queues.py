@@ -13,16 +13,19 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.routing import Route
 
+from penstock.admin.guard import Guard
 from penstock.admin.pages import (
-    RequestRefused,
     admin_page,
     admin_read_page,
     applied,
     list_limit,
     map_in_slices,
+    may,
     read_body,
+    require,
     text_of,
 )
+from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import QueueAdmin
 from penstock.core.commands import TopicConfigured
 from penstock.core.rate import milli_rate
@@ -30,12 +33,15 @@ from penstock.core.topics import TopicSettings
 from penstock.model.dead_letters import PREFIX
 from penstock.model.topic import topic_fault
 from penstock.obs.log import get_logger
+from penstock.trust.rules import Action
 
 _YEAR_S = 365 * 24 * 3600
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]  # exact in the JSON of any language
 
 Seconds = Annotated[float, Meta(ge=0, le=100 * _YEAR_S)]
+
+_LIST_PARAMETERS = ("prefix", "after", "limit")
 
 _UNCONFIGURED = TopicSettings(b"", keep=True)  # a log with the configured retention
 
@@ -53,13 +59,13 @@ class _QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep: bool | None = None
 
 
-def routes(admin: QueueAdmin, token: str) -> list[Route]:
+def routes(admin: QueueAdmin, guard: Guard) -> list[Route]:
     pages = _QueuePages(admin)
     return [
-        admin_read_page("/queues", token, admin, pages.show_all, ("prefix", "after", "limit")),
-        admin_read_page("/queues/{topic:path}", token, admin, pages.show),
-        admin_page("/queues/{topic:path}", "PUT", token, pages.configure),
-        admin_page("/queues/{topic:path}", "DELETE", token, pages.delete),
+        admin_read_page("/queues", guard, admin, pages.show_all, _LIST_PARAMETERS, None),
+        admin_read_page("/queues/{topic:path}", guard, admin, pages.show, action=None),
+        admin_page("/queues/{topic:path}", "PUT", guard, pages.configure, action=None),
+        admin_page("/queues/{topic:path}", "DELETE", guard, pages.delete, action=None),
     ]
 
 
@@ -75,16 +81,21 @@ class _QueuePages:
         listed = {
             name
             for name in chain(self._admin.topics.by_name, self._admin.groups.by_topic)
-            if name > after and name.startswith(prefix) and not name.startswith(hidden)
+            if name > after
+            and name.startswith(prefix)
+            and not name.startswith(hidden)
+            and may(request, Action.MANAGE, name)
         }
         page = nsmallest(limit, listed)
         described = await map_in_slices(page, lambda name: _describe(self._admin, name))
         return {"queues": described, "more": len(listed) > len(page)}
 
     async def show(self, request: Request) -> dict[str, object]:
+        require(request, Action.MANAGE, request.path_params["topic"].encode())
         return _describe(self._admin, known_topic(self._admin, request.path_params["topic"]))
 
     async def configure(self, request: Request) -> dict[str, object]:
+        require(request, Action.MANAGE, request.path_params["topic"].encode())
         wanted = await read_body(request, _QueueSettings)
         topic = valid_topic(request.path_params["topic"])
         await applied(self._admin.configure_topic(_command(topic, wanted)))
@@ -94,6 +105,7 @@ class _QueuePages:
         return _describe(self._admin, topic)
 
     async def delete(self, request: Request) -> dict[str, object]:
+        require(request, Action.MANAGE, request.path_params["topic"].encode())
         topic = valid_topic(request.path_params["topic"])
         known_topic(self._admin, request.path_params["topic"])
         deleted = _describe(self._admin, topic)

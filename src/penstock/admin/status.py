@@ -1,7 +1,8 @@
 """``/status``: a summary of the broker; ``/clients``: who is connected.
 
-``/status`` is public, like ``/ready`` and ``/metrics``, which contain the same figures.
-``/clients`` shows client ids and addresses, so it is for administrators.
+Without users ``/status`` is public, like ``/ready`` and ``/metrics``, which contain the same
+figures, and ``/clients``, which shows client ids and addresses, is for administrators. With users
+both need the action ``monitor``.
 """
 
 from starlette.concurrency import run_in_threadpool
@@ -9,13 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from penstock.admin.guard import Guard
 from penstock.admin.pages import JsonLine, admin_page, bool_parameter, list_limit, text_of
 from penstock.admin.view import BrokerView
 from penstock.obs.client_view import ClientView
+from penstock.trust.rules import Action
 
 
-def routes(view: BrokerView, token: str) -> list[Route]:
-    async def status(_request: Request) -> Response:
+def routes(view: BrokerView, guard: Guard) -> list[Route]:
+    async def status(request: Request) -> Response:
+        await guard.admit(request, Action.MONITOR, is_public=True)
         return JsonLine(await _status(view))
 
     async def clients(request: Request) -> dict[str, object]:
@@ -26,7 +30,7 @@ def routes(view: BrokerView, token: str) -> list[Route]:
 
     return [
         Route("/status", status),
-        admin_page("/clients", "GET", token, clients, ("prefix", "away", "limit")),
+        admin_page("/clients", "GET", guard, clients, ("prefix", "away", "limit"), Action.MONITOR),
     ]
 
 

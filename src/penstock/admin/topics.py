@@ -13,28 +13,30 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from penstock.admin.guard import Guard, caller_of, check_host
 from penstock.admin.pages import (
     JsonLine,
-    RequestRefused,
     applied,
     bool_parameter,
     check_current,
-    check_host,
-    check_no_web_page,
     check_parameters,
     int_parameter,
     list_limit,
+    may,
     payload_fields,
     read_payload,
+    require,
     text_of,
     time_of,
 )
+from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import BrokerView, TopicPublisher
 from penstock.limits import MIB
 from penstock.model.message import Extras, Message
 from penstock.model.topic import has_wildcard
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store, TopicInfo
+from penstock.trust.rules import Action
 from penstock.wire.resp.names import topic_of
 
 MESSAGES_DEFAULT, MESSAGES_MAX = 10, 1_000  # messages in one response; by default the newest
@@ -43,12 +45,15 @@ BYTES_MAX = 4 * MIB  # payload bytes in one response
 _ADVICE = "publish to another topic, or publish signed messages by MQTT or the binary protocol"
 
 
-def routes(view: BrokerView, publisher: TopicPublisher | None = None) -> list[Route]:
+def routes(view: BrokerView, guard: Guard, publisher: TopicPublisher | None = None) -> list[Route]:
     def page(
         path: str, read: Callable[[Request, Store], dict[str, object]], *parameters: str
     ) -> Route:
         async def answer(request: Request) -> Response:
+            await guard.admit(request, None, is_public=True)
             check_host(request)
+            if "topic" in request.path_params:
+                require(request, Action.READ, request.path_params["topic"].encode())
             check_parameters(request, (*parameters, "stale"))
             await check_current(request, view)
             return JsonLine(await run_in_threadpool(read, request, view.store))
@@ -56,8 +61,8 @@ def routes(view: BrokerView, publisher: TopicPublisher | None = None) -> list[Ro
         return Route(path, answer)
 
     async def publish(request: Request) -> Response:
+        await guard.admit(request, None, is_public=True)
         check_host(request)
-        check_no_web_page(request)
         check_parameters(request, ("retain",))
         assert publisher is not None
         return JsonLine(await _publish(request, publisher, view.store))
@@ -74,7 +79,7 @@ def routes(view: BrokerView, publisher: TopicPublisher | None = None) -> list[Ro
 async def _publish(request: Request, publisher: TopicPublisher, store: Store) -> dict[str, object]:
     name: str = request.path_params["topic"]
     topic = name.encode()
-    if refusal := publisher.refusal(topic):
+    if refusal := publisher.refusal(caller_of(request).principal, topic):
         raise _refused(topic, *refusal)
     payload = await read_payload(request, publisher.payload_bytes_max, "the message")
     retain = bool_parameter(request, "retain")
@@ -109,7 +114,8 @@ def _redis_name_advice(name: bytes) -> str:
 def _topics(request: Request, store: Store) -> dict[str, object]:
     prefix = request.query_params.get("prefix", "").encode()
     limit = list_limit(request)
-    return {"topics": [_describe(info) for info in islice(store.topics(prefix), limit)]}
+    found = (info for info in store.topics(prefix) if may(request, Action.READ, info.name))
+    return {"topics": [_describe(info) for info in islice(found, limit)]}
 
 
 def _messages(request: Request, store: Store) -> dict[str, object]:

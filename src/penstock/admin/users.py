@@ -16,14 +16,15 @@ from starlette.routing import Route
 
 from penstock.access.new_secrets import NewSecret, hash_password, new_secret, password_fault
 from penstock.admin.access_changes import AccessPages, expiry
+from penstock.admin.guard import Guard, check_may_make_secrets
 from penstock.admin.pages import (
-    RequestRefused,
     admin_page,
     admin_read_page,
     list_limit,
     read_body,
     time_of,
 )
+from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import AccessAdmin
 from penstock.limits import KIB
 from penstock.trust.book import AccessBook, Change, put, removed
@@ -70,15 +71,15 @@ class _SecretFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replace: bool = False
 
 
-def routes(admin: AccessAdmin, token: str) -> list[Route]:
+def routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
     pages = _UserPages(admin)
     return [
-        admin_read_page("/users", token, admin, pages.show_all, ("after", "limit")),
-        admin_page("/users", "POST", token, pages.add),
-        admin_read_page("/users/{name}", token, admin, pages.show),
-        admin_page("/users/{name}", "PUT", token, pages.change),
-        admin_page("/users/{name}", "DELETE", token, pages.remove),
-        admin_page("/users/{name}/secret", "POST", token, pages.make_secret),
+        admin_read_page("/users", guard, admin, pages.show_all, ("after", "limit")),
+        admin_page("/users", "POST", guard, pages.add),
+        admin_read_page("/users/{name}", guard, admin, pages.show),
+        admin_page("/users/{name}", "PUT", guard, pages.change),
+        admin_page("/users/{name}", "DELETE", guard, pages.remove),
+        admin_page("/users/{name}/secret", "POST", guard, pages.make_secret),
     ]
 
 
@@ -115,6 +116,8 @@ class _UserPages(AccessPages):
         return await self._store(request, user, wanted)
 
     async def _store(self, request: Request, user: User, wanted: _Fields) -> dict[str, object]:
+        if wanted.generate_secret or wanted.password is not UNSET:
+            check_may_make_secrets(request)
         secret = new_secret() if wanted.generate_secret else None
         user = _changed(user, wanted, self.now_ms())
         if secret is not None:
@@ -125,6 +128,7 @@ class _UserPages(AccessPages):
         return self._described(user.name) | _shown(secret)
 
     async def make_secret(self, request: Request) -> dict[str, object]:
+        check_may_make_secrets(request)
         wanted = await read_body(request, _SecretFields)
         user, secret = self._known(request), new_secret()
         base = replace(user, secrets=()) if wanted.replace else user

@@ -124,7 +124,7 @@ class TopicPublisher(Protocol):
     @property
     def payload_bytes_max(self) -> int: ...
 
-    def refusal(self, topic: bytes) -> tuple[DisconnectReason, str] | None:
+    def refusal(self, principal: Principal, topic: bytes) -> tuple[DisconnectReason, str] | None:
         """Why a message to this topic is refused, or None. A refusal is counted."""
 
     async def publish(self, topic: bytes, payload: bytes, *, retain: bool) -> int:

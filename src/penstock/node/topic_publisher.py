@@ -6,7 +6,7 @@ from penstock.commit.pipeline import Pipeline
 from penstock.core.completion import Journaled
 from penstock.limits import HTTP_PAYLOAD_BYTES_MAX
 from penstock.net.connections import Connections
-from penstock.trust.principal import ANYONE
+from penstock.trust.principal import Principal
 
 
 class NodeTopicPublisher:
@@ -21,9 +21,9 @@ class NodeTopicPublisher:
     def payload_bytes_max(self) -> int:
         return min(self._connections.limits.packet_bytes_max, HTTP_PAYLOAD_BYTES_MAX)
 
-    def refusal(self, topic: bytes) -> Refusal | None:
+    def refusal(self, principal: Principal, topic: bytes) -> Refusal | None:
         """Why publishing to a topic is refused, counted; None if it is admitted."""
-        route = self._admission.admit_unsigned(ANYONE, topic)
+        route = self._admission.admit_unsigned(principal, topic)
         return route if isinstance(route, Refusal) else None
 
     async def publish(self, topic: bytes, payload: bytes, *, retain: bool) -> int:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from asking import Api, Current
 
-from penstock.admin import pages
+from penstock.admin import guard
 from penstock.errors import StorageFull
 from penstock.obs.log import Throttle, ThrottledLogger
 from penstock.trust import keys as trust_keys
@@ -268,7 +268,7 @@ def logged(monkeypatch):
     """What the log would hold; a broker's clock that stands still."""
     lines = []
     logger = SimpleNamespace(log=lambda _level, event, **values: lines.append((event, values)))
-    monkeypatch.setattr(pages, "_log", ThrottledLogger(logger, Throttle(2), lambda: 0.0))
+    monkeypatch.setattr(guard, "_log", ThrottledLogger(logger, Throttle(2), lambda: 0.0))
     return lines
 
 
@@ -298,7 +298,7 @@ def test_with_the_right_token_any_machine_may_ask_by_any_name(view, book):
 
 
 @every_request
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1883"])
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1884"])
 def test_web_pages_are_refused_token_or_not(view, book, asked, origin):
     for token in ("", TOKEN):
         headers = {"authorization": f"Bearer {TOKEN}", "origin": origin}
