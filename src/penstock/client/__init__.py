@@ -33,6 +33,7 @@ from penstock.client.binary.inbox import Message
 from penstock.client.binary.session import Lost
 from penstock.client.binary.signing import SigningKey
 from penstock.client.binary.timing import Backoff
+from penstock.client.credentials import Credentials
 from penstock.client.errors import (
     ArgumentError,
     BadRequestError,
@@ -43,7 +44,9 @@ from penstock.client.errors import (
     ConnectionLostError,
     FailedJobsError,
     LeaseLostError,
+    LoginFailedError,
     NoQuorumError,
+    NotAuthorizedError,
     NotLeaderError,
     PayloadTooLargeError,
     QueueRefusedError,
@@ -52,6 +55,7 @@ from penstock.client.errors import (
     ReplyTimeoutError,
     TakenOverError,
     TlsFailedError,
+    UnauthenticatedError,
     UnreachableError,
 )
 from penstock.client.mqtt.client import Client
@@ -90,15 +94,18 @@ __all__ = [
     "Client",
     "ClientError",
     "ConnectionLostError",
+    "Credentials",
     "Delivery",
     "FailedJobsError",
     "Group",
     "Item",
     "Job",
     "LeaseLostError",
+    "LoginFailedError",
     "Lost",
     "Message",
     "NoQuorumError",
+    "NotAuthorizedError",
     "NotLeaderError",
     "PayloadTooLargeError",
     "Publisher",
@@ -119,6 +126,7 @@ __all__ = [
     "TlsFailedError",
     "TlsOptions",
     "Topic",
+    "UnauthenticatedError",
     "UnreachableError",
     "Will",
     "Worker",
@@ -140,6 +148,7 @@ def connect(
     password: bytes | None = None,
     timeout_s: float = 10.0,
     tls: Tls = None,
+    credentials: Credentials | None = None,
 ) -> Client: ...
 
 
@@ -152,6 +161,7 @@ def connect(
     timeout_s: float = 10.0,
     stale_reads: bool = False,
     tls: Tls = None,
+    credentials: Credentials | None = None,
 ) -> "QueueClient": ...
 
 
@@ -169,7 +179,8 @@ def connect(
     may be old.
 
     ``tls`` is True, ``TlsOptions`` or an ``ssl.SSLContext``: the connection is encrypted, and the
-    broker's certificate verified.
+    broker's certificate verified. ``credentials`` is who we are, see ``Credentials``; they are sent
+    on every connection, but to no server that was not named here, unless its certificate proves it.
     """
     if isinstance(host, str):
         _check_host(host)
@@ -202,6 +213,7 @@ def connect_async(
     timeout_s: float = 10.0,
     stale_reads: bool = False,
     tls: Tls = None,
+    credentials: Credentials | None = None,
 ) -> "AsyncQueueClient":
     """Make an asyncio client of work queues, to be used in an ``async with`` statement.
 
@@ -211,7 +223,12 @@ def connect_async(
     from penstock.client.queue.asynchronous import AsyncQueueClient  # noqa: PLC0415 - as above
 
     return AsyncQueueClient(
-        nodes, producer_id=producer_id, timeout_s=timeout_s, stale_reads=stale_reads, tls=tls
+        nodes,
+        producer_id=producer_id,
+        timeout_s=timeout_s,
+        stale_reads=stale_reads,
+        tls=tls,
+        credentials=credentials,
     )
 
 

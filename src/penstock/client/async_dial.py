@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from penstock.client.dial import unreachable
+from penstock.client.credentials import Login
+from penstock.client.dial import lost, unreachable
+from penstock.client.errors import ClientError
 from penstock.client.tls_channel import TlsChannel, TlsSettings
 
 
@@ -18,35 +20,43 @@ async def open_transport(
     port: int,
     timeout_s: float,
     tls: TlsSettings | None = None,
+    login: Login | None = None,
 ) -> None:
-    """Connect a protocol; raise a ``ClientError`` with the reason if that fails."""
+    """Connect a protocol and log in; raise a ``ClientError`` with the reason if that fails.
+
+    The protocol sees the connection when all of that is done.
+    """
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_s):
-            if tls is None:
-                await loop.create_connection(factory, host, port)
-                return
-            ready = loop.create_future()
-            channel = tls.channel(host)
-            transport, _ = await loop.create_connection(
-                lambda: _TlsProtocol(channel, factory(), ready), host, port
-            )
-            try:
-                await ready
-            except BaseException:
-                transport.abort()
-                raise
+            ready, protocol = loop.create_future(), factory()
+            if login is not None:
+                protocol = _LoginProtocol(protocol, ready, login)
+            if tls is not None:
+                protocol = _TlsProtocol(protocol, ready, tls.channel(host))
+            transport, _ = await loop.create_connection(lambda: protocol, host, port)
+            if isinstance(protocol, _Stage):
+                try:
+                    await ready
+                except BaseException:
+                    transport.abort()
+                    raise
     except OSError as error:
         raise unreachable(error, host, port, timeout_s) from error
 
 
 async def open_streams(
-    host: str, port: int, timeout_s: float, limit: int, tls: TlsSettings | None = None
+    host: str,
+    port: int,
+    timeout_s: float,
+    limit: int,
+    tls: TlsSettings | None = None,
+    login: Login | None = None,
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=limit, loop=loop)
     protocol = _Streams(reader, loop=loop)
-    await open_transport(lambda: protocol, host, port, timeout_s, tls)
+    await open_transport(lambda: protocol, host, port, timeout_s, tls, login)
     assert protocol.transport is not None
     return reader, asyncio.StreamWriter(protocol.transport, protocol, reader, loop)
 
@@ -61,41 +71,89 @@ class _Streams(asyncio.StreamReaderProtocol):
         super().connection_made(transport)
 
 
-class _TlsProtocol(asyncio.Protocol):
-    """Stands between a plain transport and a protocol that sees it once it is safe."""
+class _Stage(asyncio.Protocol):
+    """Stands between a transport and the protocol that sees it when this stage is done."""
 
-    def __init__(
-        self, channel: TlsChannel, inner: asyncio.Protocol, ready: asyncio.Future[None]
-    ) -> None:
-        self._channel = channel
+    def __init__(self, inner: asyncio.Protocol, ready: asyncio.Future[None]) -> None:
         self._inner = inner
-        self._ready = ready
-        self._is_safe = False
-        self._raw: asyncio.Transport | None = None
+        self._ready = ready  # of the whole connection
+        self._is_done = False
+        self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._raw = cast("asyncio.Transport", transport)
-        self._shake_hands(b"")
+        self._transport = cast("asyncio.Transport", transport)
+        self._begin(self._transport)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        raise NotImplementedError
+
+    def _finish(self, transport: asyncio.Transport) -> None:
+        """Hand the connection on, unless nobody waits for it any more."""
+        self._is_done = True
+        if not self._ready.done():
+            self._inner.connection_made(transport)
+            if not isinstance(self._inner, _Stage):
+                self._ready.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        """End the connection; a protocol that saw it begin is told why."""
+        assert self._transport is not None
+        inner, self._inner = self._inner, asyncio.Protocol()
+        self._transport.abort()
+        if self._is_done:
+            inner.connection_lost(error)
+        elif not self._ready.done():
+            self._ready.set_exception(error)
+
+    def eof_received(self) -> bool | None:
+        return bool(self._is_done and self._inner.eof_received())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._is_done:
+            self._inner.connection_lost(error)
+        elif not self._ready.done():
+            self._ready.set_exception(error or lost())
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+
+class _TlsProtocol(_Stage):
+    """Encrypts."""
+
+    def __init__(
+        self, inner: asyncio.Protocol, ready: asyncio.Future[None], channel: TlsChannel
+    ) -> None:
+        super().__init__(inner, ready)
+        self._channel = channel
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        self._shake_hands(transport, b"")
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_safe:
-            self._shake_hands(data)
+        assert self._transport is not None
+        if not self._is_done:
+            self._shake_hands(self._transport, data)
             data = b""  # what came behind the handshake waits in the channel
-        if self._is_safe:
+        if self._is_done:
             self._decrypt(data)
 
-    def _shake_hands(self, data: bytes) -> None:
-        assert self._raw is not None
+    def _shake_hands(self, transport: asyncio.Transport, data: bytes) -> None:
         try:
-            self._is_safe = self._channel.shake_hands(data)
+            is_done = self._channel.shake_hands(data)
         except OSError as error:
-            self._raw.write(self._channel.encrypted(b""))  # the alert
+            transport.write(self._channel.encrypted(b""))  # the alert
             self._fail(error)
             return
-        self._raw.write(self._channel.encrypted(b""))
-        if self._is_safe and not self._ready.done():
-            self._inner.connection_made(_TlsTransport(self._raw, self._channel))
-            self._ready.set_result(None)
+        transport.write(self._channel.encrypted(b""))
+        if is_done:
+            self._finish(_TlsTransport(transport, self._channel, self))
+
+    def hand_over(self, protocol: asyncio.BaseProtocol) -> None:
+        self._inner = cast("asyncio.Protocol", protocol)
 
     def _decrypt(self, data: bytes) -> None:
         try:
@@ -108,38 +166,40 @@ class _TlsProtocol(asyncio.Protocol):
         if self._channel.has_ended:
             self.eof_received()
 
-    def _fail(self, error: OSError) -> None:
-        """End the connection; a protocol that saw it begin is told why."""
-        if not self._ready.done():
-            self._ready.set_exception(error)
-        assert self._raw is not None
-        self._inner, inner = asyncio.Protocol(), self._inner
-        self._raw.abort()
-        if self._is_safe:
-            inner.connection_lost(error)
 
-    def eof_received(self) -> bool | None:
-        return bool(self._is_safe and self._inner.eof_received())
+class _LoginProtocol(_Stage):
+    """Logs in; then it has nothing to do any more."""
 
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self._ready.done():
-            text = "the connection was closed during the TLS handshake"
-            self._ready.set_exception(error or ConnectionResetError(text))
-        elif self._is_safe:
-            self._inner.connection_lost(error)
+    def __init__(self, inner: asyncio.Protocol, ready: asyncio.Future[None], login: Login) -> None:
+        super().__init__(inner, ready)
+        self._login = login
 
-    def pause_writing(self) -> None:
-        self._inner.pause_writing()
+    def _begin(self, transport: asyncio.Transport) -> None:
+        transport.write(self._login.begin())
 
-    def resume_writing(self) -> None:
-        self._inner.resume_writing()
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
+        if self._is_done:
+            self._inner.data_received(data)
+            return
+        try:
+            answer = self._login.receive(data)
+        except ClientError as error:
+            self._fail(error)
+            return
+        if answer is None:
+            self._transport.set_protocol(self._inner)  # without a call in between from now on
+            self._finish(self._transport)
+        elif answer:
+            self._transport.write(answer)
 
 
 class _TlsTransport(asyncio.Transport):
     """Encrypts what is written to a plain transport."""
 
-    def __init__(self, raw: asyncio.Transport, channel: TlsChannel) -> None:
+    def __init__(self, raw: asyncio.Transport, channel: TlsChannel, protocol: _TlsProtocol) -> None:
         super().__init__()
+        self.set_protocol = protocol.hand_over  # type: ignore[method-assign]
         self._raw = raw
         self._channel = channel
         self._has_ended = False

@@ -1,8 +1,10 @@
 """Opening a connection, with TLS if asked for, and the errors when that fails."""
 
 import socket
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard, overload
+from time import monotonic
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard, overload
 
+from penstock.client.credentials import Login
 from penstock.client.errors import (
     ClientError,
     ConnectionLostError,
@@ -13,37 +15,69 @@ from penstock.client.errors import (
 if TYPE_CHECKING:  # loaded when TLS is used
     import ssl
 
-    from penstock.client.tls_channel import TlsSettings
+    from penstock.client.tls_channel import TlsChannel, TlsSettings
     from penstock.client.tls_socket import TlsSocket
+
+LOGIN_BYTES: Final = 64 * 1024
 
 Connection: TypeAlias = "socket.socket | TlsSocket"
 """What the blocking links use."""
 
 
 @overload
-def dial(host: str, port: int, timeout_s: float, tls: None = None) -> socket.socket: ...
+def dial(host: str, port: int, timeout_s: float) -> socket.socket: ...
 @overload
-def dial(host: str, port: int, timeout_s: float, tls: "TlsSettings | None") -> Connection: ...
-def dial(host: str, port: int, timeout_s: float, tls: "TlsSettings | None" = None) -> Connection:
-    """Connect, blocking; raise a ``ClientError`` with the reason if that fails."""
+def dial(
+    host: str,
+    port: int,
+    timeout_s: float,
+    tls: "TlsSettings | None",
+    login: Login | None = None,
+) -> Connection: ...
+def dial(
+    host: str,
+    port: int,
+    timeout_s: float,
+    tls: "TlsSettings | None" = None,
+    login: Login | None = None,
+) -> Connection:
+    """Connect, blocking, and log in; raise a ``ClientError`` with the reason if that fails."""
+    connection: Connection | None = None
     try:
-        connection = socket.create_connection((host, port), timeout_s)
-    except OSError as error:
-        raise unreachable(error, host, port, timeout_s) from error
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if tls is None:
-        return connection
-    from penstock.client.tls_socket import TlsSocket  # noqa: PLC0415 - loads ``ssl``
-
-    try:
-        encrypted = TlsSocket(connection, tls.channel(host))
-        encrypted.shake_hands(timeout_s)
+        plain = connection = socket.create_connection((host, port), timeout_s)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            connection = _encrypted(plain, tls.channel(host), timeout_s)
+        if login is not None:
+            _log_in(connection, login, timeout_s)
     except BaseException as error:
-        connection.close()
+        if connection is not None:
+            connection.close()
         if isinstance(error, OSError):
             raise unreachable(error, host, port, timeout_s) from error
         raise
+    return connection
+
+
+def _encrypted(plain: socket.socket, channel: "TlsChannel", timeout_s: float) -> "TlsSocket":
+    from penstock.client.tls_socket import TlsSocket  # noqa: PLC0415 - loads ``ssl``
+
+    encrypted = TlsSocket(plain, channel)
+    encrypted.shake_hands(timeout_s)
     return encrypted
+
+
+def _log_in(connection: Connection, login: Login, timeout_s: float) -> None:
+    deadline = monotonic() + timeout_s
+    answer: bytes | None = login.begin()
+    while answer is not None:
+        if answer:
+            connection.sendall(answer)
+        connection.settimeout(max(0.001, deadline - monotonic()))
+        data = connection.recv(LOGIN_BYTES)
+        if not data:
+            raise lost()
+        answer = login.receive(data)
 
 
 def unreachable(error: OSError, host: str, port: int, timeout_s: float) -> ClientError:

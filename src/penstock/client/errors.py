@@ -6,8 +6,11 @@
     ├── UnreachableError      no connection could be made
     │   └── TlsFailedError        no TLS: a certificate is not accepted, or the other end has none
     ├── RefusedError          the broker refused (also a ``Refused``)
+    │   ├── LoginFailedError      it does not accept our credentials
     │   └── QueueRefusedError     with a code of the queue protocol; the known codes have classes:
     │       ├── BadRequestError       invalid request or topic
+    │       ├── UnauthenticatedError  a wrong login, or none (also a ``LoginFailedError``)
+    │       ├── NotAuthorizedError    the rules for this user do not allow it
     │       ├── NotLeaderError        another node of the cluster leads
     │       ├── NoQuorumError         too few nodes of the cluster are up
     │       ├── RateLimitedError      there are messages, but the topic's rate limit allows none now
@@ -52,6 +55,10 @@ class TlsFailedError(UnreachableError):
 
 class RefusedError(ClientError, Refused):
     """The broker refused the request."""
+
+
+class LoginFailedError(RefusedError):
+    """The broker does not accept our credentials; a retry would be refused, too."""
 
 
 class BrokerProtocolError(ClientError, RemoteProtocolError):
@@ -100,7 +107,8 @@ _REFUSALS = {
 
 def connect_refused(return_code: int) -> RefusedError:
     reason, advice = _REFUSALS.get(return_code, (f"it gave code {return_code}", ""))
-    return RefusedError(f"the broker refused the connection: {reason}", advice)
+    kind = LoginFailedError if return_code in {4, 5} else RefusedError
+    return kind(f"the broker refused the connection: {reason}", advice)
 
 
 class QueueRefusedError(RefusedError):
@@ -118,7 +126,23 @@ class QueueRefusedError(RefusedError):
         return self.code in FINAL_CODES
 
 
-FINAL_CODES: Final = frozenset({"bad_request", "forbidden", "limit"})
+FINAL_CODES: Final = frozenset(
+    {"bad_request", "forbidden", "limit", "unauthenticated", "not_authorized"}
+)
+
+
+class UnauthenticatedError(QueueRefusedError, LoginFailedError):
+    """A wrong login, or none where the broker wants to know who we are."""
+
+    code = "unauthenticated"
+    guidance = "give credentials=Credentials(user, password_file=…)"
+
+
+class NotAuthorizedError(QueueRefusedError):
+    """The rules for this user do not allow the request."""
+
+    code = "not_authorized"
+    guidance = "penstock acl check USER ACTION TOPIC names the rule that decides"
 
 
 class BadRequestError(QueueRefusedError):

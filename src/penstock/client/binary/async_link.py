@@ -23,7 +23,7 @@ from penstock.client.binary.manager import (
     ConnectionManager,
 )
 from penstock.client.binary.session import Request
-from penstock.client.errors import ClientError, ConnectionLostError
+from penstock.client.errors import ClientError, ConnectionLostError, LoginFailedError
 
 
 class AsyncBinaryLink:
@@ -169,13 +169,18 @@ class AsyncBinaryLink:
         while self._streams is None:
             again_at = self._manager.ended(loop.time(), random())  # noqa: S311 - no secret
             await asyncio.sleep(again_at - loop.time())
-            with suppress(ClientError):
+            try:
                 await self._dial()
+            except LoginFailedError:
+                raise
+            except ClientError:
+                continue
 
     async def _dial(self) -> None:
         options = self._manager.options
+        tls, login = self._manager.tls, self._manager.login()
         self._streams = await open_streams(
-            options.host, options.port, options.connect_timeout_s, READ_BYTES, self._manager.tls
+            options.host, options.port, options.connect_timeout_s, READ_BYTES, tls, login
         )
         self._manager.opened(asyncio.get_running_loop().time())
 

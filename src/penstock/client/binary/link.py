@@ -15,7 +15,7 @@ from time import monotonic, sleep
 from penstock.client.binary.manager import ACKNOWLEDGE_DELAY_S, READ_BYTES, ConnectionManager
 from penstock.client.binary.session import Request
 from penstock.client.dial import Connection, dial
-from penstock.client.errors import ClientError, ConnectionLostError
+from penstock.client.errors import ClientError, ConnectionLostError, LoginFailedError
 
 
 class BlockingBinaryLink:
@@ -104,13 +104,16 @@ class BlockingBinaryLink:
         if self._again_at <= deadline:
             try:
                 self._dial()
+            except LoginFailedError as error:
+                self._fail(error)
             except ClientError:
                 self._lose()
 
     def _dial(self) -> None:
         options = self._manager.options
         timeout_s, tls = options.connect_timeout_s, self._manager.tls
-        self._socket = dial(options.host, options.port, timeout_s, tls)
+        login = self._manager.login()
+        self._socket = dial(options.host, options.port, timeout_s, tls, login)
         self._socket.setblocking(False)
         self._outgoing.clear()
         self._manager.opened(monotonic())

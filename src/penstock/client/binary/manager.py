@@ -9,8 +9,10 @@ from typing import Final
 import msgspec
 
 from penstock.client.binary.inbox import MessageInbox, log
+from penstock.client.binary.login import BinaryLogin
 from penstock.client.binary.session import BinarySession, SessionEvent
 from penstock.client.binary.timing import Backoff, PingTimer, Retry
+from penstock.client.credentials import Credentials
 from penstock.client.errors import ConnectionLostError
 from penstock.client.tls import Tls, tls_settings
 
@@ -35,6 +37,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive_s: float = 60.0
     connect_timeout_s: float = 10.0
     tls: Tls = None
+    credentials: Credentials | None = None
 
 
 class ConnectionManager:
@@ -48,6 +51,11 @@ class ConnectionManager:
         self.is_leaving = False  # messages are dropped
         self._retry = Retry(options.backoff)
         self._ping_timer = PingTimer(0, 0)
+
+    def login(self) -> BinaryLogin | None:
+        """Return the first exchange of the next connection."""
+        credentials = self.options.credentials
+        return None if credentials is None else BinaryLogin(credentials)
 
     @property
     def next_at(self) -> float:

@@ -9,6 +9,7 @@
 ``connect_timeout_s``         time limit of one attempt to connect, 10
 ``tls``                       True, ``TlsOptions`` or an ``ssl.SSLContext``: encrypt, and verify the
                               broker's certificate
+``credentials``               ``Credentials``: a user and its password, a token, or a device's key
 ``signing_key``               (publishers) key file of ``penstock keys new``, or a ``SigningKey``
 ``auto_ack``                  (subscribers) acknowledge when the application asks for the next
                               message, true; else ``Message.ack`` does
@@ -29,6 +30,7 @@ from penstock.client.binary.manager import ConnectionManager, Options
 from penstock.client.binary.session import BinarySession, Lost
 from penstock.client.binary.signing import PublicKey, SigningKey, signer
 from penstock.client.binary.timing import Backoff
+from penstock.client.credentials import Credentials
 from penstock.client.tls import Tls
 from penstock.errors import LocalProtocolError
 
@@ -44,6 +46,7 @@ class ConnectionKeywords(TypedDict, total=False):
     keep_alive_s: float
     connect_timeout_s: float
     tls: Tls
+    credentials: Credentials | None
 
 
 class PublisherKeywords(ConnectionKeywords, total=False):

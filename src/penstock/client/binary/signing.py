@@ -86,6 +86,12 @@ class SigningKey:
             nonce=secrets.token_bytes(signatures.NONCE_BYTES),
         )
 
+    def sign_login(self, nonce: bytes) -> bytes:
+        """Answer a broker's challenge."""
+        from penstock.trust import signatures  # noqa: PLC0415 - see the module
+
+        return signatures.sign_login(self._secret_key, nonce)
+
 
 def signer(
     key: SigningKey | str | PathLike[str] | None,

@@ -24,8 +24,10 @@ from math import ceil, inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Self
 
+from penstock.client.credentials import Credentials
 from penstock.client.dial import Connection, dial, lost
 from penstock.client.errors import (
+    ArgumentError,
     BrokerProtocolError,
     ClientError,
     ConnectionLostError,
@@ -67,14 +69,18 @@ def connect(
     password: bytes | None = None,
     timeout_s: float = 10.0,
     tls: Tls = None,
+    credentials: Credentials | None = None,
 ) -> "Client":
     """Open a connection, to be used in a ``with`` statement; returns when the broker accepted.
 
     ``clean_session=False`` (needs a ``client_id``) keeps subscriptions and undelivered messages at
     the broker between connections. ``keep_alive`` is in seconds, 0 for none. ``timeout_s`` is how
     long the broker may be silent when an answer is due, here and later. ``tls=True`` encrypts and
-    verifies the broker's certificate; see ``TlsOptions``.
+    verifies the broker's certificate; see ``TlsOptions``. ``credentials`` are a user and its
+    password or a token, instead of ``username`` and ``password``.
     """
+    if credentials is not None:
+        username, password = _login(credentials, username, password)
     session = MqttSession()
     session.connect(
         client_id,
@@ -92,6 +98,16 @@ def connect(
         client.abandon()
         raise
     return client
+
+
+def _login(
+    credentials: Credentials, username: str | None, password: bytes | None
+) -> tuple[str, bytes]:
+    if username is not None or password is not None:
+        raise ArgumentError("credentials and username or password: give one of them")
+    if credentials.has_key:
+        raise ArgumentError("MQTT has no login with a key", "use a password or a token")
+    return credentials.user, credentials.secret()
 
 
 class Client:

@@ -164,7 +164,9 @@ class AsyncQueueLink(asyncio.Protocol):
     async def _dial(self) -> None:
         address = self._pool.address
         timeout_s = connect_timeout_s(self._session.timeout_s)
-        await open_transport(lambda: self, address.host, address.port, timeout_s, self._pool.tls)
+        await open_transport(
+            lambda: self, address.host, address.port, timeout_s, self._pool.tls, self._pool.login()
+        )
 
 
 def _closed() -> ConnectionLostError:

@@ -83,7 +83,9 @@ class AsyncSubscription(PushLoop):
     async def _dial(self) -> None:
         address = self._pool.address
         self._streams = await open_streams(
-            address.host, address.port, CONNECT_MAX_S, READ_BYTES, self._pool.tls
+            *(address.host, address.port, CONNECT_MAX_S, READ_BYTES),
+            self._pool.tls,
+            self._pool.login(),
         )
         keep_alive(self._streams[1].get_extra_info("socket"))
 

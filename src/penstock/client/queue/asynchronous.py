@@ -5,8 +5,10 @@ nothing back: a message that it was producing may or may not be stored.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Self, Unpack
 
+from penstock.client.credentials import Credentials
 from penstock.client.handlers import check_async_handler, check_callback
 from penstock.client.queue import requests
 from penstock.client.queue.async_link import AsyncQueueLink
@@ -39,11 +41,11 @@ class AsyncQueueClient(QueueOperations):
         timeout_s: float = 10.0,
         stale_reads: bool = False,
         tls: Tls = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        self._nodes = nodes
-        self._tls = tls_settings(tls)
+        self._new_pool = partial(ServerPool, nodes, tls=tls_settings(tls), credentials=credentials)
         session = QueueSession(timeout_s, stale_reads=stale_reads)
-        self._connection = AsyncQueueLink(ServerPool(nodes, tls=self._tls), session)
+        self._connection = AsyncQueueLink(self._new_pool(), session)
         super().__init__(Producer(producer_id), self._connection)
 
     @property
@@ -91,5 +93,5 @@ class AsyncQueueClient(QueueOperations):
         check_async_handler(handler)
         check_callback("on_error", on_error)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
-        pool = ServerPool(self._nodes, PUSH_BACKOFF, self._tls)
+        pool = self._new_pool(backoff=PUSH_BACKOFF)
         return AsyncSubscription(pool, session, handler, concurrency, on_error)

@@ -5,8 +5,10 @@ other. A call that waits also waits through lost connections, for ``timeout_s`` 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Self, TypeVar, Unpack
 
+from penstock.client.credentials import Credentials
 from penstock.client.errors import ClientError
 from penstock.client.handlers import check_blocking_handler, check_callback
 from penstock.client.queue import requests
@@ -44,12 +46,12 @@ class QueueClient(BlockingFacade[QueueOperations]):
         timeout_s: float = 10.0,
         stale_reads: bool = False,
         tls: Tls = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        self._nodes = nodes
-        self._tls = tls_settings(tls)
+        self._new_pool = partial(ServerPool, nodes, tls=tls_settings(tls), credentials=credentials)
         self._producer = Producer(producer_id)
         session = QueueSession(timeout_s, stale_reads=stale_reads)
-        self._link = BlockingQueueLink(ServerPool(nodes, tls=self._tls), session)
+        self._link = BlockingQueueLink(self._new_pool(), session)
         self._operations = QueueOperations(self._producer, self._link)
 
     @property
@@ -113,7 +115,7 @@ class QueueClient(BlockingFacade[QueueOperations]):
         check_blocking_handler(handler)
         check_callback("on_error", on_error)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
-        pool = ServerPool(self._nodes, PUSH_BACKOFF, self._tls)
+        pool = self._new_pool(backoff=PUSH_BACKOFF)
         return Subscription(pool, session, handler, concurrency, on_error)
 
     create_topic = blocking(QueueOperations.create_topic)

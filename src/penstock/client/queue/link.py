@@ -157,7 +157,7 @@ class BlockingQueueLink:
     def _dial(self) -> None:
         address = self._pool.address
         timeout_s = connect_timeout_s(self._session.timeout_s)
-        connection = dial(address.host, address.port, timeout_s, self._pool.tls)
+        connection = dial(address.host, address.port, timeout_s, self._pool.tls, self._pool.login())
         keep_watch(connection, self._session.timeout_s)
         with self._lock:
             self._session.connected(monotonic())

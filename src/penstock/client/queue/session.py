@@ -36,7 +36,9 @@ from penstock.client.errors import (
     BrokerProtocolError,
     ClientError,
     ConnectionLostError,
+    LoginFailedError,
     NoQuorumError,
+    NotAuthorizedError,
     NotLeaderError,
     ReplyTimeoutError,
     queue_refused,
@@ -197,6 +199,8 @@ class QueueSession:
             else:
                 call.fail(_lost_for_good())
         self._waiting = again + self._waiting
+        if isinstance(error, LoginFailedError | NotAuthorizedError):
+            self.close(error)  # of a login: the next attempt would be refused, too
 
     def data_to_send(self, now: float) -> bytes:
         waiting, self._waiting = self._waiting, []

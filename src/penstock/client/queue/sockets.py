@@ -9,7 +9,13 @@ import struct
 from typing import Final
 
 from penstock.client.dial import Connection
-from penstock.client.errors import ClientError, ConnectionLostError, TlsFailedError
+from penstock.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    LoginFailedError,
+    NotAuthorizedError,
+    TlsFailedError,
+)
 
 KEEP_ALIVE_IDLE_S: Final = 10
 KEEP_ALIVE_INTERVAL_S: Final = 2
@@ -27,7 +33,7 @@ def is_mistake(error: ClientError) -> bool:
 
     A client that was connected before retries in spite of it: another node may do better.
     """
-    return isinstance(error, TlsFailedError)
+    return isinstance(error, TlsFailedError | LoginFailedError | NotAuthorizedError)
 
 
 def keep_alive(connection: Connection) -> None:

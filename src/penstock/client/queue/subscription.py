@@ -95,7 +95,9 @@ class Subscription(PushLoop):
 
     async def _dial(self) -> None:
         address = self._pool.address
-        connection = dial(address.host, address.port, CONNECT_MAX_S, self._pool.tls)
+        connection = dial(
+            address.host, address.port, CONNECT_MAX_S, self._pool.tls, self._pool.login()
+        )
         keep_watch(connection, 2 * CONNECT_MAX_S)
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
