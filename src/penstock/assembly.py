@@ -19,6 +19,7 @@ from penstock.commit.erasing import Eraser
 from penstock.commit.feed import Feed
 from penstock.commit.pipeline import Pipeline
 from penstock.commit.produce import Producing
+from penstock.commit.recovery import SignedBefore
 from penstock.commit.settings import PipelineSettings
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
@@ -70,10 +71,10 @@ class Assembly:
         cluster: Consensus,
         steady: SteadyClock | None = None,
         fanout: LiveFanout | None = None,
-        signed_until_ms: int = 0,
+        signed: SignedBefore | None = None,
         whole_store: Store | None = None,
     ) -> None:
-        """``whole_store`` has the staged topics, which ``store`` hides."""
+        """``signed`` was accepted before; ``whole_store`` also has the topics ``store`` hides."""
         self.config = config
         self.limits = config.limits
         self.broker = broker
@@ -88,7 +89,7 @@ class Assembly:
         self.cluster = cluster
         self.fanout = fanout or LiveFanout(broker.routes, config.journal)
         self._log = log
-        self._signed_until_ms = signed_until_ms
+        self._signed = signed or SignedBefore([], clock.wall_ms())
         self._whole_store = whole_store or store
         self._connect()
 
@@ -168,9 +169,12 @@ class Assembly:
     @cached_property
     def gate(self) -> Gate:
         signing = self.config.signing
-        started_ms = max(self.clock.wall_ms(), self._signed_until_ms + 1)
-        window = ReplayWindow(signing.window_s * 1000, signing.nonces_max, started_ms)
-        return Gate(self.broker.keys, Policy(signing), window)
+        window_ms, known_from_ms = signing.window_s * 1000, self._signed.known_from_ms
+        window = ReplayWindow(window_ms, signing.nonces_max, known_from_ms)
+        gate = Gate(self.broker.keys, Policy(signing), window)
+        for signature in self._signed.signatures:
+            gate.note_stored(signature)
+        return gate
 
     @cached_property
     def admission(self) -> Admission:

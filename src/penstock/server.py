@@ -15,7 +15,7 @@ from penstock.admin.guard import AccessParts, Guard
 from penstock.assembly import Assembly
 from penstock.clock import Clock, SteadyClock, SystemClock
 from penstock.cluster.install import install
-from penstock.commit.recovery import recover, signed_until_ms
+from penstock.commit.recovery import SignedBefore, recover, signed_before
 from penstock.config.address import Address, parse_listen
 from penstock.config.listeners import wanted
 from penstock.config.schema import Config
@@ -125,6 +125,12 @@ class Server:
             routes_cached_max=limits.routes_cached_max,
         )
 
+    def _signed_before(self) -> SignedBefore | None:
+        """Signatures that must not be accepted again; none without keys."""
+        window_ms = self.config.signing.window_s * 1000
+        now_ms = self._clock.wall_ms()
+        return signed_before(self._whole, now_ms, window_ms) if len(self.broker.keys) else None
+
     def _build(self) -> None:
         steady = SteadyClock(self._clock)
         fanout = LiveFanout(self.broker.routes, self.config.journal)
@@ -146,7 +152,7 @@ class Server:
             counters=self.counters,
             steady=steady,
             fanout=fanout,
-            signed_until_ms=signed_until_ms(self.store) if len(self.broker.keys) else 0,
+            signed=self._signed_before(),
             log=self.node.replica,
             cluster=self.node.replica,
             whole_store=self._whole,

@@ -161,20 +161,23 @@ def test_version_2_is_not_accepted_again_after_a_restart(own_broker, topic, ahea
     advance_ms(broker, 1)
     broker.restart(kill=kill)
     before = Counts.of(broker)
-    assert publish_signed(broker, topic, b"x", signature) == BEFORE_START
-    assert Counts.of(broker).since(before) == (0, 1, {"before_start": 1})
+    assert publish_signed(broker, topic, b"x", signature) == REPLAYED
+    assert Counts.of(broker).since(before) == (0, 1, {"replayed": 1})
     fresh = signer.sign_2(topic, b"x", signature.signed_ms + 1)
     assert publish_signed(broker, topic, b"x", fresh) == ""
 
 
-def test_what_was_signed_before_the_start_is_refused_even_if_it_is_new(own_broker, topic):
-    """The broker cannot know whether it accepted it before the restart."""
+@pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill"])
+def test_what_was_signed_before_a_restart_and_is_new_is_accepted(own_broker, topic, kill):
+    """A device whose publish was lost with the broker sends the same bytes again."""
     broker = own_broker()
     signer = register(broker)
-    signature = signer.sign_2(topic, b"x", now_ms(broker))
+    first, lost = (signer.sign_2(topic, b"x", now_ms(broker)) for _ in range(2))
+    assert publish_signed(broker, topic, b"x", first) == ""
     broker.clock.advance(1)
-    broker.restart()
-    assert publish_signed(broker, topic, b"x", signature) == BEFORE_START
+    broker.restart(kill=kill)
+    assert publish_signed(broker, topic, b"x", lost) == ""
+    assert publish_signed(broker, topic, b"x", lost) == REPLAYED
 
 
 def test_a_full_window_refuses_until_it_has_moved_on(own_broker, topic):

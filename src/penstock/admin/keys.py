@@ -121,8 +121,9 @@ class _KeyPages:
             public_key, new_id = _public_key(wanted.public_key), self._free_id(None)
             new, ending = rotate(old, new_id, public_key, now_ms, wanted.overlap_s * 1000)
             self._check_new(new)
-            await self._store("key_registered", new)
-            await self._store("key_succeeded", ending)
+            await applied(self._admin.store_keys(new, ending))  # a crash must not leave both valid
+            _log.info("key_registered", key_id=new.id, device=new.device)
+            _log.info("key_succeeded", key_id=ending.id, device=ending.device)
         return {"key": _describe(new, now_ms), "previous": _describe(ending, now_ms)}
 
     def _keys(self) -> list[Key]:
@@ -156,7 +157,7 @@ class _KeyPages:
                 raise RequestRefused(409, what, advice)
 
     async def _store(self, event: str, key: Key) -> None:
-        await applied(self._admin.store_key(key))
+        await applied(self._admin.store_keys(key))
         _log.info(event, key_id=key.id, device=key.device)
 
 

@@ -138,7 +138,7 @@ class KeyAdmin(Confirmed, Protocol):
     def next_key_id(self) -> int: ...
     def wall_ms(self) -> int: ...  # the clock by which keys expire, since 1970
 
-    async def store_key(self, key: Key) -> None:
+    async def store_keys(self, *keys: Key) -> None:
         """Add a key, or replace the one with its id; durable and in force on return."""
 
 

@@ -1,6 +1,7 @@
 """Rebuilds the broker's state on a start: the checkpoint's rows, then every entry after it."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from penstock.commit.erasing import erase_leftover
 from penstock.commit.replay import commands_of
@@ -8,11 +9,12 @@ from penstock.core.broker import Broker
 from penstock.core.commands import Erased, Trimmed
 from penstock.core.effects import Effects
 from penstock.core.tables import tables_of
+from penstock.model.message import Message, Signature
 from penstock.obs.progress import ProgressLog
 from penstock.store.store import Store
 from penstock.trust.replay import AHEAD_MS_MAX
 
-SIGNED_AT_ONCE = 1_000  # messages searched at a time for the time of their signature
+SIGNED_AT_ONCE = 1_000  # messages searched at a time for signatures
 
 SIGNED_SEARCHES_MAX = 50
 
@@ -47,23 +49,41 @@ def _replay(store: Store, broker: Broker) -> list[Trimmed | Erased]:
     return erasing
 
 
-def signed_until_ms(store: Store) -> int:
-    """The latest signing time of the messages accepted before this start.
+class SignedBefore(NamedTuple):
+    """What the journal tells about signatures that were accepted before this start."""
 
-    Nonces are not kept across a start, so signatures up to that time must not be accepted again.
-    Clients' clocks may be ahead by at most ``AHEAD_MS_MAX``, which bounds the search.
+    signatures: list[Signature]
+    known_from_ms: int  # all that were signed at this time or later are among them
+
+
+def signed_before(store: Store, now_ms: int, window_ms: int) -> SignedBefore:
+    """Signatures that might be presented again, read from the newest messages of the journal.
+
+    A message is accepted at most ``AHEAD_MS_MAX`` before the time of its signature. So if all
+    messages from some time on are known, so are all signatures from that time plus
+    ``AHEAD_MS_MAX`` on. The search ends where the window does, at a message that retention has
+    removed, or after many: then older signatures are refused, for nobody knows them.
     """
-    latest = newest_ms = 0
+    found: list[Signature] = []
+    oldest_ms = now_ms
+    for messages in _backwards(store):
+        for message in reversed(messages):
+            if message is None:
+                return SignedBefore(found, oldest_ms + AHEAD_MS_MAX + 1)
+            oldest_ms = message.time_ms
+            if message.extras and message.extras.signature:
+                found.append(message.extras.signature)
+        if oldest_ms < now_ms - window_ms - AHEAD_MS_MAX:
+            return SignedBefore(found, 0)
+    is_complete = store.next_sequence - 1 <= SIGNED_AT_ONCE * SIGNED_SEARCHES_MAX
+    return SignedBefore(found, 0 if is_complete else oldest_ms + AHEAD_MS_MAX + 1)
+
+
+def _backwards(store: Store) -> Iterator[list[Message | None]]:
+    """The newest messages, slice by slice, newest slice first."""
     end = store.next_sequence
     for _ in range(SIGNED_SEARCHES_MAX):
-        sequences = range(max(1, end - SIGNED_AT_ONCE), end)
-        found = [message for message in store.read(sequences) if message is not None]
-        if not found:
-            return latest
-        newest_ms = newest_ms or found[-1].time_ms
-        signatures = [m.extras.signature for m in found if m.extras and m.extras.signature]
-        latest = max([latest, *(signature.signed_ms for signature in signatures)])
-        if found[0].time_ms < newest_ms - AHEAD_MS_MAX or found[0].sequence == 1:
-            return latest
-        end = found[0].sequence
-    return newest_ms + AHEAD_MS_MAX  # too many to search: an upper bound
+        if end > 1:
+            first = max(1, end - SIGNED_AT_ONCE)
+            yield store.read(range(first, end))
+            end = first

@@ -4,7 +4,7 @@ from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus
 from penstock.commit.completion import FutureCompletion
 from penstock.commit.pipeline import Pipeline
-from penstock.core.commands import KeyStored
+from penstock.core.commands import KeysStored
 from penstock.node.cluster_admin import check_leads
 from penstock.reading.confirming import confirmed
 from penstock.trust.keys import KEY_ID_MAX, Key, KeyRing
@@ -34,11 +34,14 @@ class NodeKeyAdmin:
             self._allocated = free
         return self._allocated
 
-    async def store_key(self, key: Key) -> None:
-        """Journal a key; it is in force when this returns. Raises StorageError, ClusterError."""
+    async def store_keys(self, *keys: Key) -> None:
+        """Journal keys, all or none; they are in force when this returns.
+
+        Raises StorageError, ClusterError.
+        """
         check_leads(self._cluster)
         waiter = FutureCompletion("the key is not stored")
-        command = KeyStored(key.id, key.encode())
+        command = KeysStored([key.encode() for key in keys])
         with self._pipeline.as_leader():
             self._pipeline.submit(command, waiter, durable=True)
         await waiter.future

@@ -5,10 +5,9 @@ be remembered longer than that. They are kept in **buckets** by time of signing,
 A full window refuses: forgetting a nonce would silently accept a replay.
 
 * **The future.** Clocks differ, so a signature may be ahead by ``AHEAD_MS_MAX``, and no more.
-* **Before the start.** Nonces do not survive a restart. What was signed before
-  ``remembers_from_ms`` may have been accepted by the last process and is refused. The time of the
-  start leaves a gap for senders whose clocks are ahead; the strict choice is the time of the last
-  signed message in the journal plus ``AHEAD_MS_MAX`` plus one.
+* **Before the start.** Nonces are in the journal, with their messages: a start reads the newest
+  ones (``commit.recovery.signed_before``). What was signed before ``started_ms`` may have been
+  accepted by the last process, and is refused.
 * **A clock set back.** Dropped buckets would be inside the window again, without their nonces. So
   ``remembers_from_ms`` rises with every drop and never falls.
 

@@ -25,6 +25,7 @@ class MemoryBook(Current):
         self.ring = KeyRing()
         self.now_ms = NOW
         self.error = None
+        self.changes = []  # ids of the keys of each change
 
     def keys(self):
         return self.ring.all()
@@ -35,11 +36,13 @@ class MemoryBook(Current):
     def wall_ms(self):
         return self.now_ms
 
-    async def store_key(self, key):
+    async def store_keys(self, *keys):
+        self.changes.append([key.id for key in keys])
         await asyncio.sleep(0)
         if self.error:
             raise self.error
-        self.ring.put(key)
+        for key in keys:
+            self.ring.put(key)
 
 
 @pytest.fixture
@@ -119,6 +122,10 @@ def test_rotation_registers_a_successor_and_ends_the_old_key_after_the_overlap(a
     assert answer.document["key"]["public_key"] == public_key(1)
     assert book.ring.get(1).expires_ms == NOW + 60_000
     assert book.ring.get(2).topics == "plant/*"
+    assert book.changes == [
+        [1],
+        [2, 1],
+    ]  # one commit: a kill leaves both keys as they were, or none
 
 
 def test_keys_added_at_once_get_different_ids(api, book):

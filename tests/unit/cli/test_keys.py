@@ -45,8 +45,9 @@ class Book:
     def wall_ms(self):
         return int(time.time() * 1000)
 
-    async def store_key(self, key):
-        self.ring.put(key)
+    async def store_keys(self, *keys):
+        for key in keys:
+            self.ring.put(key)
 
 
 class Served:

@@ -18,7 +18,7 @@ CHANGES = {
     "group": lambda book, _keys: book.make_group(b"t", b"g", "earliest", 0),
     "settings": lambda book, _keys: book.configure_group(GroupConfigured(b"t", b"g", 1, 1, 1)),
     "letters": lambda book, _keys: book.redrive(b"t", b"g", 1),
-    "key": lambda _book, keys: keys.store_key(Key(1, bytes(32), "d", "#", 1)),
+    "key": lambda _book, keys: keys.store_keys(Key(1, bytes(32), "d", "#", 1)),
 }
 
 
