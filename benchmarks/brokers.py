@@ -21,11 +21,15 @@ from tempfile import TemporaryDirectory
 from typing import ClassVar, NamedTuple
 
 from benchmarks.machine import pinned
+from penstock.testing import Broker as TestBroker
+from penstock.trust.book import put
+from penstock.trust.rows import Role
 
 __all__ = [
     "BROKERS",
     "Broker",
     "BrokerError",
+    "GuardedPenstockBroker",
     "MosquittoBroker",
     "PenstockBroker",
     "RedisBroker",
@@ -179,6 +183,33 @@ class PenstockBroker(Broker):
             raise BrokerError(f"the key was refused: {error} {said}") from error
 
 
+class GuardedPenstockBroker(PenstockBroker):
+    """The same with users: clients of this machine have a role of ``RULES`` rules.
+
+    Compare it with ``penstock``: what do rules cost?
+    """
+
+    name = "penstock-users"
+
+    def start(self, cpu: int | None) -> None:
+        with TestBroker(data=self.directory / "data") as prepared:
+            prepared.add_user("root", "a secret", roles=("admin",))
+            prepared.change_access(put(Role("local", tuple(_rules()), ("monitor",))))
+        super().start(cpu)
+
+
+RULES = 100
+
+
+def _rules() -> Iterator[str]:
+    """Allow what the generator does, somewhere among rules that do not concern it."""
+    for number in range(RULES // 2 - 1):
+        yield f"allow publish,subscribe,read,work site/{number}/+/state"
+        yield f"deny publish site/+/{number}/#"
+    yield "allow publish,subscribe,read,work bench/#"
+    yield "allow publish,subscribe,read,work q:bench"
+
+
 class MosquittoBroker(Broker):
     """The peer for MQTT. Limits that would make it drop are lifted; it persists nothing."""
 
@@ -242,7 +273,14 @@ class SyncedRedisBroker(RedisBroker):
 
 
 BROKERS: dict[str, type[Broker]] = {
-    kind.name: kind for kind in (PenstockBroker, MosquittoBroker, RedisBroker, SyncedRedisBroker)
+    kind.name: kind
+    for kind in (
+        PenstockBroker,
+        GuardedPenstockBroker,
+        MosquittoBroker,
+        RedisBroker,
+        SyncedRedisBroker,
+    )
 }
 
 

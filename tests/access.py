@@ -9,4 +9,4 @@ def as_from_afar(broker: Broker) -> None:
     """Let connections count as those of another machine, which must log in."""
     logins = broker.server.parts.logins
     welcome = logins.welcome
-    logins.welcome = lambda origin, door: welcome(origin._replace(is_local=False), door)
+    logins.welcome = lambda origin, *rest: welcome(origin._replace(is_local=False), *rest)

@@ -7,7 +7,7 @@ import pytest
 from penstock.access.logins import LoginFault, LoginRefusal
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import Broker
-from tests.access import ROOT, SECRET, as_from_afar, role, store, user
+from tests.access import SECRET, as_from_afar
 from tests.conformance.wire_client import (
     PINGREQ,
     PINGRESP,
@@ -26,13 +26,9 @@ SERVER_UNAVAILABLE, BAD_CREDENTIALS, NOT_AUTHORIZED = 3, 4, 5
 def broker():
     """A broker with users, which sees its clients as those of another machine."""
     with Broker() as own:
-        store(
-            own,
-            ROOT,
-            role("pumps", "allow publish,subscribe pump/#"),
-            user("ann", "client"),
-            user("bob", "pumps"),
-        )
+        own.add_user("root", SECRET, roles=("admin",))
+        own.add_user("ann", SECRET)
+        own.add_user("bob", SECRET, rules=["allow publish,subscribe pump/#"])
         as_from_afar(own)
         yield own
 

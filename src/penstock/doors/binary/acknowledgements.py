@@ -22,6 +22,7 @@ from penstock.model.message import Message
 from penstock.model.queue_names import is_queue
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
+from penstock.trust.rules import Action
 
 UNKNOWN_MAX = 65_536  # ranges that wait to be looked up before reading pauses
 LOOK_UP_MAX = 16  # messages read at a time; each may be as large as a frame
@@ -91,12 +92,17 @@ class Acknowledgements:
                 self._progress(topic, stretches, now_ms)
 
     def _may_progress(self, topic: bytes) -> bool:
-        """Whether progress is kept for this topic; a filter can match any number of them."""
-        topic_count = self._door.broker.subscribers.topic_count
-        return (
-            topic in self._followed
-            or topic_count(self._client.client_id) < self._door.connections.limits.subscriptions_max
-        )
+        """Whether progress is kept for this topic; a filter can match any number of them.
+
+        Any sequence can be acknowledged, sent or not, and progress keeps messages from removal.
+        """
+        door, client = self._door, self._client
+        if topic in self._followed:
+            return True
+        if not door.admission.allows(client.principal, Action.SUBSCRIBE, topic):
+            return False
+        known = door.broker.subscribers.topic_count(client.client_id)
+        return known < door.connections.limits.subscriptions_max
 
     def begin(self, topic: bytes, now_ms: int) -> None:
         """Register as a reader of a topic whose messages are removed once all have read them."""

@@ -10,7 +10,7 @@ import asyncio
 from penstock.core.delivery import Delivery
 from penstock.core.live import Live
 from penstock.core.session import PUBACK
-from penstock.doors.binary.login import BinaryLogin
+from penstock.doors.binary.login import STRANGER_REQUESTS_MAX, BinaryLogin
 from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.publishing import BinaryPublishing
 from penstock.doors.binary.replies import OrderedReplies
@@ -61,8 +61,10 @@ class BinaryConnection(Connection[Event]):
         "_door",
         "_is_writing_paused",
         "_login",
+        "_needs_proof",
         "_publishing",
         "_replies",
+        "_stranger_requests",
         "_subscriptions",
         "client_id",
         "is_identified",
@@ -80,6 +82,8 @@ class BinaryConnection(Connection[Event]):
         self.become(door.logins.welcome(origin, self.protocol_name))
         if self.principal.is_known:
             machine.trust()
+        self._needs_proof = not self.principal.is_known  # by a login or a signed publish
+        self._stranger_requests = 0
         self.client_id = b""
         self.number = door.connections.ids.next()
         self.is_identified = False  # whether the cluster knows of its client id
@@ -101,6 +105,9 @@ class BinaryConnection(Connection[Event]):
     def deadline(self) -> tuple[float, DisconnectReason]:
         """The connect time-out; then any complete frame of the client keeps it alive."""
         limits = self._connections.limits
+        if self._needs_proof and self._has_spoken:
+            reason = DisconnectReason.LOGIN_REQUIRED
+            return self.origin.accepted_at + limits.connect_timeout_s, reason
         if not self._has_spoken:
             reason = DisconnectReason.CONNECT_TIMEOUT
             return self._last_packet_at + limits.connect_timeout_s, reason
@@ -115,6 +122,8 @@ class BinaryConnection(Connection[Event]):
         self, events: list[Event], position: int, now_ms: int, _turn_ends_at: float
     ) -> int:
         event = events[position]
+        if not self.principal.is_known and not self._may_ask(event):
+            return len(events)
         match event:
             case BinaryPublishRun():
                 self._publishing.publish(event, now_ms)
@@ -137,6 +146,25 @@ class BinaryConnection(Connection[Event]):
             case Violation():
                 self._on_violation(event)
         return position + 1
+
+    def _may_ask(self, event: Event) -> bool:
+        """Whether a stranger may send another request; if not, the connection ends."""
+        count = 1
+        if isinstance(event, BinaryPublishRun):
+            count = len(event.sequences)
+        elif isinstance(event, Ping):
+            count = event.count
+        self._stranger_requests += count
+        if self._stranger_requests <= STRANGER_REQUESTS_MAX:
+            return True
+        reason, text = DisconnectReason.LOGIN_REQUIRED, "many requests before a login"
+        error = encode.error("Login required — connection closed")
+        self._replies.answer_last(error, lambda: self.close(reason, text))
+        return False
+
+    def proved(self) -> None:
+        self._needs_proof = False
+        self._stranger_requests = 0
 
     def hold(self, events: list[Event]) -> None:
         """Handle acknowledgements even now, as far as time allows; hold the rest."""
@@ -166,6 +194,10 @@ class BinaryConnection(Connection[Event]):
         if principal.user != self.principal.user:
             self._subscriptions.start_over()
         self.become(principal)
+        self.proved()
+
+    def principal_changed(self) -> None:
+        self._subscriptions.judge_again()
 
     def fail(self, text: str) -> None:
         self._connections.counters.refused_total += 1

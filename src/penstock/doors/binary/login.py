@@ -3,6 +3,10 @@
 While a login is judged, whatever the client sent behind it is held. A failed login is answered with
 an ERROR and ends the connection, so nothing behind it is ever handled. A login as another user ends
 all subscriptions: they, and the client id, were the former user's.
+
+A client that must log in and has not may do little: send AUTH, PING and signed publishes. Each
+request counts, until a signed publish is accepted, and after ``STRANGER_REQUESTS_MAX`` the
+connection ends. So what it is sent stays within 8 KiB, and it cannot stay long without a proof.
 """
 
 import secrets
@@ -20,6 +24,7 @@ from penstock.wire.binary import encode
 from penstock.wire.binary.events import BinaryAuth
 
 NONCE_BYTES = 32
+STRANGER_REQUESTS_MAX = 32
 
 
 class LoginClient(Protocol):
@@ -55,6 +60,9 @@ class BinaryLogin:
         self.is_under_way = False
 
     def take(self, event: BinaryAuth) -> None:
+        if self._door.broker.access.is_open:
+            self._replies.answer(encode.ack(event.sequence))
+            return
         if not event.secret:
             self._nonce = secrets.token_bytes(NONCE_BYTES)
             self._replies.answer(encode.challenge(event.sequence, self._nonce))

@@ -20,6 +20,7 @@ class PublishingConnection(Publisher, Protocol):
 
     def fail(self, text: str) -> None: ...  # answer a request with an error
     def end_turn(self) -> None: ...
+    def proved(self) -> None: ...  # a signed publish of it was accepted
 
 
 class BinaryPublishing:
@@ -36,7 +37,7 @@ class BinaryPublishing:
 
     def publish(self, event: BinaryPublishRun, now_ms: int) -> None:
         topic, admission = event.topic, self._door.admission
-        route = admission.admit(self._connection.principal, topic)
+        route = admission.admit(self._connection.principal, topic, len(event.sequences))
         if isinstance(route, Refusal):
             for _ in event.sequences:
                 self._connection.fail(_no_topic(route, topic))
@@ -102,6 +103,7 @@ class BinaryPublishing:
         return refused.text
 
     def _submit_signed(self, events: list[SignedPublish], now_ms: int) -> None:
+        self._connection.proved()
         self._submit(
             events[0].topic,
             [event.payload for event in events],

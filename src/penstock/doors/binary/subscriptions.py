@@ -3,6 +3,10 @@
 An **exact topic** is followed with a cursor: first what the journal holds, then what comes. A
 subscriber with a client id skips what it acknowledged before. A **filter** is live only. A topic
 that begins with ``q:`` is a **queue**, and the client becomes one of its workers.
+
+A topic needs the rights to subscribe and to read, as its history comes first. A filter needs the
+right to subscribe to some of what it matches; the rest is left out. A queue needs the right to
+work.
 """
 
 from collections.abc import Callable
@@ -17,7 +21,7 @@ from penstock.dispatch.unacked import Unacked
 from penstock.doors.binary.acknowledgements import Acknowledgements, AcknowledgingClient
 from penstock.doors.binary.parts import BinaryParts, IdentifiedClient
 from penstock.doors.binary.queue_worker import QueueWorker
-from penstock.doors.binary.replies import OrderedReplies
+from penstock.doors.binary.replies import OrderedReplies, not_authorized
 from penstock.errors import PenstockError, StorageError
 from penstock.model.message import Extras, Message
 from penstock.model.queue_names import is_queue
@@ -25,12 +29,16 @@ from penstock.model.topic import filter_fault, has_wildcard
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.reading.cursor import Cursor
+from penstock.trust.principal import Principal
+from penstock.trust.rules import Action
 from penstock.wire.binary import encode
 from penstock.wire.binary.events import BinarySubscribe, BinaryUnsubscribe
 
 
 class SubscribingConnection(IdentifiedClient, AcknowledgingClient, LiveClient, Protocol):
     """The connection of the client."""
+
+    principal: Principal
 
     def send(self, data: bytes) -> None: ...
     def fail(self, text: str) -> None: ...  # answer a request with an error
@@ -74,6 +82,10 @@ class BinarySubscriptions:
         if fault:
             self._connection.fail(f"Cannot subscribe to '{printable(event.topic, 80)}': {fault}")
             return
+        denial = self._denial(event.topic)
+        if denial:
+            self._connection.fail(denial)
+            return
         self._counters.subscribed_total += 1
         self._accepts_version_2 = event.accepts_version_2
         if event.client_id:
@@ -85,6 +97,40 @@ class BinarySubscriptions:
             self.worker.join(event.topic)
         else:
             self._in_order(lambda: self._when_current(lambda: self._follow_topic(event)))
+
+    def _denial(self, topic: bytes) -> str:
+        """Why the user may not subscribe to this; empty if it may."""
+        admission, principal = self._door.admission, self._connection.principal
+        if has_wildcard(topic):
+            refusal = admission.judge_filter(principal, Action.SUBSCRIBE, topic)
+        elif is_queue(topic):
+            refusal = admission.judge(principal, Action.WORK, topic)
+        else:
+            refusal = admission.judge(principal, Action.SUBSCRIBE, topic)
+            if refusal is None and admission.judge(principal, Action.READ, topic):
+                return f"{not_authorized(topic)}: its history comes first; a filter has none"
+        return not_authorized(topic) if refusal else ""
+
+    def _may_have(self, topic: bytes) -> bool:
+        principal, allows = self._connection.principal, self._door.admission.allows
+        actions = (Action.WORK,) if is_queue(topic) else (Action.SUBSCRIBE, Action.READ)
+        return all(allows(principal, action, topic) for action in actions)
+
+    def judge_again(self) -> None:
+        """The rights have changed: end what is not allowed any more, and say so."""
+        admission, principal = self._door.admission, self._connection.principal
+        lost = [
+            topic for topic in [*self._cursors, *self.worker.queues] if not self._may_have(topic)
+        ]
+        lost += [
+            topic_filter
+            for topic_filter in self._filters
+            if admission.judge_filter(principal, Action.SUBSCRIBE, topic_filter) is not None
+        ]
+        for topic in lost:
+            self._end(topic)
+            text = f"The right to '{printable(topic, 80)}' was withdrawn: unsubscribed"
+            self._connection.send(encode.error(text))
 
     def _fault(self, event: BinarySubscribe) -> str:
         limits, client_id = self._door.connections.limits, event.client_id
@@ -166,12 +212,14 @@ class BinarySubscriptions:
         self._in_order(lambda: self._unsubscribe(event))
 
     def _unsubscribe(self, event: BinaryUnsubscribe) -> None:
-        topic = event.topic
+        self._end(event.topic)
+        self._done(event.sequence)
+
+    def _end(self, topic: bytes) -> None:
         if topic in self.worker.queues:
             self.worker.leave(topic)
         elif topic in self._cursors or topic in self._filters:
             self._unfollow(topic)
-        self._done(event.sequence)
 
     def _follow_filter(self, event: BinarySubscribe) -> None:
         self._filters.add(event.topic)
@@ -241,11 +289,17 @@ class BinarySubscriptions:
         cursor = self._cursors.get(part.topic)
         if cursor is not None:
             cursor.feed(part)
+        elif not self._may_receive(part.topic):
+            return
         elif self.is_full():
             self._counters.drops[DropReason.SLOW_READER] += part.count
         else:
             for stretch in part.stretches():
                 self.take(stretch)
+
+    def _may_receive(self, topic: bytes) -> bool:
+        principal = self._connection.principal
+        return self._door.admission.allows(principal, Action.SUBSCRIBE, topic)
 
     def take(self, stretch: Stretch) -> None:
         """Send messages; the first of those who follow the topic makes the frames for all."""
