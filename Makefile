@@ -31,7 +31,7 @@ $(VENV)/.serve: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Penstock, Spark and the test tools into $(VENV): a few minutes, once ..."
-	@$(PIP) install -c constraints.txt -e '.[dev,cli,spark]'
+	@$(PIP) install -c constraints.txt -e '.[dev,cli,spark,jwt]'
 	@touch $@ $(VENV)/.serve
 
 # A Redis client for Node, used by one test; the test is skipped where npm cannot fetch it.

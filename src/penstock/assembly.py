@@ -10,7 +10,7 @@ from functools import cached_property, partial
 
 from penstock.access.admission import Admission
 from penstock.access.envelopes import Envelopes
-from penstock.access.logins import Logins
+from penstock.access.logins import Logins, pool_of
 from penstock.access.quotas import Quotas
 from penstock.clock import Clock, SteadyClock
 from penstock.cluster.consensus import Consensus
@@ -23,6 +23,7 @@ from penstock.commit.recovery import SignedBefore
 from penstock.commit.settings import PipelineSettings
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
+from penstock.core.commands import AccessChanged
 from penstock.core.effects import (
     Erasing,
     FollowUp,
@@ -51,9 +52,11 @@ from penstock.reading.readers import JournalReaders
 from penstock.staging.context import StagingContext
 from penstock.staging.sink_commits import SinkCommits
 from penstock.store.store import Store
+from penstock.trust.book import put
 from penstock.trust.gate import Gate
 from penstock.trust.policy import Policy
 from penstock.trust.replay import ReplayWindow
+from penstock.trust.rows import User
 
 
 class Assembly:
@@ -110,6 +113,7 @@ class Assembly:
         self.pipeline.submit(effect.command, effect.waiter, durable=True)
 
     def close(self) -> None:
+        self.logins.close()
         self.readers.close()
         self.pipeline.close()
 
@@ -189,7 +193,27 @@ class Assembly:
 
     @cached_property
     def logins(self) -> Logins:
-        return Logins(self.broker.access, allow_anonymous=self.config.allow_anonymous)
+        return Logins(
+            self.config,
+            self.broker.access,
+            self.broker.keys,
+            cluster=self.cluster,
+            quotas=self.quotas,
+            clock=self.clock,
+            counters=self.counters,
+            pool=pool_of(self.config, self.loop),
+            rehashed=self._store_rehashed,
+        )
+
+    def _store_rehashed(self, row: User, peer: str) -> None:
+        """Another node, or a later login, does it if this one cannot."""
+        if self.cluster.is_leader:
+            access = self.broker.access
+            command = AccessChanged(
+                [put(row)], row.name, "rehash", peer, self.wall_ms(), access.version
+            )
+            with self.pipeline.as_leader():
+                self.pipeline.submit(command, None, durable=True)
 
     @cached_property
     def envelopes(self) -> Envelopes:

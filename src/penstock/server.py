@@ -188,6 +188,7 @@ class Server:
         )
         self._http = self._make_http_door()
         self.node.replica.on_leadership(parts.housekeeping.led)
+        self.node.replica.on_leadership(parts.logins.led)
         self._listener = Listener(parts.connections, self._doors(), self._make_tls_entrance())
 
     def _make_http_door(self) -> HttpDoor:

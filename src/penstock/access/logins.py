@@ -4,28 +4,79 @@
 listener            users        a connection without credentials
 ==================  ===========  ======================================================
 loopback            none         may do everything
-loopback            some         has the role ``local``
+loopback            some         has the role ``local``, unless ``auth.anonymous = "deny"``
 reachable           none         may do everything, but only with ``allow_anonymous``
 reachable           some         must log in
 any, anonymous      some         has the role ``anonymous``
 ==================  ===========  ======================================================
 
 ``log_in`` calls back, at once where a comparison of hashes decides and later where a slow hash has
-to be computed. The door holds what the client sends meanwhile. Every wrong login is answered with
-the same text, whether the user exists or not.
+to be computed. The door holds what the client sends meanwhile. The kind of credentials follows from
+what is presented: user ``key:ID`` is a signing key, a secret ``pst_…`` is an API token whatever the
+user, a JSON web token is one where they are configured; everything else is a user's.
+
+**All wrong logins are alike.** Every one is answered with the same text and costs the same slow
+hash, whether the user exists or not, has a password or not, is disabled or not.
+
+**A principal is renewed** when users or rules have changed (``renewed``), without its secret: it
+keeps a ``proof``, which names what the secret was compared to.
 """
 
+import asyncio
+import os
+import re
 from collections.abc import Callable
 from enum import Enum
-from hashlib import sha256
-from hmac import compare_digest
+from functools import lru_cache, partial
 from typing import NamedTuple
 
+import msgspec
+
+from penstock.access.jwt_logins import JwtLogins, looks_like_jwt
+from penstock.access.login_cache import KEY_BYTES, LoginCache
+from penstock.access.password_pool import PasswordPool, thread_count
+from penstock.access.quotas import Quotas
+from penstock.clock import Clock
+from penstock.cluster.consensus import Consensus, Leadership
+from penstock.config.schema import Config
+from penstock.limits import KIB
+from penstock.model.ip import block_of
 from penstock.net.origin import Origin
+from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.backoff import Backoff
+from penstock.trust.bans import Bans
 from penstock.trust.book import AccessBook
+from penstock.trust.key_logins import (
+    LOGINS_REMEMBERED_MAX,
+    WINDOW_MS,
+    KeyRights,
+    is_proof_of_key,
+    key_id_of,
+    parse_key_password,
+)
+from penstock.trust.keys import Key, KeyRing
+from penstock.trust.passwords import (
+    PASSWORD_BYTES_MAX,
+    SALT_BYTES,
+    Cost,
+    dummy_hash,
+    hash_password,
+    is_proof_of,
+    is_weak,
+    password_proof,
+    rehash_mark,
+    verify,
+)
 from penstock.trust.principal import ANYONE, STRANGER, Principal
-from penstock.trust.rows import User
+from penstock.trust.replay import ReplayWindow
+from penstock.trust.rights import Rights
+from penstock.trust.rows import NAME, Token, User
+from penstock.trust.rules import Action
+from penstock.trust.secrets import matching, parse_token
+from penstock.trust.signatures import is_valid_login
+
+SECRET_BYTES_MAX = 8 * KIB  # of JSON web tokens; passwords are shorter
 
 
 class Credentials:
@@ -50,9 +101,9 @@ class LoginFault(Enum):
     """Why a login failed, as far as the client may know."""
 
     WRONG = "wrong"
-    BUSY = "busy"  # too many logins at once: try again later
+    BUSY = "busy"  # too many logins at once, or too many wrong ones: try again later
     BANNED = "banned"
-    NOT_ALLOWED = "not allowed"  # the credentials are right, the client id is not
+    NOT_ALLOWED = "not allowed"  # the credentials are right, the client id or the way is not
     UNAVAILABLE = "unavailable"  # the node is cut off from the cluster, or has yet to join
 
 
@@ -68,42 +119,469 @@ class LoginRefusal(NamedTuple):
 WRONG = LoginRefusal(
     LoginFault.WRONG, DisconnectReason.BAD_CREDENTIALS, "wrong user name, password or token"
 )
+BUSY = LoginRefusal(
+    LoginFault.BUSY, DisconnectReason.LOGIN_BUSY, "too many logins at once; try again", 5.0
+)
+UNAVAILABLE = LoginRefusal(
+    LoginFault.UNAVAILABLE,
+    DisconnectReason.NO_QUORUM,
+    "this node is cut off from its cluster and cannot tell who may log in; try another node",
+    5.0,
+)
+REVOKED = LoginRefusal(
+    LoginFault.WRONG, DisconnectReason.CREDENTIALS_REVOKED, "the credentials are no longer valid"
+)
+CLEAR_TEXT = LoginRefusal(
+    LoginFault.NOT_ALLOWED,
+    DisconnectReason.TLS_REQUIRED,
+    "administrators log in over TLS, or on the broker's machine (auth.clear_text_admins)",
+)
+
+_TOKENS = {"token", "console"}
+_SECRETS = {"password", "secret", "jwt", *_TOKENS}  # kinds that whoever sees can use
 
 LoginDone = Callable[[Principal | LoginRefusal], None]
+Rehashed = Callable[[User, str], None]  # store this row, for the user with this address
+
+
+class _Attempt(NamedTuple):
+    """A login that is being judged."""
+
+    origin: Origin
+    door: str
+    credentials: Credentials
+    done: LoginDone
+    started_at: float
+    block: str  # of addresses, that failures are counted for
+    account: str  # that failures are counted for; empty if there can be none of that name
 
 
 class Logins:
     """Makes principals, for all doors."""
 
-    def __init__(self, book: AccessBook, *, allow_anonymous: bool) -> None:
+    def __init__(
+        self,
+        config: Config,
+        book: AccessBook,
+        keys: KeyRing,
+        *,
+        cluster: Consensus,
+        quotas: Quotas,
+        clock: Clock,
+        counters: Counters,
+        pool: PasswordPool[bool | str],
+        rehashed: Rehashed = lambda _row, _peer: None,
+    ) -> None:
+        """``rehashed``: a user's password was hashed anew; the row is to be stored."""
+        self._config = config.auth
+        self._allow_anonymous = config.allow_anonymous
         self._book = book
-        self._allow_anonymous = allow_anonymous
+        self._keys = keys
+        self._cluster = cluster
+        self._quotas = quotas
+        self._bans = Bans(book)
+        self._clock = clock
+        self._counters = counters
+        self._pool = pool
+        self._rehashed = rehashed
+        self._cost = Cost(config.auth.argon2_memory_bytes, config.auth.argon2_passes)
+        self._dummy = dummy_hash(self._cost)
+        self._backoff = Backoff(config.auth.failures_max)
+        self._cache = LoginCache(os.urandom(KEY_BYTES), config.auth.cache_s)
+        self._key_logins = ReplayWindow(WINDOW_MS, LOGINS_REMEMBERED_MAX, clock.wall_ms())
+        self._jwt = JwtLogins(config.auth) if config.auth.jwt_keys_file else None
+        self._led_at = clock.monotonic()  # when there was a leader last
+        self._was_led = bool(cluster.leader)
 
-    def welcome(self, origin: Origin, door: str) -> Principal:
+    def close(self) -> None:
+        self._pool.close()
+
+    # ── without credentials ───────────────────────────────────────────────────────────────────
+
+    def welcome(self, origin: Origin, door: str, client_id: bytes = b"") -> Principal:
         """The principal of a connection that has not presented credentials (yet)."""
         if self._book.is_open:
             return ANYONE._replace(door=door, address=origin.peer)
-        user = origin.certificate or origin.listener_user
-        if user:
-            return self._principal(user, origin, door)
-        role = "local" if origin.is_local else "anonymous" if self._allow_anonymous else ""
-        if not role:
-            return STRANGER._replace(door=door, address=origin.peer)
-        return Principal("", self._book.rights_of_roles((role,)), door, origin.peer)
+        for user, via in ((origin.certificate, "certificate"), (origin.listener_user, "listener")):
+            found = self._usable(user)
+            if found is not None:
+                named = self._admitted(origin, door, found, via, client_id)
+                return self._stranger(origin, door) if isinstance(named, LoginRefusal) else named
+        is_local = origin.is_local and self._config.anonymous == "local"
+        role = "local" if is_local else "anonymous" if self._allow_anonymous else ""
+        if not role or self._is_banned(origin, client_id):
+            return self._stranger(origin, door)
+        rights = self._book.rights_of_roles((role,), "", _text(client_id))
+        nobody = Principal("", rights, door, origin.peer)
+        return nobody._replace(client_id=_text(client_id), roles=(role,))
+
+    def _stranger(self, origin: Origin, door: str) -> Principal:
+        return STRANGER._replace(door=door, address=origin.peer)
+
+    def _is_banned(self, origin: Origin, client_id: bytes) -> bool:
+        now_ms = self._clock.wall_ms()
+        of_client = client_id and self._bans.of_client(_text(client_id), now_ms)
+        return bool(of_client or self._bans.of_address(origin.host, now_ms))
+
+    # ── with credentials ──────────────────────────────────────────────────────────────────────
 
     def log_in(self, origin: Origin, door: str, credentials: Credentials, done: LoginDone) -> None:
         """Judge credentials and call ``done``, at once or later, on the event loop."""
-        user = self._book.users.get(credentials.user)
-        if user is None or user.is_disabled or not _has_secret(user, credentials.secret):
-            done(WRONG)
+        now, block = self._clock.monotonic(), block_of(origin.host)
+        attempt = _Attempt(origin, door, credentials, done, now, block, _account(credentials))
+        if self._book.is_open:
+            self._end(attempt, self.welcome(origin, door))
             return
-        done(self._principal(user.name, origin, door, credentials.client_id))
+        refusal = self._refusal_at_once(attempt)
+        if refusal is not None:
+            self._end(attempt, refusal)
+            return
+        secret = credentials.secret
+        if credentials.user.startswith("key:"):
+            self._end(attempt, self._by_key(attempt))
+        elif parse_token(secret) is not None:
+            self._end(attempt, self._by_token(attempt))
+        elif self._jwt is not None and looks_like_jwt(secret):
+            self._end(attempt, self._by_jwt(attempt, self._jwt))
+        elif not secret and origin.certificate and credentials.user in ("", origin.certificate):
+            self._end(attempt, self._by_certificate(attempt))
+        elif len(secret) > PASSWORD_BYTES_MAX:
+            self._end(attempt, WRONG)
+        else:
+            self._by_user(attempt)
 
-    def _principal(self, user: str, origin: Origin, door: str, client_id: bytes = b"") -> Principal:
-        rights = self._book.rights_of(user, client_id.decode(errors="replace"))
-        return Principal(user, rights, door, origin.peer)
+    def _refusal_at_once(self, attempt: _Attempt) -> LoginRefusal | None:
+        """What can be said before anything is compared or hashed."""
+        if self._is_stale():
+            return UNAVAILABLE
+        wait_s = self._backoff.wait_s(attempt.block, attempt.account, attempt.started_at)
+        if wait_s:
+            text = f"too many wrong logins; try again in {wait_s:.0f} s"
+            return LoginRefusal(LoginFault.BUSY, DisconnectReason.LOGIN_BACKOFF, text, wait_s)
+        return WRONG if len(attempt.credentials.secret) > SECRET_BYTES_MAX else None
+
+    def led(self, leadership: Leadership) -> None:
+        """Another node leads, or none."""
+        if leadership.leader or self._was_led:
+            self._led_at = self._clock.monotonic()
+        self._was_led = bool(leadership.leader)
+
+    def _is_stale(self) -> bool:
+        """Whether this node has known no leader for so long that its users may be out of date."""
+        now = self._clock.monotonic()
+        if not self._cluster.is_clustered or self._cluster.leader:
+            self._led_at, self._was_led = now, True
+        return now - self._led_at >= self._config.stale_s
+
+    def _end(self, attempt: _Attempt, outcome: Principal | LoginRefusal) -> None:
+        """Count the outcome and tell it."""
+        counters, door = self._counters, attempt.door
+        word = "accepted"
+        if isinstance(outcome, LoginRefusal):
+            word = outcome.reason.value
+            if outcome.fault is LoginFault.WRONG:
+                now = self._clock.monotonic()
+                self._backoff.failed(attempt.block, attempt.account, now)
+        else:
+            counters.login_kinds[outcome.via] = counters.login_kinds.get(outcome.via, 0) + 1
+            is_safe = attempt.origin.is_encrypted or attempt.origin.is_local
+            counters.logins_clear_text_total += not is_safe and outcome.via in _SECRETS
+        counters.logins[door, word] = counters.logins.get((door, word), 0) + 1
+        counters.logins_waiting = self._pool.waiting
+        counters.login_seconds.observe(self._clock.monotonic() - attempt.started_at)
+        attempt.done(outcome)
+
+    # ── kinds of credentials ──────────────────────────────────────────────────────────────────
+
+    def _by_user(self, attempt: _Attempt) -> None:
+        """A generated secret is compared at once; a password is hashed, unless it was just now."""
+        credentials = attempt.credentials
+        user = self._usable(credentials.user)
+        found = user and matching(user.secrets, credentials.secret)
+        if user is not None and found:
+            self._end(attempt, self._right(attempt, user, "secret", found))
+            return
+        text = user.password if user is not None and user.password else self._dummy
+        mark = self._cache.mark(credentials.user, text, credentials.secret)
+        if user is not None and self._cache.knows(mark, attempt.started_at):
+            self._password_checked(attempt, text, mark, is_right=True)
+            return
+        work = partial(_check, text, credentials.secret, self._dummy, self._cost)
+        self._pool.run(mark, attempt.block, work, partial(self._hashed, attempt, text, mark))
+        self._counters.logins_waiting = self._pool.waiting
+
+    def _hashed(self, attempt: _Attempt, text: str, mark: bytes, result: bool | str | None) -> None:
+        if result is None:
+            self._end(attempt, BUSY)
+            return
+        self._password_checked(attempt, text, mark, is_right=bool(result))
+
+    def _password_checked(
+        self, attempt: _Attempt, text: str, mark: bytes, *, is_right: bool
+    ) -> None:
+        user = self._usable(attempt.credentials.user)  # it may have changed meanwhile
+        if not is_right or user is None or user.password != text:
+            self._end(attempt, WRONG)
+            return
+        self._cache.note(mark, self._clock.monotonic())
+        if is_weak(text, self._cost):
+            self._hash_anew(attempt, user)
+        self._end(attempt, self._right(attempt, user, "password", password_proof(text)))
+
+    def _hash_anew(self, attempt: _Attempt, user: User) -> None:
+        """Replace a weak hash, now that the password is at hand."""
+        before, password = user.password, attempt.credentials.secret
+
+        def hashed(text: bool | str | None) -> None:
+            now = self._book.users.get(user.name)
+            if isinstance(text, str) and now is not None and now.password == before:
+                mark = rehash_mark(before, text)
+                row = msgspec.structs.replace(now, password=text, rehashed=mark)
+                self._rehashed(row, attempt.origin.peer)
+
+        work = partial(hash_password, password, os.urandom(SALT_BYTES), self._cost)
+        mark = b"rehash " + user.name.encode()
+        self._pool.run(mark, attempt.block, work, hashed)
+
+    def token_of(self, secret: bytes) -> Token | None:
+        """The row of a token, valid and of whatever purpose; None if it is wrong or expired."""
+        presented = parse_token(secret)
+        row = presented and self._book.tokens.get(presented.id)
+        if row is None or presented is None or matching((row.digest,), presented.secret) is None:
+            return None
+        is_expired = row.expires_ms and self._clock.wall_ms() >= row.expires_ms
+        return None if is_expired or self._usable(row.owner) is None else row
+
+    def _by_token(self, attempt: _Attempt) -> Principal | LoginRefusal:
+        row = self.token_of(attempt.credentials.secret)
+        owner = None if row is None else self._usable(row.owner)
+        purposes = ("", "console") if attempt.door == "http" else ("",)
+        if row is None or owner is None or row.purpose not in purposes:
+            return WRONG
+        via = row.purpose or "token"
+        proof = row.name.encode()
+        return self._right(
+            attempt, owner, via, proof, roles=self._token_roles(row), expires_ms=row.expires_ms
+        )
+
+    def _token_roles(self, row: Token) -> tuple[str, ...]:
+        """Roles that a token names and its owner has (still)."""
+        roles = self._book.users[row.owner].roles
+        if not row.roles:
+            return roles
+        included = self._book.with_included(roles)
+        return tuple(role for role in row.roles if role in included)
+
+    def _by_certificate(self, attempt: _Attempt) -> Principal | LoginRefusal:
+        user = self._usable(attempt.origin.certificate)
+        return WRONG if user is None else self._right(attempt, user, "certificate")
+
+    def _by_jwt(self, attempt: _Attempt, jwt: JwtLogins) -> Principal | LoginRefusal:
+        claims = jwt.claims_of(attempt.credentials.secret, self._clock.wall_ms())
+        if claims is None or not NAME.fullmatch(claims.user):
+            return WRONG
+        roles = tuple(role for role in claims.roles if self._book.role(role) is not None)
+        user = self._usable(claims.user) or User(claims.user)
+        if (row := self._book.users.get(claims.user)) is not None and row is not user:
+            return WRONG  # disabled or expired
+        return self._right(attempt, user, "jwt", roles=roles, expires_ms=claims.expires_ms)
+
+    def _by_key(self, attempt: _Attempt) -> Principal | LoginRefusal:
+        credentials, now_ms = attempt.credentials, self._clock.wall_ms()
+        key = self._keys.get(key_id_of(credentials.user))
+        if key is None or key.fault(now_ms) or not self._is_signed(attempt, key, now_ms):
+            return WRONG
+        if refusal := self._last_refusal(attempt.origin, key.device, credentials.client_id):
+            return refusal
+        return Principal(
+            credentials.user,
+            self._key_rights(key, _text(credentials.client_id)),
+            attempt.door,
+            attempt.origin.peer,
+            expires_ms=key.expires_ms,
+            via="key",
+            client_id=_text(credentials.client_id),
+            proof=key.public_key,
+        )
+
+    def _is_signed(self, attempt: _Attempt, key: Key, now_ms: int) -> bool:
+        credentials = attempt.credentials
+        if credentials.nonce:
+            return is_valid_login(key.public_key, credentials.nonce, credentials.secret)
+        proof = parse_key_password(credentials.secret)
+        cluster_id = bytes.fromhex(self._cluster.status().cluster_id)
+        if proof is None or not attempt.origin.is_encrypted:
+            return False  # somebody could read it and be faster at another node
+        if not is_proof_of_key(key, proof, credentials.client_id, cluster_id):
+            return False
+        return self._key_logins.check(key.id, proof.nonce, proof.signed_ms, now_ms) is None
+
+    def _key_rights(self, key: Key, client_id: str) -> Rights:
+        return KeyRights(key, self._book.rights_of_roles(("keys",)).rules(), client_id)
+
+    # ── right credentials ─────────────────────────────────────────────────────────────────────
+
+    def _usable(self, name: str) -> User | None:
+        """A user that may log in now."""
+        user = self._book.users.get(name)
+        if user is None or user.is_disabled:
+            return None
+        is_expired = user.expires_ms and self._clock.wall_ms() >= user.expires_ms
+        return None if is_expired else user
+
+    def _right(
+        self,
+        attempt: _Attempt,
+        user: User,
+        via: str,
+        proof: bytes = b"",
+        *,
+        roles: tuple[str, ...] | None = None,
+        expires_ms: int = 0,
+    ) -> Principal | LoginRefusal:
+        """The credentials are right; whether they may be used here and now remains to be seen."""
+        origin, client_id = attempt.origin, attempt.credentials.client_id
+        self._backoff.succeeded(attempt.block, attempt.account)
+        found = self._admitted(
+            origin, attempt.door, user, via, client_id, proof, roles, expires_ms=expires_ms
+        )
+        is_safe = origin.is_encrypted or origin.is_local or self._config.clear_text_admins
+        if isinstance(found, Principal) and not is_safe and found.rights.may(Action.ADMIN, b""):
+            return CLEAR_TEXT
+        return found
+
+    def _admitted(
+        self,
+        origin: Origin,
+        door: str,
+        user: User,
+        via: str,
+        client_id: bytes,
+        proof: bytes = b"",
+        roles: tuple[str, ...] | None = None,
+        *,
+        expires_ms: int = 0,
+    ) -> Principal | LoginRefusal:
+        text = _text(client_id)
+        if client_id and user.client_ids and not _is_among(text, user.client_ids):
+            fault = f"user {user.name} may not use this client id"
+            return LoginRefusal(LoginFault.NOT_ALLOWED, DisconnectReason.BAD_CREDENTIALS, fault)
+        if refusal := self._last_refusal(origin, user.name, client_id):
+            return refusal
+        if door != "http" and (fault := self._quotas.admit_connection(user.name)):
+            return LoginRefusal(LoginFault.NOT_ALLOWED, DisconnectReason.QUOTA, fault)
+        if via == "certificate":
+            expires_ms = origin.certificate_expires_ms
+        return Principal(
+            user.name,
+            self._book.rights_of_roles(user.roles if roles is None else roles, user.name, text),
+            door,
+            origin.peer,
+            expires_ms=min(filter(None, (expires_ms, user.expires_ms)), default=0),
+            via=via,
+            client_id=text,
+            roles=roles or (),
+            proof=proof,
+        )
+
+    def _last_refusal(self, origin: Origin, user: str, client_id: bytes) -> LoginRefusal | None:
+        now_ms = self._clock.wall_ms()
+        ban = self._bans.of_user(user, now_ms) or self._bans.of_address(origin.host, now_ms)
+        if ban is None and client_id:
+            ban = self._bans.of_client(_text(client_id), now_ms)
+        if ban is None:
+            return None
+        return LoginRefusal(LoginFault.BANNED, DisconnectReason.BANNED, f"banned: {ban.name}")
+
+    # ── after a change ────────────────────────────────────────────────────────────────────────
+
+    def renewed(self, principal: Principal) -> Principal | LoginRefusal:
+        """What has become of a principal, now that users, roles or keys have changed.
+
+        A refusal means that its connection must end: its credentials are gone.
+        """
+        if not principal.user:
+            return self._renewed_nobody(principal)
+        if principal.via == "key":
+            return self._renewed_key(principal)
+        user = self._usable(principal.user)
+        if user is None and not (principal.via == "jwt" and principal.user not in self._book.users):
+            return REVOKED
+        if self._bans.of_user(principal.user, self._clock.wall_ms()):
+            return REVOKED
+        return self._renewed_user(principal, user or User(principal.user))
+
+    def _renewed_nobody(self, principal: Principal) -> Principal | LoginRefusal:
+        if principal.roles:
+            rights = self._book.rights_of_roles(principal.roles, "", principal.client_id)
+            return principal._replace(rights=rights)
+        if principal.rights is ANYONE.rights and not self._book.is_open:
+            return LoginRefusal(
+                LoginFault.WRONG, DisconnectReason.LOGIN_REQUIRED, "there are users now: log in"
+            )
+        return principal
+
+    def _renewed_key(self, principal: Principal) -> Principal | LoginRefusal:
+        key = self._keys.get(key_id_of(principal.user))
+        if key is None or key.public_key != principal.proof or key.fault(self._clock.wall_ms()):
+            return REVOKED
+        return principal._replace(rights=self._key_rights(key, principal.client_id))
+
+    def _renewed_user(self, principal: Principal, user: User) -> Principal | LoginRefusal:
+        if not self._is_in_force(principal, user):
+            return REVOKED
+        roles = user.roles
+        if principal.via == "jwt":
+            roles = principal.roles
+        elif principal.via in _TOKENS:
+            roles = self._token_roles(self._book.tokens[principal.proof.decode()])
+        rights = self._book.rights_of_roles(roles, user.name, principal.client_id)
+        return principal._replace(rights=rights)
+
+    def _is_in_force(self, principal: Principal, user: User) -> bool:
+        """Whether the credentials that a principal came with are still the user's."""
+        if principal.via == "secret":
+            return principal.proof in user.secrets
+        if principal.via == "password":
+            return is_proof_of(principal.proof, user.password, user.rehashed)
+        if principal.via in _TOKENS:
+            row = self._book.tokens.get(principal.proof.decode())
+            return row is not None and row.owner == user.name
+        return True
 
 
-def _has_secret(user: User, secret: bytes) -> bool:
-    digest = sha256(secret).digest()
-    return any(compare_digest(digest, known) for known in user.secrets)
+def _check(text: str, secret: bytes, dummy: str, cost: Cost) -> bool:
+    """In a thread. A wrong password takes as long with a weak hash as with a new one."""
+    is_right = verify(text, secret)
+    if not is_right and is_weak(text, cost):
+        verify(dummy, secret)
+    return is_right
+
+
+def _account(credentials: Credentials) -> str:
+    """Whose failures a login counts for: a user's, a key's or a token's."""
+    token = parse_token(credentials.secret)
+    if token is not None:
+        return f"token:{token.id}"
+    user = credentials.user
+    return user if NAME.fullmatch(user) or key_id_of(user) else ""
+
+
+def _text(client_id: bytes) -> str:
+    return client_id.decode(errors="replace")
+
+
+def _is_among(client_id: str, patterns: tuple[str, ...]) -> bool:
+    return _compiled(patterns).fullmatch(client_id) is not None
+
+
+@lru_cache(maxsize=1_000)
+def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Each ``*`` in a pattern stands for any characters."""
+    one = (".*".join(map(re.escape, re.split(r"\*+", pattern))) for pattern in patterns)
+    return re.compile("|".join(one), re.DOTALL)
+
+
+def pool_of(config: Config, loop: asyncio.AbstractEventLoop) -> PasswordPool[bool | str]:
+    cores = len(os.sched_getaffinity(0))
+    return PasswordPool(loop, thread_count(config.auth.threads, cores))

@@ -10,6 +10,7 @@ not lost. Names follow the Prometheus conventions: prefix, subject, unit last, t
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from itertools import product
 from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -30,6 +31,8 @@ from penstock.admin.metrics_metricmq import METRICMQ, PER_TOPIC
 from penstock.admin.metrics_queues import QUEUES
 from penstock.admin.survey import SERIES_DEFAULT, Survey
 from penstock.admin.view import BrokerView, JournalView
+from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import KINDS
 
 __all__ = ["CONTENT_TYPE", "METRICS", "Metric", "render", "render_off_loop"]
 
@@ -37,11 +40,26 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # understood by old s
 
 _Reason = TypeVar("_Reason", bound=Enum)
 
+LOGIN_REASONS = (
+    DisconnectReason.BAD_CREDENTIALS,
+    DisconnectReason.LOGIN_BACKOFF,
+    DisconnectReason.LOGIN_BUSY,
+    DisconnectReason.BANNED,
+    DisconnectReason.QUOTA,
+    DisconnectReason.TLS_REQUIRED,
+    DisconnectReason.NO_QUORUM,
+)
 PROTOCOLS = ("mqtt", "binary", "resp", "queue", "http")  # label values that are always present
 
 
 def _by_protocol(scrape: Scrape) -> Mapping[str, float]:
     return dict.fromkeys(PROTOCOLS, 0) | scrape.counters.connections_total
+
+
+def _logins(scrape: Scrape) -> Mapping[tuple[str, ...], float]:
+    outcomes = ("accepted", *(reason.value for reason in LOGIN_REASONS))
+    none: dict[tuple[str, ...], float] = dict.fromkeys(product(PROTOCOLS, outcomes), 0)
+    return none | scrape.counters.logins
 
 
 def _by_qos(counts: Iterable[int]) -> Mapping[str, float]:
@@ -68,6 +86,25 @@ METRICS: tuple[Metric, ...] = (
         lambda s: _by_reason(s.counters.disconnects),
         "reason",
     ),
+    # ── Logins
+    counter(
+        "penstock_logins_total",
+        "Logins, by protocol and outcome: accepted, or the reason of the refusal.",
+        _logins,
+        "door,outcome",
+    ),
+    counter(
+        "penstock_logins_accepted_total",
+        "Accepted logins, by kind of credentials.",
+        lambda s: dict.fromkeys(KINDS, 0) | s.counters.login_kinds,
+        "kind",
+    ),
+    counted(
+        "logins_clear_text_total",
+        "Accepted logins whose password or token was sent from another machine without TLS.",
+    ),
+    counted("logins_waiting", "Logins waiting for a thread that hashes passwords."),
+    counted("login_seconds", "Time from presenting credentials to the answer."),
     # ── Messages
     counter(
         "penstock_messages_received_total",

@@ -308,6 +308,11 @@ class Auth(Section, frozen=True, kw_only=True):
         "Whether a client that has not logged in may publish messages signed with a registered"
         " key, to the topics of that key.",
     ] = True
+    clear_text_admins: Annotated[
+        bool,
+        "Whether administrators may log in from other machines without TLS, where anybody on the"
+        " way can read their password or token.",
+    ] = False
     argon2_memory_bytes: Annotated[
         int, _range(8 * MIB, 256 * MIB), "Memory that hashing one password takes."
     ] = 19 * MIB

@@ -63,6 +63,11 @@ class Counters:
     read_failures_total: int = 0
     redelivered_total: int = 0
     commit_failures_total: int = 0
+    logins: dict[tuple[str, str], int] = field(default_factory=dict)  # by door and outcome
+    login_kinds: dict[str, int] = field(default_factory=dict)  # accepted, by kind of credentials
+    logins_clear_text_total: int = 0
+    logins_waiting: int = 0  # for a thread that hashes passwords
+    login_seconds: Histogram = field(default_factory=Histogram)
     publish_seconds: Histogram = field(default_factory=Histogram)
     delivery_seconds: Histogram = field(default_factory=Histogram)
     commit_seconds: Histogram = field(default_factory=Histogram)

@@ -1,16 +1,18 @@
 """Back-off: who gave wrong credentials too often has to wait, before anything is hashed.
 
-An **address** (of IPv6 its /64 network) has some failures a minute free. Each further one makes it
+An **address** (``model.ip.block_of``) has some failures a minute free. Each further one makes it
 wait, 1 s at first and twice as long each time, up to 5 minutes. After five quiet minutes everything
-is forgotten. A **user** is treated likewise, whoever tries it from wherever, but not at addresses
-where it has logged in before: so nobody can lock a user out by guessing at it.
+is forgotten. A **user** is treated likewise, whoever tries it from wherever.
+
+A user at an address where it has logged in before is **known** there and has an account of its own:
+neither guessing at that user elsewhere nor others at its address make it wait. So nobody can lock a
+user out, nor does one broken device lock out all others behind the same router.
 
 Both tables are bounded, and separate: guessing does not push out the addresses that users are known
 at. The oldest entries are forgotten first. Time is that of a monotonic clock, and is passed in.
 """
 
 from collections import OrderedDict
-from ipaddress import IPv6Address, ip_address, ip_network
 
 ENTRIES_MAX = 65_536  # of each table
 FREE = 10
@@ -52,11 +54,14 @@ class Backoff:
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()  # address and user
 
     def wait_s(self, address: str, user: str, now: float) -> float:
-        """How long this user must wait at this address (``network_of``); 0: it may try."""
-        wait_s = self._wait_s((address, ""), now)
-        if user and (address, user) not in self._known:
-            wait_s = max(wait_s, self._wait_s(("", user), now))
-        return wait_s
+        """How long this user must wait at this address; 0: it may try."""
+        return max(self._wait_s(key, now) for key in self._keys(address, user))
+
+    def _keys(self, address: str, user: str) -> list[tuple[str, str]]:
+        """The accounts that an attempt is counted in."""
+        if (address, user) in self._known:
+            return [(address, user)]
+        return [(address, ""), ("", user)] if user else [(address, "")]
 
     def _wait_s(self, key: tuple[str, str], now: float) -> float:
         failures = self._failures.get(key)
@@ -64,9 +69,8 @@ class Backoff:
 
     def failed(self, address: str, user: str, now: float) -> None:
         """Note a wrong login. ``user`` is empty if there can be no such user."""
-        self._note((address, ""), now)
-        if user and (address, user) not in self._known:
-            self._note(("", user), now)
+        for key in self._keys(address, user):
+            self._note(key, now)
 
     def _note(self, key: tuple[str, str], now: float) -> None:
         failures = self._failures.pop(key, None)
@@ -78,7 +82,7 @@ class Backoff:
             self._failures.popitem(last=False)
 
     def succeeded(self, address: str, user: str) -> None:
-        """Note a right login; the failures of the address stay: one right guess is no excuse."""
+        """Note a right login; failures before it stay: one right guess is no excuse."""
         self._known.pop((address, user), None)
         self._known[address, user] = None
         if len(self._known) > self._entries_max:
@@ -86,16 +90,3 @@ class Backoff:
 
     def __len__(self) -> int:
         return len(self._failures) + len(self._known)
-
-
-def network_of(host: str) -> str:
-    """What counts as one address: that of IPv4, the /64 network of IPv6, or the text itself."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if not isinstance(address, IPv6Address):
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ip_network((address, 64), strict=False))

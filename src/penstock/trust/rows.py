@@ -185,6 +185,7 @@ BUILT_IN: dict[str, Role] = {
             note="clients on the broker's machine that do not log in",
         ),
         Role("anonymous", (), ("client",), note="clients of allow_anonymous"),
+        Role("keys", note="who logs in with a signing key, besides publishing to its topics"),
     )
 }
 """Roles that exist from the start. All but ``admin`` can be replaced by a role of that name."""

@@ -39,6 +39,7 @@ NONCE_BYTES = 8
 
 _DOMAIN_2 = b"penstock-signature-2"
 _DOMAIN_LOGIN = b"\0penstock-login-1"  # as version 1 covers it: no topic begins with NUL
+_DOMAIN_TIMED_LOGIN = b"\0penstock-login-2"
 _HEAD_2 = Struct(">20sIQ8sHI")
 
 
@@ -108,6 +109,15 @@ def sign_login(seed: bytes, nonce: bytes) -> bytes:
 
 def is_valid_login(public_key: bytes, nonce: bytes, proof: bytes) -> bool:
     return _is_signed(public_key, proof, _DOMAIN_LOGIN + nonce)
+
+
+def sign_timed_login(seed: bytes, covered: bytes) -> bytes:
+    """The proof of a login without a challenge (``trust.key_logins``): 64 bytes."""
+    return _sign(seed, _DOMAIN_TIMED_LOGIN + covered)
+
+
+def is_valid_timed_login(public_key: bytes, covered: bytes, proof: bytes) -> bool:
+    return _is_signed(public_key, proof, _DOMAIN_TIMED_LOGIN + covered)
 
 
 def is_valid(public_key: bytes, topic: bytes, payload: bytes, signature: Signature) -> bool:
