@@ -10,37 +10,12 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from penstock.cli import penstock
 from penstock.testing import Broker
+from tests.e2e.access_kit import Kit
 from tests.e2e.process import BrokerProcess
 
 PASSWORD = "correct horse battery"
-
-
-class Kit:
-    """A broker and the command line, which names it by its data directory."""
-
-    def __init__(self, broker):
-        self.broker = broker
-        self.data = Path(broker.server.config.data)
-
-    @property
-    def book(self):
-        return self.broker.server.broker.access
-
-    def run(self, *words, by=None, **options):
-        where = by or ("--data", str(self.data))
-        return CliRunner().invoke(penstock, [*words[:2], *where, *words[2:]], **options)
-
-    def say(self, *words, **options):
-        result = self.run(*words, **options)
-        assert result.exit_code == 0, result.output + result.output
-        return result.stdout
-
-    def ask(self, *words, **options):
-        return json.loads(self.say(*words, "--json", **options))
 
 
 @pytest.fixture
@@ -200,12 +175,12 @@ def test_a_path_too_long_for_a_socket_address_works(tmp_path):
 
 
 def test_http_serves_the_same_while_there_is_no_administrator(kit):
-    where = ("--server", f"127.0.0.1:{kit.broker.port}")
+    where = kit.address
     assert kit.ask("users", "add", "ann", by=where)["name"] == "ann"
 
 
 def test_a_data_directory_in_the_environment_does_not_replace_a_given_address(kit, tmp_path):
-    where = ("--server", f"127.0.0.1:{kit.broker.port}")
+    where = kit.address
     elsewhere = {"PENSTOCK_DATA": str(tmp_path / "other")}
     assert kit.ask("users", "add", "ann", by=where, env=elsewhere)["name"] == "ann"
     assert not (tmp_path / "other").exists()

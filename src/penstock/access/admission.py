@@ -85,7 +85,7 @@ class Admission:
         self, principal: Principal, action: Action, topic: bytes = b"", count: int = 1
     ) -> Refusal | None:
         """Why a principal may not do this to a topic, noted; None if it may."""
-        topic, action = _judged(topic, action)
+        topic, action = judged(topic, action)
         if principal.rights.may(action, topic):
             return None
         if action is Action.SUBSCRIBE and _is_statistics(topic):
@@ -94,7 +94,7 @@ class Admission:
 
     def allows(self, principal: Principal, action: Action, topic: bytes = b"") -> bool:
         """``judge`` for topics that nobody asked for by name: a denial is not noted."""
-        topic, action = _judged(topic, action)
+        topic, action = judged(topic, action)
         return principal.rights.may(action, topic)
 
     def judge_filter(
@@ -104,7 +104,7 @@ class Admission:
 
         Topics that it may not receive are left out when they are routed (``Routes.resolve``).
         """
-        topic_filter, action = _judged(topic_filter, action)
+        topic_filter, action = judged(topic_filter, action)
         if principal.rights.coverage(action, topic_filter) is not Coverage.NONE:
             return None
         if action is Action.SUBSCRIBE and _is_statistics(topic_filter):
@@ -202,7 +202,7 @@ class Admission:
         return signed_only | (CAPTURED if self.is_captured(topic) else 0)
 
 
-def _judged(topic: bytes, action: Action) -> tuple[bytes, Action]:
+def judged(topic: bytes, action: Action) -> tuple[bytes, Action]:
     """What is touched: the topic within an envelope; dead letters as management of their topic."""
     topic = topic.removeprefix(ENVELOPE_PREFIX)
     if topic.startswith(DEAD_PREFIX) and not has_wildcard(topic):

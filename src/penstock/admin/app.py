@@ -16,13 +16,17 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from penstock.admin import (
+    access,
+    bans,
     cluster,
     dead_letters,
     groups,
     keys,
     metrics,
     queues,
+    roles,
     status,
+    tokens,
     topics,
     users,
 )
@@ -69,7 +73,7 @@ def create_app(
             *(groups.routes(queue_admin, guard) if queue_admin else []),
             *(dead_letters.routes(queue_admin, guard) if queue_admin else []),
             *(cluster.routes(cluster_admin, guard) if cluster_admin else []),
-            *(users.routes(access_admin, guard) if access_admin else []),
+            *(_access_routes(access_admin, guard) if access_admin else []),
         ],
         middleware=[Middleware(Hardened)],
         exception_handlers={HTTPException: _error_response},
@@ -77,6 +81,11 @@ def create_app(
     app.state.guard = guard
     app.state.hosts = frozenset(host.lower() for host in hosts)
     return app
+
+
+def _access_routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
+    modules = (users, roles, tokens, bans, access)
+    return [route for module in modules for route in module.routes(admin, guard)]
 
 
 def _probe_routes(view: BrokerView, guard: Guard) -> list[Route]:
@@ -121,7 +130,7 @@ def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
         f"Penstock {version}: MQTT 3.1.1, RESP (Redis), the binary protocol, the queue protocol and"
         f" HTTP on this same port{port};"
         " pages: /health /ready /status /metrics /topics /clients /keys /queues /groups /dlq"
-        " /cluster\n"
+        " /cluster /users /roles /tokens /bans /access\n"
     )
 
 

@@ -99,8 +99,7 @@ password_file_option = click.option(
 def new_password(file: Path | None) -> str | None:
     """A password from a file or, on a terminal, typed twice; None: there is neither."""
     if file is not None:
-        text = sys.stdin.readline() if str(file) == "-" else _first_line(file)
-        return text.rstrip("\r\n")
+        return sys.stdin.readline().rstrip("\r\n") if str(file) == "-" else first_line(file)
     if not sys.stdin.isatty():
         return None
     typed: str = click.prompt(
@@ -114,9 +113,9 @@ def new_password(file: Path | None) -> str | None:
     return typed or None
 
 
-def _first_line(file: Path) -> str:
+def first_line(file: Path) -> str:
     try:
         with file.open(encoding="utf-8") as opened:
-            return opened.readline()
+            return opened.readline().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise PenstockError(f"{file} cannot be read: {error}") from error

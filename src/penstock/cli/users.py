@@ -7,7 +7,12 @@ from urllib.parse import quote
 
 import click
 
-from penstock.cli.access_options import access_options, new_password, password_file_option
+from penstock.cli.access_options import (
+    access_options,
+    first_line,
+    new_password,
+    password_file_option,
+)
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import confirm, number_option, yes_option
 from penstock.cli.lazy import CommandGroup
@@ -156,9 +161,30 @@ def secret_lines(made: Mapping[str, object]) -> str:
 
 @users.command()
 @_name_argument
-@password_file_option
 @access_options
-def password(name: str, *, password_file: Path | None, broker: AdminClient) -> None:
+def invite(name: str, broker: AdminClient) -> None:
+    """Print a token with which NAME can set its own password, once and within an hour.
+
+    It is used with penstock users password NAME --invite-file FILE.
+    """
+    made = broker.post(path_of(name, "invite"))
+    until = format_time(made["expires"])
+    print_result(made, f"Invitation of {name}, valid until {until}:\n  {made['token']}")
+
+
+@users.command()
+@_name_argument
+@password_file_option
+@click.option(
+    "--invite-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Set one's own password: FILE has the invitation of an administrator.",
+)
+@access_options
+def password(
+    name: str, *, password_file: Path | None, invite_file: Path | None, broker: AdminClient
+) -> None:
     """Change the password of the user NAME.
 
     Its connections end, as they were made with the previous one.
@@ -168,7 +194,10 @@ def password(name: str, *, password_file: Path | None, broker: AdminClient) -> N
         raise PenstockError(
             "there is no password", "give --password-file, or run the command on a terminal"
         )
-    changed = broker.put(path_of(name), password=chosen)
+    if invite_file is not None:
+        changed = broker.post("/password", invite=first_line(invite_file), password=chosen)
+    else:
+        changed = broker.put(path_of(name), password=chosen)
     print_result(changed, f"The password of {name} is changed.")
 
 

@@ -1,0 +1,176 @@
+"""``/tokens``: list, make and remove API tokens; ``/password``: set one's own password.
+
+The text of a token is in the response that makes it, and nowhere else. A token has its owner's
+roles, or some of them. An invitation is a token that sets its owner's password, once, and does
+nothing else: an administrator need not know the password.
+"""
+
+import asyncio
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.access.new_secrets import (
+    TOKEN_PREFIX,
+    hash_password,
+    new_secret,
+    new_token_id,
+    password_fault,
+    token_text,
+)
+from penstock.admin.access_changes import AccessPages, expiry
+from penstock.admin.guard import Caller, Guard, check_may_make_secrets, check_web_page, origin_of
+from penstock.admin.pages import (
+    JsonLine,
+    admin_page,
+    admin_read_page,
+    list_limit,
+    read_body,
+    time_of,
+)
+from penstock.admin.refusals import RequestRefused
+from penstock.admin.view import AccessAdmin
+from penstock.limits import KIB
+from penstock.trust.book import put, removed
+from penstock.trust.principal import STRANGER
+from penstock.trust.rows import Token
+
+EXPIRES_S_DEFAULT = 90 * 24 * 3600
+EXPIRES_S_MAX = 5 * 365 * 24 * 3600
+INVITE_S = 3600
+INVITE = "invite"  # the purpose of an invitation
+
+
+class _Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whose token, which of the owner's roles it has (none: all), and how long it is valid."""
+
+    owner: str
+    roles: tuple[str, ...] = ()
+    expires_s: Annotated[int, Meta(ge=1, le=EXPIRES_S_MAX)] = EXPIRES_S_DEFAULT
+    note: Annotated[str, Meta(max_length=KIB)] = ""
+
+
+class _PasswordFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An invitation and the password that its owner chooses."""
+
+    invite: Annotated[str, Meta(max_length=256)]
+    password: Annotated[str, Meta(max_length=4 * KIB)]
+
+    def __repr__(self) -> str:
+        return "_PasswordFields(…)"
+
+
+def routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
+    pages = _TokenPages(admin)
+    return [
+        admin_read_page("/tokens", guard, admin, pages.show_all, ("owner", "after", "limit")),
+        admin_page("/tokens", "POST", guard, pages.add),
+        admin_page("/tokens/{name}", "DELETE", guard, pages.remove),
+        admin_page("/users/{name}/invite", "POST", guard, pages.invite),
+        Route("/password", pages.set_password, methods=["POST"]),
+    ]
+
+
+class _TokenPages(AccessPages):
+    def __init__(self, admin: AccessAdmin) -> None:
+        super().__init__(admin)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def show_all(self, request: Request) -> dict[str, object]:
+        limit, query = list_limit(request), request.query_params
+        found = sorted(
+            (token for token in self.book.tokens.values() if token.name > query.get("after", "")),
+            key=lambda token: token.name,
+        )
+        if "owner" in query:
+            found = [token for token in found if token.owner == query["owner"]]
+        shown = [_describe(token, self.now_ms()) for token in found[:limit]]
+        return {"tokens": shown, "more": len(found) > limit, "version": self.book.version}
+
+    async def add(self, request: Request) -> dict[str, object]:
+        check_may_make_secrets(request)
+        wanted = await read_body(request, _Fields)
+        owner = self.known(self.book.users, wanted.owner, "user")
+        beyond = set(wanted.roles) - set(self.book.with_included(owner.roles))
+        if beyond:
+            error = f"{owner.name} does not have the role {min(beyond)}"
+            raise RequestRefused(409, error, "a token has roles of its owner")
+        token = Token("", owner.name, b"", wanted.roles, note=wanted.note)
+        return await self._store(request, token, wanted.expires_s)
+
+    async def invite(self, request: Request) -> dict[str, object]:
+        check_may_make_secrets(request)
+        owner = self.known(self.book.users, request.path_params["name"], "user")
+        return await self._store(request, Token("", owner.name, b"", purpose=INVITE), INVITE_S)
+
+    async def _store(self, request: Request, token: Token, expires_s: int) -> dict[str, object]:
+        secret, now_ms = new_secret(), self.now_ms()
+        token = replace(
+            token,
+            name=new_token_id(),
+            digest=secret.digest,
+            created_ms=now_ms,
+            expires_ms=expiry(expires_s, now_ms),
+        )
+        ended = [
+            removed(old)
+            for old in self.book.tokens.values()
+            if old.owner == token.owner and old.expires_ms and old.expires_ms <= now_ms
+        ]
+        await self.submit(request, [*ended, put(token)])
+        return _describe(token, now_ms) | {"token": token_text(token.name, secret.text)}
+
+    async def remove(self, request: Request) -> dict[str, object]:
+        token = self.known(self.book.tokens, request.path_params["name"], "token")
+        await self.submit(request, [removed(token)])
+        return _describe(token, self.now_ms())
+
+    async def set_password(self, request: Request) -> Response:
+        """Open to all: the invitation is the proof. It ends with the change it is used for."""
+        check_web_page(request)
+        wanted = await read_body(request, _PasswordFields)
+        async with self._one_at_a_time:  # bounds hashing, and nobody uses an invitation twice
+            token = self._invitation(wanted.invite)
+            if fault := password_fault(wanted.password):
+                raise RequestRefused(400, fault, "choose another password")
+            hashed = await run_in_threadpool(hash_password, wanted.password)
+            origin = origin_of(request)
+            author = STRANGER._replace(user=token.owner, door="invite", address=origin.peer)
+            request.state.caller = Caller(author)
+            version, user = self.book.version, self.book.users[token.owner]
+            changes = [put(replace(user, password=hashed)), removed(token)]
+            await self.submit(request, changes, version)
+        return JsonLine({"name": token.owner})
+
+    def _invitation(self, text: str) -> Token:
+        prefix, _, rest = text.partition("_")
+        name, _, secret = rest.partition("_")
+        token = self.book.tokens.get(name)
+        digest = sha256(secret.encode()).digest()
+        is_right = compare_digest(digest, token.digest if token else bytes(32))
+        if token is None or not is_right or prefix != TOKEN_PREFIX or token.purpose != INVITE:
+            raise RequestRefused(401, "the invitation is wrong or was used", "ask for another one")
+        if token.expires_ms <= self.now_ms():
+            raise RequestRefused(401, "the invitation has expired", "ask for another one")
+        return token
+
+
+def _describe(token: Token, now_ms: int) -> dict[str, object]:
+    return {
+        "id": token.name,
+        "owner": token.owner,
+        "roles": list(token.roles),
+        "purpose": token.purpose or "api",
+        "created": time_of(token.created_ms),
+        "expires": time_of(token.expires_ms),
+        "expired": bool(token.expires_ms) and token.expires_ms <= now_ms,
+        "note": token.note,
+    }

@@ -1,0 +1,59 @@
+"""``penstock acl``: why somebody may or may not do something, and what was denied."""
+
+import click
+
+from penstock.cli.access_options import access_options
+from penstock.cli.admin_client import AdminClient, Document, stale_option
+from penstock.cli.lazy import CommandGroup
+from penstock.cli.output import format_time, print_result, table
+from penstock.obs.log import printable
+
+ROLES_OF_NOBODY = ("local", "anonymous")
+
+
+@click.group(cls=CommandGroup)
+def acl() -> None:
+    """Explain access: which rule decides, what was denied."""
+
+
+@acl.command()
+@click.argument("user")
+@click.argument("action")
+@click.argument("topic", default="", metavar="[TOPIC]")
+@click.option("--client-id", metavar="ID", help="The client id that rules with %c are about.")
+@access_options
+@stale_option
+def check(
+    user: str, *, action: str, topic: str, client_id: str | None, broker: AdminClient
+) -> None:
+    """Say whether USER may do ACTION to TOPIC, and which rule decides.
+
+    USER may also be local or anonymous: clients that do not log in. Exits with 1 if it is denied.
+    """
+    who = {"role" if user in ROLES_OF_NOBODY else "user": user}
+    found = broker.get(
+        "/access/check", **who, action=action, topic=topic or None, client_id=client_id
+    )
+    print_result(found, found["text"])
+    raise SystemExit(not found["allowed"])
+
+
+@acl.command()
+@click.argument("user", required=False)
+@access_options
+def log(user: str | None, broker: AdminClient) -> None:
+    """Show what was denied lately on this node, to USER or to all, the latest first."""
+    found = broker.get("/access/denials", user=user)["denials"]
+    head = ("TIME", "USER", "DOOR", "ADDRESS", "ACTION", "TOPIC")
+    print_result(found, table(head, map(_row, found), "nothing was denied"))
+
+
+def _row(denial: Document) -> tuple[str, ...]:
+    return (
+        format_time(denial["time"]),
+        printable(denial["user"]) or "-",
+        denial["door"],
+        denial["address"],
+        denial["action"],
+        printable(denial["topic"], 200),
+    )
