@@ -8,7 +8,7 @@ import pytest_asyncio
 from tests.benches.resp_bench import Client, command, settle
 
 from penstock.core.live import Live
-from penstock.doors.resp import subscriptions
+from penstock.doors.resp import pattern_budget
 from penstock.doors.resp.calls import OK, Spec
 from penstock.doors.resp.connection import COMMANDS
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -238,7 +238,7 @@ async def test_many_names_are_taken_in_slices_and_confirmed_in_order(broker):
 
 @pytest.mark.asyncio
 async def test_the_patterns_of_all_clients_together_are_bounded(broker, monkeypatch):
-    monkeypatch.setattr(subscriptions, "PATTERN_COST_MAX", 6)
+    monkeypatch.setattr(pattern_budget, "PATTERN_COST_MAX", 6)
     first, second = Client(broker), Client(broker)
     first.send_all(b"PSUBSCRIBE a* b*")
     second.send_all(
@@ -253,6 +253,18 @@ async def test_the_patterns_of_all_clients_together_are_bounded(broker, monkeypa
     ]
     second.connection.close(DisconnectReason.CONNECTION_LOST)
     assert broker.server.parts.broker.routes.pattern_cost == 2
+
+
+@pytest.mark.asyncio
+async def test_one_client_leaves_room_for_the_patterns_of_others(broker, monkeypatch):
+    monkeypatch.setattr(pattern_budget, "PATTERN_COST_MAX", 8)
+    monkeypatch.setattr(pattern_budget, "SMALL_COST", 1)
+    greedy, modest = Client(broker), Client(broker)
+    greedy.send_all(b"PSUBSCRIBE a* b* c* d*", b"PSUBSCRIBE e*")
+    modest.send_all(b"PSUBSCRIBE f* g*")
+    await turns()
+    assert [reply[0] for reply in greedy.replies] == [b"psubscribe"] * 4 + ["error"]
+    assert [reply[0] for reply in modest.replies] == [b"psubscribe"] * 2
 
 
 @pytest.mark.asyncio

@@ -14,6 +14,7 @@ from penstock.core.effects import GroupChanged
 from penstock.delivery.effects import EffectHandlers
 from penstock.delivery.fanout import LiveFanout
 from penstock.dispatch.dispatchers import Dispatchers
+from penstock.doors.resp.pattern_budget import PatternBudget
 from penstock.doors.resp.registry import Registry
 from penstock.doors.resp.streams.group_queues import GroupQueues
 from penstock.doors.resp.streams.known_ids import KnownIds
@@ -63,6 +64,7 @@ class RespParts:
         self.dispatchers = dispatchers
         self.cluster = cluster
         self.registry = Registry()
+        self.pattern_budget = PatternBudget(broker.routes)
         self.known_ids = KnownIds(store)
         self.adding: Counter[bytes] = Counter()  # XADDs under way: the topic exists
         self.reader = EntryReader(

@@ -21,6 +21,7 @@ from penstock.doors.resp.parts import RespParts
 from penstock.errors import StorageError
 from penstock.limits import KIB
 from penstock.model.message import Message
+from penstock.net.origin import Origin
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.wire.resp import encode
@@ -38,6 +39,7 @@ class SubscribedClient(Protocol):
     outbox: RespOutbox
     protocol: Literal[2, 3]
     principal: Principal
+    origin: Origin
 
     def send(self, data: bytes) -> None: ...
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...

@@ -16,6 +16,7 @@ from operator import itemgetter
 from penstock.access.admission import CAPTURED
 from penstock.core.delivery import Delivery
 from penstock.core.live import Live, LiveSubscriber
+from penstock.doors.resp.pattern_budget import Account, account_of
 from penstock.doors.resp.replay import Replays, SubscribedClient
 from penstock.model.topic import filter_fault, has_wildcard
 from penstock.obs.log import printable
@@ -23,10 +24,6 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.wire.resp import encode, glob
 from penstock.wire.resp.names import name_of, topic_of
-
-PATTERN_COST_MAX = 65_536
-"""What all patterns of all clients may cost together (``glob.cost``): each topic that is new to the
-route cache is held against every one of them, which then takes twenty milliseconds at worst."""
 
 
 class _Listener(LiveSubscriber):
@@ -75,11 +72,12 @@ class _FilterListener(_Listener):
 class _PatternListener(_Listener):
     """The messages of one pattern."""
 
-    __slots__ = ("_pattern",)
+    __slots__ = ("_pattern", "account")
 
-    def __init__(self, connection: SubscribedClient, pattern: bytes) -> None:
+    def __init__(self, connection: SubscribedClient, pattern: bytes, account: Account) -> None:
         super().__init__(connection)
         self._pattern = pattern
+        self.account = account  # who pays for it
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
         connection = self._connection
@@ -121,11 +119,21 @@ class _ChannelsListener(_FilterListener):
 class Subscriptions:
     """The channels and patterns of one connection."""
 
-    __slots__ = ("_connection", "_own", "_routes", "_shard", "channels", "patterns", "shards")
+    __slots__ = (
+        "_budget",
+        "_connection",
+        "_own",
+        "_routes",
+        "_shard",
+        "channels",
+        "patterns",
+        "shards",
+    )
 
     def __init__(self, connection: SubscribedClient) -> None:
         self._connection = connection
         self._routes = connection.door.broker.routes
+        self._budget = connection.door.pattern_budget
         self._own: _ChannelsListener | None = None
         self.channels: dict[bytes, _Listener] = {}  # by topic or filter, in order of subscribing
         self.patterns: dict[bytes, _PatternListener] = {}
@@ -154,9 +162,13 @@ class Subscriptions:
         if fault := self.size_fault(patterns):
             return fault
         new = set(patterns).difference(self.patterns)
-        if self._routes.pattern_cost + sum(map(glob.cost, new)) > PATTERN_COST_MAX:
-            return "too many patterns, of all clients together; those with '?' or '[' count as more"
+        if fault := self._budget.fault(self._account(), new):
+            return fault
         return self._count_fault(patterns, self.patterns)
+
+    def _account(self) -> Account:
+        connection = self._connection
+        return account_of(connection.principal.user, connection.origin, connection)
 
     def size_fault(self, patterns: list[bytes]) -> str:
         bytes_max = self._connection.door.limits.topic_bytes_max
@@ -204,7 +216,10 @@ class Subscriptions:
 
     def subscribe_pattern(self, pattern: bytes) -> None:
         if pattern not in self.patterns:
-            listener = self.patterns[pattern] = _PatternListener(self._connection, pattern)
+            account = self._account()
+            listener = _PatternListener(self._connection, pattern, account)
+            self.patterns[pattern] = listener
+            self._budget.take(account, pattern)
             matches, cost = glob.compile(pattern), glob.cost(pattern)
             self._routes.subscribe_pattern(
                 pattern, lambda topic: matches(name_of(topic)), listener, cost
@@ -214,6 +229,7 @@ class Subscriptions:
         listener = self.patterns.pop(pattern, None)
         if listener is not None:
             self._routes.unsubscribe_pattern(pattern, listener)
+            self._budget.give_back(listener.account, pattern)
             self._connection.outbox.settle_live()
 
     def subscribe_shard(self, name: bytes) -> None:
