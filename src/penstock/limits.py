@@ -13,6 +13,7 @@ TIB = 1024 * GIB
 # ── Reading from sockets
 PACKET_BYTES_MAX = 256 * KIB  # MQTT allows 256 MiB; devices send kilobytes. AWS IoT: 128 KiB
 CONNECT_BYTES_MAX = 16 * KIB  # before CONNECT is accepted: usually under 1 KiB; a will may add
+PROXY_TIMEOUT_S = 5.0  # from accept to a complete PROXY header, which a proxy sends at once
 FRAME_BYTES_MAX = 16 * MIB  # of the binary protocol, and of an argument of a RESP command
 INCOMPLETE_BYTES_MAX = 256 * MIB  # in incomplete packets, over all connections
 DETECT_BYTES_MAX = 16  # that the listener reads to detect the protocol
@@ -22,6 +23,12 @@ KEEP_ALIVE_S_MAX = 65_535  # operators may lower it (CVE-2020-13849)
 
 # ── Clients
 CLIENTS_MAX = 10_000  # connections of all protocols; further ones are refused and counted
+ADDRESS_CONNECTIONS_MAX = 256  # of one address that is not this machine; of IPv6, of one /64
+ADDRESS_STRANGERS_MAX = 32  # of those, before they log in
+ADDRESS_CONNECTS_PER_SECOND_MAX = 50
+ADDRESS_CONNECTS_BURST_MAX = 500  # after a restart, all clients behind one router return at once
+STRANGERS_MAX = 1_024  # connections that have not logged in, from all addresses
+STRANGER_OUTPUT_BYTES_MAX = 8 * KIB  # answers that wait for a stranger to read them
 CLIENT_ID_BYTES_MAX = 256  # MQTT requires at least 23; UUIDs with a prefix need about 64
 INFLIGHT_MAX = 32_767  # deliveries per client; the upper half of ids is for shared subscriptions
 QUEUE_MESSAGES_MAX = 1_000  # per session besides those in flight: while away, or with a full window

@@ -45,6 +45,7 @@ from penstock.retention.runner import RetentionRunner
 from penstock.staging.visible_store import VisibleStore
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import LogStore, Store
+from penstock.trust.bans import Bans
 
 TURN_S = 0.25  # between two rounds of periodic tasks
 
@@ -189,7 +190,12 @@ class Server:
         self._http = self._make_http_door()
         self.node.replica.on_leadership(parts.housekeeping.led)
         self.node.replica.on_leadership(parts.logins.led)
-        self._listener = Listener(parts.connections, self._doors(), self._make_tls_entrance())
+        self._listener = Listener(
+            parts.connections,
+            self._doors(),
+            Bans(self.broker.access),
+            self._make_tls_entrance(),
+        )
 
     def _make_http_door(self) -> HttpDoor:
         parts, admin = self.parts, self.config.admin

@@ -73,8 +73,30 @@ class Limits(Section, frozen=True, kw_only=True):
         "Bytes in incomplete packets; beyond it the most silent connection is closed.",
     ] = limits.INCOMPLETE_BYTES_MAX
     connect_timeout_s: Annotated[
-        float, _range(0.1, 3600), "Time allowed for the first packet of a new connection."
+        float,
+        _range(0.1, 3600),
+        "Time allowed from the start of a connection to its first packet or, if one is needed, to"
+        " the login; the TLS handshake is included.",
     ] = limits.CONNECT_TIMEOUT_S
+    address_connections_max: Annotated[
+        int,
+        _range(1, 1_000_000),
+        "Connections of one address, of IPv6 one /64; this machine is not limited.",
+    ] = limits.ADDRESS_CONNECTIONS_MAX
+    address_strangers_max: Annotated[
+        int, _range(1, 1_000_000), "Connections of one address that have not logged in."
+    ] = limits.ADDRESS_STRANGERS_MAX
+    address_connects_per_second_max: Annotated[
+        float, _range(0.01, 1_000_000), "Connections that one address may open per second."
+    ] = limits.ADDRESS_CONNECTS_PER_SECOND_MAX
+    address_connects_burst_max: Annotated[
+        int, _range(1, 1_000_000), "Connections that one address may open at once after a pause."
+    ] = limits.ADDRESS_CONNECTS_BURST_MAX
+    strangers_max: Annotated[
+        int,
+        _range(1, 1_000_000),
+        "Connections that have not logged in, of all addresses; this machine is not limited.",
+    ] = limits.STRANGERS_MAX
     keep_alive_s_max: Annotated[
         int, _range(1, 65_535), "Longest keep-alive; a longer one is treated as this one."
     ] = limits.KEEP_ALIVE_S_MAX

@@ -76,6 +76,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         "_last_packet_at",
         "_machine",
         "_transport",
+        "_unknown_since",
         "meter",
         "origin",
         "outbox",
@@ -106,6 +107,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self._is_holder = False  # whether its incomplete packet is counted
         self.origin = origin
         self.principal = ANYONE
+        self._unknown_since = origin.accepted_at  # a stranger; infinite once it has logged in
         self.meter: Meter | None = None  # what it uses of its user's quotas, if there are any
         self._is_over_quota = False  # whether it may not read until tokens have come
         self.reason: DisconnectReason | None = None  # None while it is open
@@ -198,6 +200,8 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self.outbox.forget()
         self._connections.open.discard(self)
         self._connections.clients.discard(self)
+        if self.origin.visitor is not None:
+            self.origin.visitor.left()
 
     # ── events, in order and in slices ────────────────────────────────────────────────────────
 
@@ -287,11 +291,27 @@ class Connection(asyncio.Protocol, Generic[Event]):
     def become(self, principal: Principal) -> None:
         """From now on the connection acts for this principal, and counts for its quotas."""
         self._leave_meter()
+        self._judge_stranger(is_known=principal.is_known)
         self.principal = principal
         if principal.user:
             self.meter = self._connections.meter_of(principal.user)
         if principal.expires_ms:
             self._check_earlier(self._expires_at())
+
+    def _judge_stranger(self, *, is_known: bool) -> None:
+        """A stranger has little time and room, and counts for its address."""
+        if self.origin.visitor is not None:
+            self.origin.visitor.known(is_known=is_known)
+        self.outbox.restrict(is_stranger=not is_known)
+        if is_known:
+            self._unknown_since = inf
+            return
+        self._unknown_since = min(self._unknown_since, self._connections.monotonic())
+        self._check_earlier(self._login_due_at())
+
+    def _login_due_at(self) -> float:
+        """When a stranger must have logged in: no other packet extends it."""
+        return self._unknown_since + self._connections.limits.connect_timeout_s
 
     def _expires_at(self) -> float:
         """When the credentials expire, on the monotonic clock."""
@@ -371,6 +391,8 @@ class Connection(asyncio.Protocol, Generic[Event]):
             again = now + self._connections.limits.connect_timeout_s
             return self._check(min(again, expires_at))
         deadline, reason = self.deadline()
+        if not self.principal.is_known and self._login_due_at() < deadline:
+            deadline, reason = self._login_due_at(), DisconnectReason.CONNECT_TIMEOUT
         if now < deadline:
             return self._check(min(deadline, now + CHECK_INTERVAL_S, expires_at))
         self.close(reason)
@@ -378,6 +400,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
 
     def forgive(self, stalled_s: float) -> None:
         self._last_packet_at = min(self._connections.monotonic(), self._last_packet_at + stalled_s)
+        self._unknown_since += stalled_s
 
     def _check(self, when: float) -> float:
         self._checked_next = when

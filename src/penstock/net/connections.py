@@ -14,10 +14,12 @@ from penstock.net.connection_ids import ConnectionIds
 from penstock.net.flusher import Flusher
 from penstock.net.incomplete import Incomplete
 from penstock.net.meter import Meter
+from penstock.net.origin import Origin
 from penstock.net.stalls import StallDetector
 from penstock.net.takeovers import Takeovers
 from penstock.net.timers import Deadlines
 from penstock.net.turns import Turns
+from penstock.net.visitors import Visitors
 from penstock.obs.counters import Counters
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import DisconnectReason
@@ -93,6 +95,7 @@ class Connections:
         self.backpressure = backpressure
         self.incomplete = Incomplete(limits.incomplete_bytes_max)
         self.budget = Budget(limits.outgoing_bytes_max, self.loop.call_soon)
+        self.visitors = Visitors(limits)
         self.turns = Turns(self.loop, clock.monotonic)
         self.stalls = StallDetector(self.loop.time, clock.monotonic)
         self.takeovers = Takeovers(get_logger("net"), clock.monotonic)
@@ -102,11 +105,13 @@ class Connections:
         self.is_stopping = False
         self.meter_of: Callable[[str], Meter | None] = lambda _user: None  # set by ``Quotas``
 
-    def http_closed(self, transport: asyncio.Transport, reason: DisconnectReason) -> None:
+    def http_closed(
+        self, transport: asyncio.Transport, reason: DisconnectReason, origin: Origin
+    ) -> None:
         self.open.discard(transport)
         self.counters.disconnects[reason] += 1
         if reason not in _ORDINARY_HTTP_ENDS:
-            values = {"reason": reason.value, "peer": peer_of(transport), "detail": "http"}
+            values = {"reason": reason.value, "peer": origin.peer, "detail": "http"}
             self.throttled_log.info("refused", reason.value, **values)
 
     def turn(self, now: float) -> None:
@@ -119,8 +124,3 @@ class Connections:
         self.budget.forgive(stalled_s)
         for client in self.clients:
             client.forgive(stalled_s)
-
-
-def peer_of(transport: asyncio.BaseTransport) -> str:
-    name = transport.get_extra_info("peername")
-    return f"{name[0]}:{name[1]}" if name else "unknown"

@@ -36,7 +36,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]  # an ASGI 3 application
-OnClose = Callable[[asyncio.Transport, DisconnectReason], None]
+OnClose = Callable[[asyncio.Transport, DisconnectReason, Origin], None]
 _log = get_logger("http")
 
 # uvicorn warns about each bad request, which anybody can cause, and reports errors of the
@@ -50,7 +50,7 @@ class HttpDoor:
     def __init__(
         self,
         app: Application,
-        on_close: OnClose = lambda _transport, _reason: None,
+        on_close: OnClose = lambda _transport, _reason, _origin: None,
         *,
         head_bytes_max: int = HEAD_BYTES_MAX,
         body_bytes_max: int = BODY_BYTES_MAX,
@@ -85,14 +85,10 @@ class HttpDoor:
 
     def accept(self, transport: asyncio.Transport, data: bytes, origin: Origin) -> None:
         """The application finds the origin in its scope, under ``ORIGIN``."""
-        self.hand_over(transport, data, origin)
-
-    def hand_over(
-        self, transport: asyncio.Transport, data: bytes, origin: Origin | None = None
-    ) -> None:
         connection = _HttpConnection(self, origin)
         transport.set_protocol(connection)
         connection.connection_made(transport)
+        connection.client = (origin.host, origin.port) if origin.host else None
         if data:
             connection.data_received(data)
 
@@ -112,7 +108,7 @@ class HttpDoor:
 class _HttpConnection(H11Protocol):
     """uvicorn's protocol, bounded in time and size."""
 
-    def __init__(self, door: HttpDoor, origin: Origin | None) -> None:
+    def __init__(self, door: HttpDoor, origin: Origin) -> None:
         super().__init__(door.config, door.state, {}, asyncio.get_running_loop())
         self._origin = origin
         self.logger = _silence
@@ -147,8 +143,10 @@ class _HttpConnection(H11Protocol):
         self._unset_keepalive_if_required()
         orderly = exc is None and self._answered and self._idle()
         super().connection_lost(exc)
+        if self._origin.visitor is not None:  # it never logs in, so it was a stranger all along
+            self._origin.visitor.left()
         ended = DisconnectReason.CLIENT_DISCONNECT if orderly else DisconnectReason.CONNECTION_LOST
-        self._door.on_close(self.transport, self._reason or ended)
+        self._door.on_close(self.transport, self._reason or ended, self._origin)
 
     def on_response_complete(self) -> None:
         self._answered = True

@@ -2,6 +2,10 @@
 
 The **door** of a protocol takes over the transport and the bytes read. It is any callable
 ``(transport, data, origin)``; a protocol without one is refused with a reason.
+
+Before anything is read, the address is judged: bans, and the limits of ``net.visitors``. On a
+listener for proxies the address is the one in the PROXY header, which only trusted proxies may
+send; no other header, of HTTP or anything else, is ever believed.
 """
 
 import asyncio
@@ -13,8 +17,8 @@ from typing import cast
 from penstock.config.address import Address
 from penstock.config.listeners import ListenerSettings
 from penstock.errors import Refused
-from penstock.limits import DETECT_BYTES_MAX
-from penstock.model.ip import is_loopback
+from penstock.limits import DETECT_BYTES_MAX, PROXY_TIMEOUT_S
+from penstock.model.ip import is_loopback, parse_ip
 from penstock.net.connections import Connections
 from penstock.net.detect import Protocol, detect
 from penstock.net.origin import Origin
@@ -22,6 +26,8 @@ from penstock.net.tls import TlsTransport
 from penstock.net.tls_entrance import CLEAR_TEXT_ANSWERS, TlsEntrance, alpn_fault
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.bans import Bans
+from penstock.wire.proxy import ProxyFault, decode_header
 
 _log = get_logger("net")
 Door = Callable[[asyncio.Transport, bytes, Origin], None]
@@ -36,11 +42,13 @@ class Listener:
         self,
         connections: Connections,
         doors: Mapping[Protocol, Door],
+        bans: Bans,
         tls: TlsEntrance | None = None,
     ) -> None:
         """``tls`` is None if there is no certificate."""
         self.connections = connections
         self.doors = doors
+        self.bans = bans
         self.tls = tls
         self.undetected: set[_UndetectedConnection] = set()
         self._servers: list[asyncio.Server] = []
@@ -92,11 +100,20 @@ class Listener:
 class _UndetectedConnection(asyncio.Protocol):
     """A connection whose protocol is not known yet."""
 
-    __slots__ = ("_accepted_at", "_data", "_listener", "_origin", "_settings", "_transport")
+    __slots__ = (
+        "_accepted_at",
+        "_awaits_header",
+        "_data",
+        "_listener",
+        "_origin",
+        "_settings",
+        "_transport",
+    )
 
     def __init__(self, listener: Listener, settings: ListenerSettings) -> None:
         self._listener = listener
         self._settings = settings
+        self._awaits_header = settings.proxy
         self._transport: asyncio.Transport | None = None
         self._data = b""
         self._accepted_at = 0.0
@@ -109,14 +126,53 @@ class _UndetectedConnection(asyncio.Protocol):
         self._origin = origin_of(self._transport, self._accepted_at, self._settings)
         if not self._listener.admits_connection():
             self.refuse(DisconnectReason.TOO_MANY_CLIENTS)
-            return
-        self._listener.undetected.add(self)
-        connections.deadlines.add(self, self._accepted_at + connections.limits.connect_timeout_s)
+        elif self._admit_proxy() if self._awaits_header else self._admit_visitor():
+            self._listener.undetected.add(self)
+            connections.deadlines.add(self, self._deadline())
+
+    def _admit_proxy(self) -> bool:
+        address = parse_ip(self._origin.host)
+        is_trusted = address is not None and any(address in net for net in self._settings.trusted)
+        if not is_trusted:
+            self.refuse(DisconnectReason.PROXY_REFUSED, "not one of the trusted proxies")
+        return is_trusted
+
+    def _admit_visitor(self) -> bool:
+        """Judge the client's address: bans, and the limits of each address."""
+        connections, host = self._listener.connections, self._origin.host
+        ban = self._listener.bans.of_address(host, connections.clock.wall_ms())
+        if ban is not None:
+            self.refuse(DisconnectReason.BANNED, ban.name)
+            return False
+        now, is_proxied = connections.clock.monotonic(), self._settings.proxy
+        visitor = connections.visitors.admit(host, now, is_proxied=is_proxied)
+        if isinstance(visitor, str):
+            self.refuse(DisconnectReason.ADDRESS_LIMIT, visitor)
+            return False
+        self._origin = self._origin._replace(visitor=visitor)
+        return True
+
+    def _read_header(self) -> bool:
+        """Read the PROXY header; return whether the client's own bytes may be looked at."""
+        try:
+            header = decode_header(self._data)
+        except ProxyFault as fault:
+            self.refuse(DisconnectReason.PROXY_REFUSED, str(fault))
+            return False
+        if header is None:
+            return False
+        self._awaits_header = False
+        self._data = self._data[header.size :]
+        if header.host:
+            self._origin = self._origin._replace(host=header.host, port=header.port)
+        return self._admit_visitor()
 
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
             return
         self._data += data
+        if self._awaits_header and not self._read_header():
+            return
         protocol = detect(self._data[:DETECT_BYTES_MAX])
         if protocol is None or not self._is_encrypted_as_agreed(protocol):
             return
@@ -180,6 +236,7 @@ class _UndetectedConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._let_go() is not None:
+            self._leave()
             is_tls = isinstance(exc, ssl.SSLError)
             reason = DisconnectReason.TLS_FAILED if is_tls else DisconnectReason.CONNECTION_LOST
             self._listener.connections.counters.disconnects[reason] += 1
@@ -187,11 +244,21 @@ class _UndetectedConnection(asyncio.Protocol):
     def overdue(self, now: float) -> float | None:
         if self._transport is None:
             return None
-        deadline = self._accepted_at + self._listener.connections.limits.connect_timeout_s
+        deadline = self._deadline()
         if now < deadline:
             return deadline
-        self.refuse(DisconnectReason.CONNECT_TIMEOUT)
+        is_proxy = self._awaits_header
+        self.refuse(
+            DisconnectReason.PROXY_REFUSED if is_proxy else DisconnectReason.CONNECT_TIMEOUT,
+            "the header did not come in time" if is_proxy else "",
+        )
         return None
+
+    def _deadline(self) -> float:
+        timeout_s = self._listener.connections.limits.connect_timeout_s
+        if self._awaits_header:
+            timeout_s = min(timeout_s, PROXY_TIMEOUT_S)
+        return self._accepted_at + timeout_s
 
     def forgive(self, stalled_s: float) -> None:
         self._accepted_at += stalled_s
@@ -207,11 +274,16 @@ class _UndetectedConnection(asyncio.Protocol):
         connections.throttled_log.info(
             "refused", reason.value, reason=reason.value, peer=self._origin.peer, detail=detail
         )
+        self._leave()
         if answer is None:
             transport.abort()
             return
         transport.write(answer)
         transport.close()
+
+    def _leave(self) -> None:
+        if self._origin.visitor is not None:
+            self._origin.visitor.left()
 
     def _let_go(self) -> asyncio.Transport | None:
         self._listener.undetected.discard(self)

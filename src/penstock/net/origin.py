@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from penstock.net.visitors import Visitor
+
 
 class Origin(NamedTuple):
     """How a client reached the broker. A door decides by it what a client may do unnamed."""
@@ -15,6 +17,7 @@ class Origin(NamedTuple):
     certificate_expires_ms: int = 0
     listener_user: str = ""  # user of clients that cannot log in, by configuration of the listener
     owner: str = ""  # who came by the administrator's socket of the data directory, as in "uid 0"
+    visitor: Visitor | None = None  # its part in the limits of its address
 
     @property
     def peer(self) -> str:

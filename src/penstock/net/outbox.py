@@ -8,7 +8,7 @@ only answers remain, and a client that sends without ever reading those is close
 import asyncio
 from collections.abc import Callable
 
-from penstock.limits import KIB
+from penstock.limits import KIB, STRANGER_OUTPUT_BYTES_MAX
 from penstock.net.connections import Connections
 from penstock.obs.reasons import DisconnectReason, DropReason
 
@@ -24,6 +24,7 @@ class Outbox:
         "_is_closed",
         "_is_due",
         "_is_paused",
+        "_is_restricted",
         "_is_squeezed",
         "_live",
         "_live_bytes",
@@ -53,6 +54,7 @@ class Outbox:
         self._is_due = False
         self._is_paused = False
         self._is_closed = False
+        self._is_restricted = False  # whether the client has yet to log in
         self._is_squeezed = False  # whether the transport calls ``resume`` only when it is empty
         self.when_resumed: Callable[[], None] | None = None  # for readers that found no room
         self.counted = 0  # bytes counted against the budget of all connections
@@ -62,6 +64,14 @@ class Outbox:
         The transport pauses at the same mark: deferred messages are fetched when it has drained.
         """
         transport.set_write_buffer_limits(high=self._room)
+
+    def restrict(self, *, is_stranger: bool) -> None:
+        """Hold little for a client that has yet to log in; hold as much as usual once it has."""
+        if is_stranger != self._is_restricted:
+            self._is_restricted = is_stranger
+            self._transport.set_write_buffer_limits(
+                high=STRANGER_OUTPUT_BYTES_MAX if is_stranger else self._room
+            )
 
     def send(self, data: bytes) -> None:
         if self._is_closed:
@@ -144,7 +154,8 @@ class Outbox:
             bound = max(0, min(bound, left - others))
             if self._is_paused:
                 bound = max(0, min(bound, budget.share - others))
-        if self._is_beyond_bound():
+        is_strange = self._is_restricted and self._out_bytes > STRANGER_OUTPUT_BYTES_MAX
+        if is_strange or self._is_beyond_bound():
             detail = f"{self._out_bytes} bytes of answers unread"
             self._give_up(DisconnectReason.SLOW_READER, detail)
         elif self._live_bytes > bound:

@@ -114,7 +114,14 @@ class AsyncBroker:
     def _keep_addresses(self, server: Server) -> None:
         self._port = server.addresses[0].port
         addresses = tuple(str(address) for address in server.addresses)
-        self._config = msgspec.structs.replace(self._config, listen=addresses, http_listen=())
+        plain = len(addresses) - len(self._config.listeners)
+        listeners = tuple(
+            msgspec.structs.replace(options, address=address)
+            for options, address in zip(self._config.listeners, addresses[plain:], strict=True)
+        )
+        self._config = msgspec.structs.replace(
+            self._config, listen=addresses[:plain], http_listen=(), listeners=listeners
+        )
 
     async def stop(self, *, kill: bool = False) -> None:
         """Stop; with ``kill`` drop everything in memory, as kill -9 would."""

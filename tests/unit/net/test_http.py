@@ -9,6 +9,7 @@ import structlog
 import uvloop
 
 from penstock.net.http import HttpDoor
+from penstock.net.origin import Origin
 from penstock.obs.reasons import DisconnectReason
 
 GET = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -72,10 +73,10 @@ class Server:
         self.door = HttpDoor(self.app, self.on_close, **limits)
 
     def take(self, transport, data):
-        self.door.hand_over(transport, data)
+        self.door.accept(transport, data, Origin(0.0, "192.0.2.7", 4711))
         self.taken.set()
 
-    def on_close(self, _transport, reason):
+    def on_close(self, _transport, reason, _origin):
         self.closed.put_nowait(reason)
         if not self.door.connections:
             self.empty.set()

@@ -415,3 +415,27 @@ def test_only_a_reader_that_reads_nothing_while_others_wait_for_the_room_is_ende
         budget.turn(float(now))
     assert stuck.given_up
     assert not slow.given_up
+
+
+def test_a_stranger_that_does_not_read_its_answers_is_closed_early(bench):
+    bench.door.connections.limits.outbound_bytes_max = 1 << 20
+    bench.outbox.restrict(is_stranger=True)
+    assert bench.marks[-1] == 8 * 1024
+    bench.outbox.pause()
+    bench.outbox.send(b"x" * 8 * 1024)
+    bench.loop.run()
+    assert not bench.given_up
+    bench.outbox.send(b"x")
+    bench.loop.run()
+    assert bench.given_up == [(DisconnectReason.SLOW_READER, "8193 bytes of answers unread")]
+
+
+def test_whoever_has_logged_in_may_have_more_answers_waiting(bench):
+    bench.door.connections.limits.outbound_bytes_max = 1 << 20
+    bench.outbox.restrict(is_stranger=True)
+    bench.outbox.restrict(is_stranger=False)
+    assert bench.marks == [BOUND // 2, 8 * 1024, BOUND // 2]
+    bench.outbox.pause()
+    bench.outbox.send(b"x" * 100_000)
+    bench.loop.run()
+    assert not bench.given_up
