@@ -12,6 +12,7 @@ from penstock.access.admission import Admission
 from penstock.access.envelopes import Envelopes
 from penstock.access.logins import Logins, pool_of
 from penstock.access.quotas import Quotas
+from penstock.access.revocation import Revocation
 from penstock.clock import Clock, SteadyClock
 from penstock.cluster.consensus import Consensus
 from penstock.cluster.replicated_log import ReplicatedLog
@@ -25,6 +26,7 @@ from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import AccessChanged
 from penstock.core.effects import (
+    AccessApplied,
     Erasing,
     FollowUp,
     GroupChanged,
@@ -104,6 +106,7 @@ class Assembly:
         on(TopicEnded, self.dispatchers.topics.ended)
         on(IdentityTaken, self.binary_door.identity_taken)
         on(OpenedForNobody, self.housekeeping.opened_for_nobody)
+        on(AccessApplied, self.revocation.applied)
         self.feed.on_extras = self.envelopes.committed
         self.feed.on_extras_failed = self.envelopes.commit_failed
         self.feed.on_committed = self.changes.committed
@@ -214,6 +217,11 @@ class Assembly:
             )
             with self.pipeline.as_leader():
                 self.pipeline.submit(command, None, durable=True)
+
+    @cached_property
+    def revocation(self) -> Revocation:
+        forget_routes = self.broker.routes.forget_all
+        return Revocation(self.logins, self.connections.clients, forget_routes)
 
     @cached_property
     def envelopes(self) -> Envelopes:

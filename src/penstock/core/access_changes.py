@@ -58,7 +58,7 @@ class AccessChanges:
         if recovering and self._book.loaded_version >= index:
             return  # the rows were taken after this entry
         changes = [Change(*change) for change in command.changes]
-        before = set(self._book.users)
+        before, was_open = set(self._book.users), self._book.is_open
         fault = self._book.apply(changes, command.expected, index)
         if not fault:
             for user in sorted(before - self._book.users.keys()):
@@ -67,7 +67,8 @@ class AccessChanges:
                     part.forget_user(user, index, recovering=recovering)
             self.refresh()
             users = tuple(change.name for change in changes if change.kind == "user")
-            effects.controls.append(AccessApplied(users, command.by))
+            is_wide = len(users) < len(changes) or self._book.is_open is not was_open
+            effects.controls.append(AccessApplied(users, command.by, is_wide))
         if waiter is not None:
             effects.controls.append(Outcome(waiter, fault))
 

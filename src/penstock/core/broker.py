@@ -149,7 +149,7 @@ class Broker:
         self.sinks = Sinks()
         self.keys = KeyRing()
         self.access = AccessBook()
-        self.owners = Owners(self.access, self.retained)
+        self.owners = Owners(self.access, self.keys, self.retained)
         self.sessions: dict[bytes, Session] = {}
         # durable sessions without a connection, the longest away first
         self.away: dict[bytes, Session] = {}
@@ -256,8 +256,9 @@ class Broker:
             effects.controls.append(PageTurned(client))
 
     def _own(self, session: Session, command: SessionOpened) -> None:
-        if (session.user, session.roles) != (command.user, command.roles):
-            session.user, session.roles = command.user, command.roles
+        before = session.user, session.roles, session.via
+        session.user, session.roles, session.via = command.user, command.roles, command.via
+        if before != (command.user, command.roles, command.via):
             for topic_filter in session.subscriptions or () if self.routes.may_receive else ():
                 self.routes.forget(topic_filter)
 

@@ -52,6 +52,7 @@ class SessionOpened(_SessionEvent, frozen=True, tag=1):
     user: str = ""  # "": nobody, or there were no users
     # what nobody may do (``local``, ``anonymous``), and what limits a user: roles of a token
     roles: tuple[str, ...] = ()
+    via: str = ""  # the kind of credentials, where rights depend on it: jwt, key
 
 
 class Closed(_SessionEvent, frozen=True, tag=2):

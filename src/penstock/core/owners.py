@@ -19,8 +19,10 @@ from collections.abc import Iterable
 from penstock.core.live import LiveSubscriber
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.session import Session
-from penstock.trust.book import AccessBook
-from penstock.trust.rights import Rights
+from penstock.trust.book import RIGHTS_CACHED_MAX, AccessBook
+from penstock.trust.key_logins import KeyRights, key_id_of
+from penstock.trust.keys import Key, KeyRing
+from penstock.trust.rights import NO_RIGHTS, Rights
 from penstock.trust.rules import Action
 from penstock.trust.touched import may_receive
 
@@ -35,12 +37,31 @@ def is_foreign(owner: str, user: str) -> bool:
 class Owners:
     """Judges sessions and retained messages by the access book."""
 
-    def __init__(self, book: AccessBook, retained: Retained) -> None:
+    def __init__(self, book: AccessBook, keys: KeyRing, retained: Retained) -> None:
         self._book = book
+        self._keys = keys
         self._retained = retained
+        self._of_keys: dict[tuple[int, Key, bytes], Rights] = {}  # by version, key and client id
 
     def rights(self, session: Session) -> Rights:
-        return self._book.rights_for(session.user, session.roles, session.client_id)
+        if session.via == "key" and not self._book.is_open:
+            return self._key_rights(session)
+        return self._book.rights_for(session.user, session.roles, session.client_id, session.via)
+
+    def _key_rights(self, session: Session) -> Rights:
+        """Of somebody who logged in with a signing key."""
+        key = self._keys.get(key_id_of(session.user))
+        if key is None or key.revoked_ms:
+            return NO_RIGHTS
+        known = self._book.version, key, session.client_id
+        rights = self._of_keys.get(known)
+        if rights is None:
+            if len(self._of_keys) >= RIGHTS_CACHED_MAX:
+                self._of_keys.clear()
+            rules = self._book.rights_of_roles(("keys",)).rules()
+            client_id = session.client_id.decode(errors="replace")
+            rights = self._of_keys[known] = KeyRights(key, rules, client_id)
+        return rights
 
     def may_receive(self, target: Session | LiveSubscriber, topic: bytes) -> bool:
         """Whether messages of a topic may be routed to a subscriber."""

@@ -108,6 +108,7 @@ class _SessionRow(msgspec.Struct, array_like=True):
     offers_made: int = 0
     user: str = ""
     roles: tuple[str, ...] = ()
+    via: str = ""
 
 
 _decoder = msgspec.msgpack.Decoder(_SessionRow)
@@ -175,6 +176,7 @@ class Session:
         "roles",
         "subscriptions",
         "user",
+        "via",
         "will",
     )
 
@@ -189,6 +191,7 @@ class Session:
         self.origin = 0
         self.user = ""  # to whom it belongs; "": nobody (``core.owners``)
         self.roles: tuple[str, ...] = ()
+        self.via = ""
         self.away_since_ms = 0
         self.will: WillMessage | None = None
         self.next_packet_id = 1
@@ -443,7 +446,7 @@ class Session:
         row = _SessionRow(self.client_id, self.durable, self.connected, self.connection)
         row.applied, row.will = applied, self.will
         row.everywhere, row.origin = self.everywhere, self.origin
-        row.user, row.roles = self.user, self.roles
+        row.user, row.roles, row.via = self.user, self.roles, self.via
         if self.durable:  # only its own node knows more of a live session
             row.away_since_ms = self.away_since_ms
             row.next_packet_id = self.next_packet_id
@@ -475,5 +478,5 @@ class Session:
         session.overtaken = set(data.overtaken) if data.offering and data.connected else None
         session.offer_floor = data.offer_floor
         session.everywhere, session.origin = data.everywhere, data.origin
-        session.user, session.roles = data.user, data.roles
+        session.user, session.roles, session.via = data.user, data.roles, data.via
         return session

@@ -159,6 +159,9 @@ class Connection(asyncio.Protocol, Generic[Event]):
     def leadership_lost(self) -> None:
         pass
 
+    def principal_changed(self) -> None:
+        """The rights are others: end what is not allowed any more."""
+
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:

@@ -23,6 +23,7 @@ from penstock.net.visitors import Visitors
 from penstock.obs.counters import Counters
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
 
 _ORDINARY_HTTP_ENDS = {
     DisconnectReason.CLIENT_DISCONNECT,
@@ -49,6 +50,8 @@ class ConnectedClient(Protocol):
     """A connected client, whatever its protocol."""
 
     protocol_name: ClassVar[str]
+    principal: Principal
+    origin: Origin
 
     @property
     def name(self) -> bytes: ...  # its client id; empty if it has none
@@ -60,6 +63,8 @@ class ConnectedClient(Protocol):
     def pattern_count(self) -> int: ...  # subscriptions to patterns, which RESP alone has
     def topic_deleted(self, topic: bytes) -> None: ...  # forget offsets of the deleted topic
     def leadership_lost(self) -> None: ...  # stop what only the leader's clients may do
+    def become(self, principal: Principal) -> None: ...  # act for somebody from now on
+    def principal_changed(self) -> None: ...  # end what is not allowed any more
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
     def pause(self) -> None: ...  # take no more input: the broker is stopping
     def forgive(self, stalled_s: float) -> None: ...  # after a stop of the broker

@@ -99,7 +99,7 @@ class MqttConnection(Connection[Event]):
     def __init__(self, door: MqttParts, transport: asyncio.Transport, origin: Origin) -> None:
         limits = door.connections.limits
         machine = MqttServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
-        outbox = MqttOutbox(door, transport, self._lose, self.close, self._on_idle)
+        outbox = MqttOutbox(door, transport, self._lose, self._may_send, self.close, self._on_idle)
         super().__init__(door.connections, transport, machine, outbox, origin)
         self._door = door
         self.session: Session | None = None
@@ -236,6 +236,7 @@ class MqttConnection(Connection[Event]):
             is_paced=True,
             user=self.principal.user,
             roles=self._roles(),
+            via=self.principal.via if self.principal.via in {"jwt", "key"} else "",
         )
         self._is_opening = True
         door.pipeline.submit(opened, self, durable=is_clustered or self._is_recorded)
@@ -380,10 +381,18 @@ class MqttConnection(Connection[Event]):
                 self._pages = RetainedPages(self._door, self, session)
             self._pages.go_on(is_page_done=is_page_done)
 
-    def _lose(self, packet_ids: list[int]) -> None:
+    def _may_send(self, topic: bytes) -> bool:
+        """Whether the client may (still) have messages of a topic; asked for queued ones."""
+        may_receive, session = self._door.broker.routes.may_receive, self.session
+        return may_receive is None or session is None or may_receive(session, topic)
+
+    def principal_changed(self) -> None:
+        self._subscribing.judge_again()
+
+    def _lose(self, packet_ids: list[int], is_denied: bool) -> None:
         packet_ids = self._subscribing.settle(PUBACK, packet_ids)
         if self.session is not None and packet_ids:
-            command = DeliveriesLost(self.client_id, self.number, packet_ids)
+            command = DeliveriesLost(self.client_id, self.number, packet_ids, is_denied)
             self._door.pipeline.submit(command, None, durable=self.session.durable)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────

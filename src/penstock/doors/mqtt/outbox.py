@@ -65,7 +65,11 @@ class DeferredDeliveries:
 
 
 class MqttOutbox(Outbox):
-    """Calls ``lose`` for ids that the journal lost, and ``on_idle`` when nothing is deferred."""
+    """Calls ``lose`` for ids that the journal lost, and ``on_idle`` when nothing is deferred.
+
+    What comes from the journal was queued or in flight for a while. If ``may_send`` says that the
+    client may no longer have messages of the topic, it is lost, too.
+    """
 
     __slots__ = (
         "_deferred",
@@ -73,6 +77,7 @@ class MqttOutbox(Outbox):
         "_is_fetching",
         "_is_queued",
         "_lose",
+        "_may_send",
         "_on_idle",
         "least_bytes",
     )
@@ -81,13 +86,15 @@ class MqttOutbox(Outbox):
         self,
         door: MqttParts,
         transport: asyncio.Transport,
-        lose: Callable[[list[int]], None],
+        lose: Callable[[list[int], bool], None],
+        may_send: Callable[[bytes], bool],
         give_up: Callable[[DisconnectReason, str], None],
         on_idle: Callable[[], None],
     ) -> None:
         super().__init__(door.connections, transport, give_up)
         self._door = door
         self._lose = lose
+        self._may_send = may_send
         self._on_idle = on_idle
         self._deferred: DeferredDeliveries | None = None
         self._is_queued = False  # in the fetch queue
@@ -194,7 +201,9 @@ class MqttOutbox(Outbox):
         self._door.fetch_queue.done()
         if self._is_closed or self._deferred is None:
             return
-        sent, lost = 0, []
+        sent = 0
+        lost: list[int] = []
+        denied: list[int] = []
         for flags, packet_id, sequence in batch:
             if self._is_paused or self.is_full():
                 break
@@ -206,13 +215,15 @@ class MqttOutbox(Outbox):
                 message = self._found(found[sequence], flags, sequence)
                 if message is None:
                     lost.append(packet_id)
+                elif not self._may_send(message.topic):
+                    denied.append(packet_id)
                 elif not self._send_found(message, flags, packet_id):
                     break
             sent += 1
         self._deferred.done(sent)
         self.refresh()
-        if lost:
-            self._lose(lost)
+        for packet_ids in filter(None, (lost, denied)):
+            self._lose(packet_ids, packet_ids is denied)
         self._go_on()
 
     def _go_on(self) -> None:

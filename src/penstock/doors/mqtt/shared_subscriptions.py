@@ -198,6 +198,11 @@ class SharedSubscriptions:
         made = Callback(lambda _value: self._join(member), self.close)
         self._door.dispatchers.groups.create(topic, group, start, made)
 
+    def lost_topic(self) -> bytes:
+        """A topic that the client works on and may not any more; empty if there is none."""
+        topics = (member.topic for member in self._members.values())
+        return next((topic for topic in topics if not self._may_work(topic)), b"")
+
     def _may_work(self, topic: bytes) -> bool:
         allows, principal = self._door.admission.allows, self._client.principal
         return allows(principal, Action.WORK, topic) and allows(principal, Action.SUBSCRIBE, topic)

@@ -135,6 +135,13 @@ class MqttSubscribing:
         is_worker = judge(self._client.principal, Action.WORK, topic_filter) is None
         return is_worker and self._may_receive(topic_filter)
 
+    def judge_again(self) -> None:
+        """The rights have changed. Ordinary subscriptions are narrowed where topics are routed."""
+        lost = self._shared.lost_topic() if self._shared is not None else b""
+        if lost:
+            detail = f"the right to work on {printable(lost)} was withdrawn"
+            self._client.close(DisconnectReason.NOT_AUTHORIZED, detail)
+
     def unsubscribe(self, event: MqttUnsubscribe) -> None:
         client, session = self._client, self._client.session
         assert session is not None
