@@ -27,7 +27,7 @@ from penstock.obs.counters import Counters
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.gate import Gate
-from penstock.trust.principal import Principal
+from penstock.trust.principal import ANYONE, Principal
 from penstock.trust.rights import Coverage
 from penstock.trust.rules import Action
 
@@ -73,6 +73,7 @@ class Admission:
         clock: Clock,
     ) -> None:
         self._limits = config.limits
+        self._lets_signers_in = config.auth.signed_publish
         self._wall_ms = clock.wall_ms
         self.denials = Denials()
         self._routes = routes
@@ -143,6 +144,18 @@ class Admission:
                 DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}"
             )
         return route
+
+    def admit_signed(
+        self, principal: Principal, topic: bytes, count: int = 1
+    ) -> TopicRoute | Refusal:
+        """``admit`` for messages with a signature, which the gate has yet to verify.
+
+        Whoever has no name publishes as the holder of the key: the gate knows the topics of the
+        key, so devices that can sign but not log in go on (``auth.signed_publish``).
+        """
+        if not principal.user and self._lets_signers_in:
+            principal = ANYONE
+        return self.admit(principal, topic, count)
 
     def admit_unsigned(
         self,

@@ -87,7 +87,7 @@ class Envelopes:
         if topic.startswith(ENVELOPE_PREFIX):
             text = "an envelope for the topic of envelopes"
             return Refusal(DisconnectReason.TOPIC_INVALID, text)
-        route = self._admission.admit(principal, topic, count)
+        route = self._admission.admit_signed(principal, topic, count)
         return route if isinstance(route, Refusal) else None
 
     def commit_failed(self, batch: Batch) -> None:

@@ -91,7 +91,7 @@ class BinaryPublishing:
 
     def _refusal(self, event: SignedPublish, now_ms: int) -> str | None:
         admission = self._door.admission
-        route = admission.admit(self._connection.principal, event.topic)
+        route = admission.admit_signed(self._connection.principal, event.topic)
         if isinstance(route, Refusal):
             return _no_topic(route, event.topic)
         if route.policy & ENVELOPES:  # the signature covers no message within
