@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "bans": ("penstock.cli.bans:bans", "Ban users, client ids and addresses."),
     "acl": ("penstock.cli.acl:acl", "Explain access: which rule decides, what was denied."),
     "cluster": ("penstock.cli.cluster:cluster", "Create, inspect and change a cluster."),
+    "context": ("penstock.cli.context:context", "Name brokers, and how to log in there."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
     "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),
     "store": ("penstock.cli.store:store", "Check a data directory."),
