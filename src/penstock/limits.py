@@ -57,6 +57,7 @@ QUEUE_REQUEST_BYTES_MAX = 4 * MIB
 much: a larger one is skipped as it arrives and answered with an error."""
 
 PRODUCER_ID_BYTES_MAX = 256  # stored with the numbers of its last messages; UUIDs need about 64
+ACCESS_DOCUMENT_BYTES_MAX = 4 * MIB  # users and rules as one file: about 15,000 users
 HTTP_PAYLOAD_BYTES_MAX = MIB  # published by HTTP; all 64 connections then hold 64 MiB
 HEADERS_MAX = 64  # of a message
 HEADERS_BYTES_MAX = 16 * KIB  # of a message; HTTP servers accept about as much

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from penstock import __version__
 from penstock.admin.app import create_app
+from penstock.admin.bootstrap import bootstrap_token
 from penstock.admin.guard import AccessParts, Guard
 from penstock.assembly import Assembly
 from penstock.clock import Clock, SteadyClock, SystemClock
@@ -23,6 +24,7 @@ from penstock.core.broker import Broker
 from penstock.core.stale_publishes import has_stale_publish
 from penstock.delivery.fanout import LiveFanout
 from penstock.errors import Refused
+from penstock.limits import ACCESS_DOCUMENT_BYTES_MAX
 from penstock.net.admin_socket import AdminSocket
 from penstock.net.certificates import Certificates
 from penstock.net.detect import Protocol
@@ -206,7 +208,8 @@ class Server:
             queue_admin=self.queues,
             cluster_admin=NodeClusterAdmin(parts.cluster, self.broker, self._whole),
             access_admin=NodeAccessAdmin(
-                self.broker.access,
+                self.config.auth,
+                self.broker,
                 parts.admission.denials,
                 parts.pipeline,
                 parts.cluster,
@@ -215,14 +218,18 @@ class Server:
             publisher=publisher,
             hosts=admin.hosts,
             guard=Guard(
-                admin.token, AccessParts(self.broker.access, parts.logins, parts.admission)
+                admin.token,
+                AccessParts(self.broker.access, parts.logins, parts.admission),
+                bootstrap_token(self.config.auth.bootstrap_token_file),
             ),
         )
         timeout_s = self.config.limits.connect_timeout_s
         return HttpDoor(
             app,
             parts.connections.http_closed,
-            body_bytes_max=max(BODY_BYTES_MAX, publisher.payload_bytes_max),
+            body_bytes_max=max(
+                BODY_BYTES_MAX, publisher.payload_bytes_max, ACCESS_DOCUMENT_BYTES_MAX
+            ),
             request_timeout_s=timeout_s,
             keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
         )

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from penstock.admin import (
     access,
+    access_documents,
     bans,
     cluster,
     dead_letters,
@@ -84,7 +85,7 @@ def create_app(
 
 
 def _access_routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
-    modules = (users, roles, tokens, bans, access)
+    modules = (users, roles, tokens, bans, access, access_documents)
     return [route for module in modules for route in module.routes(admin, guard)]
 
 

@@ -48,7 +48,7 @@ from penstock.trust.rules import Action
 DOOR = "http"
 CONFIGURED_TOKEN = "admin.token"  # noqa: S105 - who has presented it, for the journal
 BOOTSTRAP = "bootstrap token"
-_API_TOKEN = b"pst_"
+_TOKEN_KINDS = {"token", "jwt"}
 _CHALLENGE = {"www-authenticate": 'Basic realm="penstock", charset="UTF-8", Bearer'}
 _PORT = re.compile(r":[0-9]*\Z")
 
@@ -190,7 +190,7 @@ class Guard:
         result = await done
         if isinstance(result, LoginRefusal):
             raise _login_refused(result)
-        return Caller(result, has_api_token=credentials.secret.startswith(_API_TOKEN))
+        return Caller(result, has_api_token=result.via in _TOKEN_KINDS)
 
 
 def origin_of(request: Request) -> Origin:

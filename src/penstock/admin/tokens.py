@@ -6,7 +6,6 @@ nothing else: an administrator need not know the password.
 """
 
 import asyncio
-from hashlib import sha256
 from hmac import compare_digest
 from typing import Annotated
 
@@ -18,14 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.access.new_secrets import (
-    TOKEN_PREFIX,
-    hash_password,
-    new_secret,
-    new_token_id,
-    password_fault,
-    token_text,
-)
+from penstock.access.new_secrets import new_hash, new_token
 from penstock.admin.access_changes import AccessPages, expiry
 from penstock.admin.guard import Caller, Guard, check_may_make_secrets, check_web_page, origin_of
 from penstock.admin.pages import (
@@ -40,8 +32,10 @@ from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import AccessAdmin
 from penstock.limits import KIB
 from penstock.trust.book import put, removed
+from penstock.trust.passwords import password_fault
 from penstock.trust.principal import STRANGER
 from penstock.trust.rows import Token
+from penstock.trust.secrets import parse_token
 
 EXPIRES_S_DEFAULT = 90 * 24 * 3600
 EXPIRES_S_MAX = 5 * 365 * 24 * 3600
@@ -112,10 +106,10 @@ class _TokenPages(AccessPages):
         return await self._store(request, Token("", owner.name, b"", purpose=INVITE), INVITE_S)
 
     async def _store(self, request: Request, token: Token, expires_s: int) -> dict[str, object]:
-        secret, now_ms = new_secret(), self.now_ms()
+        secret, now_ms = new_token(), self.now_ms()
         token = replace(
             token,
-            name=new_token_id(),
+            name=secret.token_id,
             digest=secret.digest,
             created_ms=now_ms,
             expires_ms=expiry(expires_s, now_ms),
@@ -126,7 +120,7 @@ class _TokenPages(AccessPages):
             if old.owner == token.owner and old.expires_ms and old.expires_ms <= now_ms
         ]
         await self.submit(request, [*ended, put(token)])
-        return _describe(token, now_ms) | {"token": token_text(token.name, secret.text)}
+        return _describe(token, now_ms) | {"token": secret.text}
 
     async def remove(self, request: Request) -> dict[str, object]:
         token = self.known(self.book.tokens, request.path_params["name"], "token")
@@ -139,9 +133,9 @@ class _TokenPages(AccessPages):
         wanted = await read_body(request, _PasswordFields)
         async with self._one_at_a_time:  # bounds hashing, and nobody uses an invitation twice
             token = self._invitation(wanted.invite)
-            if fault := password_fault(wanted.password):
+            if fault := password_fault(wanted.password.encode()):
                 raise RequestRefused(400, fault, "choose another password")
-            hashed = await run_in_threadpool(hash_password, wanted.password)
+            hashed = await run_in_threadpool(new_hash, wanted.password, self._admin.password_cost)
             origin = origin_of(request)
             author = STRANGER._replace(user=token.owner, door="invite", address=origin.peer)
             request.state.caller = Caller(author)
@@ -151,12 +145,14 @@ class _TokenPages(AccessPages):
         return JsonLine({"name": token.owner})
 
     def _invitation(self, text: str) -> Token:
-        prefix, _, rest = text.partition("_")
-        name, _, secret = rest.partition("_")
-        token = self.book.tokens.get(name)
-        digest = sha256(secret.encode()).digest()
-        is_right = compare_digest(digest, token.digest if token else bytes(32))
-        if token is None or not is_right or prefix != TOKEN_PREFIX or token.purpose != INVITE:
+        presented = parse_token(text.encode())
+        token = self.book.tokens.get(presented.id) if presented else None
+        is_right = (
+            presented is not None
+            and token is not None
+            and compare_digest(presented.digest, token.digest)
+        )
+        if token is None or not is_right or token.purpose != INVITE:
             raise RequestRefused(401, "the invitation is wrong or was used", "ask for another one")
         if token.expires_ms <= self.now_ms():
             raise RequestRefused(401, "the invitation has expired", "ask for another one")

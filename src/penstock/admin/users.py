@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.routing import Route
 
-from penstock.access.new_secrets import NewSecret, hash_password, new_secret, password_fault
+from penstock.access.new_secrets import NewSecret, new_hash, new_secret
 from penstock.admin.access_changes import AccessPages, expiry
 from penstock.admin.guard import Guard, check_may_make_secrets
 from penstock.admin.pages import (
@@ -28,6 +28,7 @@ from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import AccessAdmin
 from penstock.limits import KIB
 from penstock.trust.book import AccessBook, Change, put, removed
+from penstock.trust.passwords import password_fault
 from penstock.trust.rows import NAME, NAME_FAULT, Quotas, User
 
 SECRETS_KEPT = 2  # the new one, and the one it replaces
@@ -144,10 +145,10 @@ class _UserPages(AccessPages):
     async def _hashed(self, password: str) -> str:
         if not password:
             return ""
-        if fault := password_fault(password):
+        if fault := password_fault(password.encode()):
             raise RequestRefused(400, fault, "choose another one, or let the broker make a secret")
         async with self._hashing:
-            return await run_in_threadpool(hash_password, password)
+            return await run_in_threadpool(new_hash, password, self._admin.password_cost)
 
     def _known(self, request: Request) -> User:
         return self.known(self.book.users, request.path_params["name"], "user")

@@ -22,6 +22,7 @@ from penstock.store.store import Store
 from penstock.trust.book import ANY_VERSION, AccessBook, Change
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
+from penstock.trust.passwords import Cost
 from penstock.trust.principal import Principal
 
 
@@ -142,6 +143,14 @@ class KeyAdmin(Confirmed, Protocol):
         """Add a key, or replace the one with its id; durable and in force on return."""
 
 
+class AffectedSubscription(NamedTuple):
+    """A subscription of a session that a change of access would narrow."""
+
+    user: str
+    client_id: str
+    topic_filter: str
+
+
 class AccessAdmin(Confirmed, Protocol):
     """Reads and changes users, roles, tokens and bans."""
 
@@ -149,7 +158,12 @@ class AccessAdmin(Confirmed, Protocol):
     def book(self) -> AccessBook: ...
     @property
     def denials(self) -> Denials: ...
+    @property
+    def password_cost(self) -> Cost: ...  # of hashing a new password
     def wall_ms(self) -> int: ...
+
+    def affected(self, after: AccessBook, count_max: int) -> list[AffectedSubscription]:
+        """Subscriptions on this node that would receive less, if the book were this one."""
 
     async def change(
         self, changes: Sequence[Change], author: Principal, expected: int = ANY_VERSION

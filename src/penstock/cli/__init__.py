@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "roles": ("penstock.cli.roles:roles", "Add and change roles and their rules."),
     "tokens": ("penstock.cli.tokens:tokens", "Make and remove API tokens."),
     "bans": ("penstock.cli.bans:bans", "Ban users, client ids and addresses."),
+    "access": ("penstock.cli.access:access", "Keep users and rules in a file; import them."),
     "acl": ("penstock.cli.acl:acl", "Explain access: which rule decides, what was denied."),
     "cluster": ("penstock.cli.cluster:cluster", "Create, inspect and change a cluster."),
     "context": ("penstock.cli.context:context", "Name brokers, and how to log in there."),

@@ -1,18 +1,26 @@
 """Administration of users, roles, tokens and bans; changes go through the journal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 from penstock.access.denials import Denials
+from penstock.access.plans import ORDER
+from penstock.admin.view import AffectedSubscription
 from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus
 from penstock.commit.completion import FutureCompletion
 from penstock.commit.pipeline import Pipeline
+from penstock.config.schema import Auth
+from penstock.core.broker import Broker
 from penstock.core.commands import AccessChanged
+from penstock.core.session import Session
 from penstock.errors import Refused
 from penstock.node.cluster_admin import check_leads
 from penstock.reading.confirming import confirmed
 from penstock.trust.book import ANY_VERSION, AccessBook, Change
+from penstock.trust.passwords import Cost
 from penstock.trust.principal import Principal
+from penstock.trust.rules import Action
 
 
 class NodeAccessAdmin:
@@ -20,13 +28,16 @@ class NodeAccessAdmin:
 
     def __init__(
         self,
-        book: AccessBook,
+        settings: Auth,
+        broker: Broker,
         denials: Denials,
         pipeline: Pipeline,
         cluster: Consensus,
         clock: Clock,
     ) -> None:
-        self.book = book
+        self.password_cost = Cost(settings.argon2_memory_bytes, settings.argon2_passes)
+        self._broker = broker
+        self.book = broker.access
         self.denials = denials
         self._pipeline = pipeline
         self._cluster = cluster
@@ -34,6 +45,29 @@ class NodeAccessAdmin:
 
     async def confirmed(self) -> None:
         await confirmed(self._cluster)
+
+    def affected(self, after: AccessBook, count_max: int) -> list[AffectedSubscription]:
+        """Subscriptions of sessions that would receive less, if the book were this one."""
+        found = chain.from_iterable(
+            self._narrowed(session, after) for session in self._broker.sessions.values()
+        )
+        return list(islice(found, count_max))
+
+    def _narrowed(self, session: Session, after: AccessBook) -> Iterator[AffectedSubscription]:
+        if not session.user:
+            return
+        client_id = session.client_id.decode(errors="replace")
+        before = self.book.rights_of(session.user, client_id)
+        then = after.rights_of(session.user, client_id)
+        if before is then:
+            return
+        for topic_filter in session.subscriptions or ():
+            coverages = [
+                ORDER[rights.coverage(Action.SUBSCRIBE, topic_filter)] for rights in (before, then)
+            ]
+            if coverages[1] < coverages[0]:
+                name = topic_filter.decode(errors="replace")
+                yield AffectedSubscription(session.user, client_id, name)
 
     async def change(
         self, changes: Sequence[Change], author: Principal, expected: int = ANY_VERSION

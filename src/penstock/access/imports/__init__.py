@@ -1,0 +1,1 @@
+"""Access files of other brokers, as documents. A line that is not understood imports nothing."""

@@ -1,0 +1,117 @@
+"""What a change of users and roles would do: who loses what, and who gains it.
+
+For every user the filters of all its rules, before and after, are compared: how much of what a
+filter matches may it publish, subscribe to, and so on? Two sets of rules that differ in nothing but
+their wording therefore show no difference.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from penstock.trust.book import AccessBook, Change
+from penstock.trust.rights import NO_RIGHTS, Coverage, Rights
+from penstock.trust.rules import TOPICLESS, Action
+
+EVERY_TOPIC = "every topic"
+ORDER = {Coverage.NONE: 0, Coverage.SOME: 1, Coverage.ALL: 2}
+_TOPIC_ACTIONS = [action for action in Action if not action & TOPICLESS]
+_TOPICLESS_ACTIONS = [action for action in Action if action & TOPICLESS]
+
+
+class Difference(NamedTuple):
+    """A right that a user loses or gains."""
+
+    user: str
+    action: str
+    topic_filter: str  # empty for actions that have no topic
+    before: str  # "all", "some" or "none" of what the filter matches
+    after: str
+
+    @property
+    def is_loss(self) -> bool:
+        return ORDER[Coverage(self.after)] < ORDER[Coverage(self.before)]
+
+
+class RowChange(NamedTuple):
+    """A row that would be stored or removed."""
+
+    kind: str
+    name: str
+    what: str  # "add", "change" or "remove"
+    fields: list[str]  # of a changed row, those that differ
+
+
+class Plan(NamedTuple):
+    """What a change would do."""
+
+    rows: list[RowChange]
+    losses: list[Difference]
+    gains: list[Difference]
+    locked_out: list[str]  # users that could no longer log in
+
+
+def make_plan(before: AccessBook, after: AccessBook, changes: Iterable[Change]) -> Plan:
+    rows = [_row_change(before, after, change) for change in changes]
+    found = list(_differences(before, after))
+    return Plan(
+        rows,
+        [difference for difference in found if difference.is_loss],
+        [difference for difference in found if not difference.is_loss],
+        sorted(_able(before) - _able(after)),
+    )
+
+
+def _row_change(before: AccessBook, after: AccessBook, change: Change) -> RowChange:
+    rows = {"user": "users", "role": "roles", "token": "tokens", "ban": "bans"}
+    old = getattr(before, rows[change.kind]).get(change.name)
+    new = getattr(after, rows[change.kind]).get(change.name)
+    if old is None or new is None:
+        return RowChange(change.kind, change.name, "add" if old is None else "remove", [])
+    fields = [name for name in new.__struct_fields__ if getattr(old, name) != getattr(new, name)]
+    return RowChange(change.kind, change.name, "change", fields)
+
+
+def _able(book: AccessBook) -> set[str]:
+    return {
+        user.name
+        for user in book.users.values()
+        if (user.password or user.secrets) and not user.is_disabled
+    }
+
+
+def _differences(before: AccessBook, after: AccessBook) -> Iterator[Difference]:
+    for user in sorted(before.users.keys() | after.users.keys()):
+        old, new = before.rights_of(user), after.rights_of(user)
+        if [*map(str, old.rules())] != [*map(str, new.rules())]:
+            yield from _compared(user, old, new)
+
+
+def _compared(user: str, old: Rights, new: Rights) -> Iterator[Difference]:
+    for action in _TOPICLESS_ACTIONS:
+        had, has = (_whole(rights.may(action, b"")) for rights in (old, new))
+        if had is not has:
+            yield Difference(user, action.word, "", had.value, has.value)
+    for action in _TOPIC_ACTIONS:
+        for topic_filter in _filters(user, old, new):
+            had, has = (_coverage(rights, action, topic_filter) for rights in (old, new))
+            if had is not has:
+                name = topic_filter.decode() or EVERY_TOPIC
+                yield Difference(user, action.word, name, had.value, has.value)
+
+
+def _whole(allowed: bool) -> Coverage:
+    return Coverage.ALL if allowed else Coverage.NONE
+
+
+def _coverage(rights: Rights, action: Action, topic_filter: bytes) -> Coverage:
+    if rights is NO_RIGHTS:
+        return Coverage.NONE
+    return rights.coverage(action, topic_filter or b"#")
+
+
+def _filters(user: str, old: Rights, new: Rights) -> list[bytes]:
+    """The filters of all rules; ``%c`` stands for any client id."""
+    rules = chain(old.rules(), new.rules())
+    filled = {named.rule._replace(allows=False).filled(user, "") for named in rules}
+    return sorted(topic_filter for topic_filter in filled if topic_filter is not None)
