@@ -122,16 +122,20 @@ def test_a_login_that_takes_its_time_holds_what_is_sent_behind_it(broker, dial, 
     assert {client.receive(), client.receive()} == {suback(1, 0), PINGRESP}
 
 
-def test_a_client_that_leaves_while_its_login_is_judged_leaves_no_session(broker, dial, unique):
+def test_a_client_that_is_cut_off_while_its_login_is_judged_gets_no_session(broker, dial, unique):
     held = hold_logins(broker)
     client = dial()
     client.send(login(unique, "ann", clean=False))
     finish = held.get(timeout=30)
-    client.abort()
+
+    def cut_off():
+        for connection in list(broker.server.parts.connections.clients):
+            if connection.name == unique.encode():
+                connection.close(DisconnectReason.CLIENT_KILLED)
+
+    broker.call(cut_off)
     broker.call(finish)
-    other = dial()
-    other.send(login(unique, "ann", clean=False))
-    held.get(timeout=30)
+    client.expect_close()
     assert unique.encode() not in broker.call(lambda: set(broker.server.broker.sessions))
 
 

@@ -1,8 +1,12 @@
 """What a user may do by MQTT: each verdict as a client of 3.1.1 sees it."""
 
+from hashlib import sha256
+
 import pytest
 
 from penstock.testing import Broker
+from penstock.trust.book import put
+from penstock.trust.rows import Quotas, User
 from penstock.trust.rules import Action
 from tests.access import SECRET
 from tests.conformance.wire_client import (
@@ -13,6 +17,8 @@ from tests.conformance.wire_client import (
     pubrec,
     suback,
     subscribe,
+    unsuback,
+    unsubscribe,
 )
 
 RULES = (
@@ -163,6 +169,36 @@ def test_a_shared_subscription_leaves_out_topics_that_are_denied(ann, bob, uniqu
     ann.send(publish(f"pump/{unique}/shown", b"yes", qos=1, packet_id=2))
     ann.expect(puback(1), puback(2))
     assert bob.receive()[2:].endswith(b"yes")
+
+
+# ── quotas
+
+
+def test_a_quota_of_sessions_refuses_one_more(broker, connect, dial, unique):
+    secrets = (sha256(SECRET.encode()).digest(),)
+    quotas = Quotas(sessions=1, subscriptions=2)
+    broker.change_access(put(User("gerd", ("client",), secrets=secrets, quotas=quotas)))
+    login = {"username": "gerd", "password": SECRET.encode()}
+    connect(unique, clean=False, **login)
+    client = dial()
+    client.send(connect_packet(unique + "2", clean=False, **login))
+    client.expect(connack(code=5))
+    client.expect_close()
+    connect(unique + "3", **login)
+    connect(unique, clean=False, session_present=True, **login)
+
+
+def test_a_quota_of_subscriptions_refuses_one_more_filter(broker, connect, unique):
+    secrets = (sha256(SECRET.encode()).digest(),)
+    quotas = Quotas(subscriptions=2)
+    broker.change_access(put(User("hans", ("client",), secrets=secrets, quotas=quotas)))
+    client = connect(unique, username="hans", password=SECRET.encode())
+    client.send(subscribe(1, ("a", 0), ("b", 0), ("c", 0)))
+    client.expect(suback(1, 0, 0, 0x80))
+    client.send(unsubscribe(2, "a"))
+    client.expect(unsuback(2))
+    client.send(subscribe(3, ("b", 0), ("c", 0)))
+    client.expect(suback(3, 0, 0))
 
 
 # ── envelopes

@@ -1,8 +1,12 @@
 """What a user may do by the binary protocol: each verdict as a client sees it."""
 
+from hashlib import sha256
+
 import pytest
 
 from penstock.testing import Broker
+from penstock.trust.book import Change, put
+from penstock.trust.rows import Ban, Quotas, User
 from penstock.trust.rules import Action
 from tests.access import SECRET, as_from_afar
 from tests.conformance_binary.looks import disconnects, drops
@@ -119,6 +123,67 @@ def test_an_acknowledgement_of_what_one_may_not_receive_is_no_progress(broker, l
     assert broker.call(lambda: progress(unique, b"other/" + unique)) is None
 
 
+# ── client ids
+
+
+def user(name: str, role: str, **fields: object) -> Change:
+    return put(User(name, (role,), secrets=(sha256(SECRET.encode()).digest(),), **fields))
+
+
+def test_a_client_id_must_be_one_of_the_users(broker, log_in, unique):
+    broker.change_access(user("dora", "client", client_ids=("dora-*",)))
+    dora = log_in("dora")
+    dora.send(subscribe(unique, b"other"))
+    dora.expect_error("Cannot subscribe", "user dora may not use this client id")
+    assert dora.subscribe(unique, b"dora-" + unique) == []
+
+
+def test_a_banned_client_id_is_refused(broker, log_in, unique):
+    broker.change_access(put(Ban("client:banned-" + unique.decode())))
+    ann = log_in("ann")
+    ann.send(subscribe(unique, b"banned-" + unique))
+    ann.expect_error("Cannot subscribe", "banned")
+
+
+def test_the_client_id_of_a_subscribe_stands_for_c_from_then_on(broker, log_in, unique):
+    broker.add_user("emil", SECRET, rules=["allow publish,subscribe,read own/%c/#"])
+    emil = log_in("emil")
+    own, other = b"own/" + unique + b"/x", b"own/" + unique + b"2/x"
+    emil.send(publish(own, b"m"), subscribe(other, unique), publish(own, b"m"))
+    emil.expect(denied(own), denied(other), denied(own))
+    emil.send(subscribe(own, unique, 5), publish(own, b"m", 6), publish(other, b"m"))
+    emil.expect(ack(5))
+    assert {emil.receive_bytes() for _ in range(3)} >= {ack(6), denied(other)}
+
+
+def test_another_users_client_id_is_refused_and_its_progress_untouched(broker, log_in, unique):
+    ann, bob, topic = log_in("ann"), log_in("bob"), b"pump/" + unique
+    ann.publish(topic, b"1", b"2")
+    first, _ = ann.subscribe(topic, unique)
+    ann.acknowledge(first)
+    bob.send(subscribe(topic, unique))
+    bob.expect_error("Cannot subscribe", "belongs to another user")
+    ann.close()
+    bob.send(subscribe(topic, unique))
+    bob.expect_error("Cannot subscribe", "belongs to another user")
+    again = log_in("ann")
+    assert [one.payload for one in again.subscribe(topic, unique)] == [b"2"]
+
+
+def test_a_quota_of_subscriptions_counts_what_there_is(broker, log_in, unique):
+    broker.change_access(user("fred", "client", quotas=Quotas(subscriptions=2)))
+    fred = log_in("fred")
+    topics = [unique + b"/%d" % number for number in range(3)]
+    fred.subscribe(topics[0])
+    fred.subscribe(topics[1])
+    fred.subscribe(topics[1])
+    fred.send(subscribe(topics[2]))
+    fred.expect_error("Cannot subscribe", "user fred may have 2 subscriptions")
+    fred.send(unsubscribe(topics[0], 7))
+    fred.expect(ack(7))
+    assert fred.subscribe(topics[2]) == []
+
+
 # ── rights that change
 
 
@@ -130,12 +195,6 @@ def test_lost_rights_end_subscriptions_with_a_word(broker, log_in, unique):
         carl.subscribe(topic)
     rules = "allow subscribe,read b/#", "allow subscribe,read d/#"
     broker.add_user("carl", SECRET, rules=rules)
-    connection = next(
-        one for one in broker.server.parts.connections.clients if one.principal.user == "carl"
-    )
-    rights = broker.call(lambda: broker.server.broker.access.rights_of("carl"))
-    broker.call(lambda: connection.become(connection.principal._replace(rights=rights)))
-    broker.call(connection.principal_changed)
     for topic in (topics[0], topics[2], topics[3]):
         carl.expect(error(f"The right to '{topic.decode()}' was withdrawn: unsubscribed"))
     for topic in (topics[0], topics[2], b"c/" + unique + b"/x", topics[1]):

@@ -493,6 +493,20 @@ class Logins:
             return None
         return LoginRefusal(LoginFault.BANNED, DisconnectReason.BANNED, f"banned: {ban.name}")
 
+    def named(
+        self, principal: Principal, origin: Origin, client_id: bytes
+    ) -> Principal | LoginRefusal:
+        """A principal that has a client id from now on, where that comes after the login."""
+        if self._book.is_open:
+            return principal
+        user, text = self._book.users.get(principal.user), _text(client_id)
+        if user is not None and user.client_ids and not _is_among(text, user.client_ids):
+            fault = f"user {user.name} may not use this client id"
+            return LoginRefusal(LoginFault.NOT_ALLOWED, DisconnectReason.BAD_CREDENTIALS, fault)
+        if refusal := self._last_refusal(origin, principal.user, client_id):
+            return refusal
+        return self.renewed(principal._replace(client_id=text))
+
     # ── after a change ────────────────────────────────────────────────────────────────────────
 
     def renewed(self, principal: Principal) -> Principal | LoginRefusal:

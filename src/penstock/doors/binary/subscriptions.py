@@ -12,6 +12,7 @@ work.
 from collections.abc import Callable
 from typing import Protocol
 
+from penstock.access.logins import LoginRefusal
 from penstock.commit.completion import Callback
 from penstock.commit.feed import CommittedMessages, Stretch
 from penstock.core.commands import Identified
@@ -26,6 +27,8 @@ from penstock.errors import PenstockError, StorageError
 from penstock.model.message import Extras, Message
 from penstock.model.queue_names import is_queue
 from penstock.model.topic import filter_fault, has_wildcard
+from penstock.net.meter import Meter
+from penstock.net.origin import Origin
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.reading.cursor import Cursor
@@ -39,6 +42,8 @@ class SubscribingConnection(IdentifiedClient, AcknowledgingClient, LiveClient, P
     """The connection of the client."""
 
     principal: Principal
+    origin: Origin
+    meter: Meter | None
 
     def send(self, data: bytes) -> None: ...
     def fail(self, text: str) -> None: ...  # answer a request with an error
@@ -78,12 +83,14 @@ class BinarySubscriptions:
         )
 
     def subscribe(self, event: BinarySubscribe) -> None:
-        fault = self._fault(event)
+        before = self._connection.principal
+        fault = self._fault(event) or self._take_id(event.client_id)
         if fault:
             self._connection.fail(f"Cannot subscribe to '{printable(event.topic, 80)}': {fault}")
             return
         denial = self._denial(event.topic)
         if denial:
+            self._connection.principal = before
             self._connection.fail(denial)
             return
         self._counters.subscribed_total += 1
@@ -139,13 +146,34 @@ class BinarySubscriptions:
             return fault
         if client_id and len(client_id) > limits.client_id_bytes_max:
             return f"a client id of {len(client_id)} bytes"
-        count = len(self._cursors) + len(self._filters) + len(self.worker.queues)
-        if count >= limits.subscriptions_max:
-            return f"{count} subscriptions"
+        if self._count >= limits.subscriptions_max:
+            return f"{self._count} subscriptions"
+        meter = self._connection.meter
+        total = self._count + (not self._has(event.topic))
+        if meter is not None and (fault := meter.admit_subscriptions(total)):
+            return fault
         known = self._door.broker.subscribers.by_id
         if client_id and client_id not in known and len(known) >= limits.sessions_max:
             return f"{limits.sessions_max} durable subscribers exist"
         return self._owner_fault(client_id) if client_id else ""
+
+    @property
+    def _count(self) -> int:
+        return len(self._cursors) + len(self._filters) + len(self.worker.queues)
+
+    def _has(self, topic: bytes) -> bool:
+        return topic in self._cursors or topic in self._filters or topic in self.worker.queues
+
+    def _take_id(self, client_id: bytes | None) -> str:
+        """Why the user may not have this client id; from now on it stands for %c in rules."""
+        connection = self._connection
+        if not client_id or client_id == connection.client_id:
+            return ""
+        named = self._door.logins.named(connection.principal, connection.origin, client_id)
+        if isinstance(named, LoginRefusal):
+            return named.text
+        connection.principal = named
+        return ""
 
     def _owner_fault(self, client_id: bytes) -> str:
         """Whether the client id is known to be another user's; if not, the fold decides."""
@@ -220,6 +248,8 @@ class BinarySubscriptions:
             self.worker.leave(topic)
         elif topic in self._cursors or topic in self._filters:
             self._unfollow(topic)
+        if self._connection.meter is not None:
+            self._connection.meter.admit_subscriptions(self._count)
 
     def _follow_filter(self, event: BinarySubscribe) -> None:
         self._filters.add(event.topic)

@@ -181,7 +181,8 @@ class MqttConnection(Connection[Event]):
         is_named = bool(origin.certificate or origin.listener_user)
         credentials = credentials_of(event, self.client_id, is_named=is_named)
         if credentials is None or self._door.broker.access.is_open:
-            self._logged_in(event, logins.welcome(origin, self.protocol_name))
+            welcome = logins.welcome(origin, self.protocol_name, self.client_id)
+            self._logged_in(event, welcome)
         else:
             done = partial(self._logged_in, event)
             logins.log_in(origin, self.protocol_name, credentials, done)
@@ -197,10 +198,8 @@ class MqttConnection(Connection[Event]):
             self._refuse_connect(LOGIN_REQUIRED)
             return
         self.become(result)
-        if not event.clean_session and not self._may_have_session(event.client_id):
-            reason = DisconnectReason.TOO_MANY_SESSIONS
-            detail = f"{self._connections.limits.sessions_max} sessions exist"
-            self._refuse_connect(ConnectRefused(CONNACK_UNAVAILABLE, reason, detail))
+        if not event.clean_session and (refused := self._session_refusal(event.client_id)):
+            self._refuse_connect(refused)
             return
         will = event.will
         if will is not None:
@@ -209,9 +208,23 @@ class MqttConnection(Connection[Event]):
             self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
         self._door.connect_queue.join(self)
 
-    def _may_have_session(self, client_id: bytes) -> bool:
-        sessions = self._door.broker.sessions
-        return client_id in sessions or len(sessions) < self._connections.limits.sessions_max
+    def _session_refusal(self, client_id: bytes) -> ConnectRefused | None:
+        """Why there may not be one more session."""
+        sessions, count_max = self._door.broker.sessions, self._connections.limits.sessions_max
+        if client_id in sessions:
+            return None
+        if len(sessions) >= count_max:
+            detail = f"{count_max} sessions exist"
+            reason = DisconnectReason.TOO_MANY_SESSIONS
+            return ConnectRefused(CONNACK_UNAVAILABLE, reason, detail)
+        if self.meter is None:
+            return None
+        user = self.principal.user
+        others = sum(session.durable and session.user == user for session in sessions.values())
+        fault = self.meter.admit_session(others)
+        return (
+            ConnectRefused(CONNACK_NOT_AUTHORIZED, DisconnectReason.QUOTA, fault) if fault else None
+        )
 
     def _may_leave_will(self, topic: bytes) -> bool:
         """Whether a will may be left; it is not signed. If not, the connection was closed."""
