@@ -339,6 +339,7 @@ class Assembly:
             readers=self.readers,
             dispatchers=self.dispatchers,
             cluster=self.cluster,
+            logins=self.logins,
         )
 
     @cached_property

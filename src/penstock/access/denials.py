@@ -45,6 +45,10 @@ class Denials:
         if len(self._by_user) > USERS_KEPT:
             self._by_user.popitem(last=False)
 
+    def clear(self) -> None:
+        """Forget single denials; they stay counted."""
+        self._by_user.clear()
+
     def of(self, user: str) -> list[Denial]:
         return list(self._by_user.get(user, ()))
 

@@ -78,6 +78,8 @@ from penstock.trust.signatures import is_valid_login
 
 SECRET_BYTES_MAX = 8 * KIB  # of JSON web tokens; passwords are shorter
 
+_NOT_IN_BOOK = {"jwt", "configuration"}  # kinds of credentials whose users need not be there
+
 
 class Credentials:
     """What a client presents. Never shown: not in ``repr``, not in a log."""
@@ -519,7 +521,8 @@ class Logins:
         if principal.via == "key":
             return self._renewed_key(principal)
         user = self._usable(principal.user)
-        if user is None and not (principal.via == "jwt" and principal.user not in self._book.users):
+        is_elsewhere = principal.via in _NOT_IN_BOOK and principal.user not in self._book.users
+        if user is None and not is_elsewhere:
             return REVOKED
         if self._bans.of_user(principal.user, self._clock.wall_ms()):
             return REVOKED
@@ -545,7 +548,7 @@ class Logins:
         if not self._is_in_force(principal, user):
             return REVOKED
         roles = user.roles
-        if principal.via == "jwt":
+        if principal.via == "jwt" or (principal.via == "configuration" and principal.roles):
             roles = principal.roles
         elif principal.via in _TOKENS:
             roles = self._token_roles(self._book.tokens[principal.proof.decode()])

@@ -56,12 +56,10 @@ def certs() -> None:
 def dev(
     directory: Path, *, hosts: tuple[str, ...], clients: tuple[str, ...], days: int, force: bool
 ) -> None:
-    """Make certificates to try TLS with, in DIR.
+    """Make an authority, a server certificate and client certificates in DIR.
 
-    They are an authority (ca), a server certificate and client certificates. The server
-    certificate is for localhost, 127.0.0.1, ::1 and each HOST (a name or an address).
-
-    Whoever reads ca.key can make others.
+    The server certificate is for localhost, 127.0.0.1, ::1 and each HOST (a name or an address).
+    These certificates are for trying: whoever reads ca.key can make others.
     """
     paths = make_certificates(directory, hosts, clients, days=days, force=force)
     server = read_certificates(directory / "server.crt", time.time())[0]
@@ -125,10 +123,7 @@ def client(directory: Path, *, names: tuple[str, ...], days: int, force: bool) -
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @json_option
 def show(file: Path) -> None:
-    """Show whose certificates are in FILE (PEM), and until when.
-
-    Also for which names and uses. Keys in FILE are not shown.
-    """
+    """Show the certificates of FILE (PEM): whose they are, for which names, until when."""
     found = read_certificates(file, time.time())
     print_result({"certificates": found}, "\n\n".join(map(_text, found)))
 

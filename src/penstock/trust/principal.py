@@ -27,7 +27,10 @@ class Principal(NamedTuple):
         return f"Principal({self.user!r}, door={self.door!r}, via={self.via!r})"
 
 
-KINDS = ("password", "secret", "token", "console", "certificate", "listener", "key", "jwt")
+KINDS = (
+    "password", "secret", "token", "console", "certificate", "listener", "key", "jwt",
+    "configuration",
+)  # fmt: skip
 """Kinds of credentials. Who came by ``token`` may neither change passwords nor make tokens."""
 
 

@@ -308,6 +308,7 @@ class QueueConnection(Connection[Event]):
     def logged_in(self, principal: Principal) -> None:
         self._failed_logins = 0
         self.become(principal)
+        self.principal_changed()
 
     def login_failed(self, refusal: LoginRefusal) -> None:
         self._failed_logins += refusal.fault is LoginFault.WRONG
@@ -315,6 +316,7 @@ class QueueConnection(Connection[Event]):
         if self.principal.is_known:
             self._stranger_since = self.door.monotonic()
         self.become(STRANGER._replace(door=self.protocol_name, address=self.origin.peer))
+        self.principal_changed()
         if self._failed_logins >= LOGINS_MAX:
             self._held.clear()
             self._end(refusal.reason, refusal.text)
@@ -322,9 +324,8 @@ class QueueConnection(Connection[Event]):
     def become(self, principal: Principal) -> None:
         super().become(principal)
         self._parser.trust(is_trusted=principal.is_known)
-        self.rights_changed()
 
-    def rights_changed(self) -> None:
+    def principal_changed(self) -> None:
         """Refuse what waits for messages that the user may not have any more."""
         self.filters = None
         for poll in list(self.polls):

@@ -12,8 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar, Literal, NamedTuple
 
+from penstock.access.logins import LoginFault, LoginRefusal
+from penstock.doors.resp.access import OPEN, Access, Used, is_met, places
 from penstock.doors.resp.faults import (
+    CommandError,
     argument_fault,
+    no_permission,
     not_stored,
     unknown_command,
     unknown_subcommand,
@@ -28,12 +32,17 @@ from penstock.limits import MIB
 from penstock.net.connection import Connection
 from penstock.net.origin import Origin
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
+from penstock.trust.rights import ALL_RIGHTS
+from penstock.trust.rules import Action
 from penstock.wire.resp import encode
 from penstock.wire.resp.events import Event
 from penstock.wire.resp.names import topic_of
 from penstock.wire.resp.server import RespServerMachine
 
 OK = encode.simple("OK")
+DEFAULT_USER = "default"
+LOGINS_MAX = 3  # wrong ones, then the connection is closed
 NEXT, ALL = 1, 2  # replies a client does not want (CLIENT REPLY): the next, or all
 QUEUED_MAX = 10_000
 QUEUED_BYTES_MAX = 32 * MIB  # bytes of arguments, and commands, queued before EXEC
@@ -45,13 +54,15 @@ class RespClient(Connection[Event]):
 
     __slots__ = (
         "_closing",
+        "_failed_logins",
         "_is_limited",
+        "_refused_commands",
         "_stranger_since",
+        "_waiting",
         "accepted_at",
         "client_name",
         "client_number",
         "door",
-        "is_authenticated",
         "last_command",
         "library",
         "mutes",
@@ -84,7 +95,8 @@ class RespClient(Connection[Event]):
         self.client_number = door.registry.next_number()  # CLIENT ID
         self.last_command = b""  # for CLIENT LIST
         self.mutes = 0  # replies it does not want: NEXT, ALL; 0: it wants all
-        self.unblock: Callable[[bool], None] | None = None  # ends a wait; True: with an error
+        self.unblock: Callable[[str], None] | None = None  # ends a wait; not "": with this error
+        self._waiting: tuple[Call, Spec] | None = None  # the command that blocks, or may have
         self.protocol: Literal[2, 3] = 2
         self.client_name = b""
         self.library = {b"LIB-NAME": b"", b"LIB-VER": b""}
@@ -95,9 +107,9 @@ class RespClient(Connection[Event]):
         self.pulled: PulledJobs | None = None  # since its first PULL
         self._closing: dict[Callable[[], None], None] = {}
         self._stranger_since = origin.accepted_at  # since when it could have sent the password
-        self.is_authenticated = not door.settings.password
-        machine.is_trusted = self.is_authenticated
-        self._is_limited = not self.is_authenticated
+        self._failed_logins = self._refused_commands = 0
+        self._is_limited = False
+        self.become(door.welcome(origin))
 
     @property
     def name(self) -> bytes:
@@ -118,11 +130,48 @@ class RespClient(Connection[Event]):
 
     # ── authentication, and what it may do ────────────────────────────────────────────────────
 
-    def authenticate(self) -> None:
-        self.is_authenticated = True
-        self._machine.is_trusted = True
+    @property
+    def user(self) -> str:
+        """The name that Redis has for a client without one, too."""
+        return self.principal.user or DEFAULT_USER
+
+    @property
+    def is_authenticated(self) -> bool:
+        return self.principal.is_known
+
+    def become(self, principal: Principal) -> None:
+        was_trusted, self._machine.is_trusted = self._machine.is_trusted, principal.is_known
+        super().become(principal)
         self.limit()
-        self.door.loop.call_soon(self._receive_again)
+        if principal.is_known and not was_trusted:
+            self.door.loop.call_soon(self._receive_again)
+
+    def logged_in(self, principal: Principal) -> None:
+        self._failed_logins = 0
+        self.become(principal)
+        self.subscriptions.route_again()
+        self.principal_changed()
+
+    def login_failed(self, refusal: LoginRefusal) -> None:
+        """As in Redis the client stays who it was; the third wrong login closes."""
+        self.door.connections.throttled_log.info(
+            "authentication_failed", protocol="resp", peer=self.peer
+        )
+        self._failed_logins += refusal.fault is LoginFault.WRONG
+        if self._failed_logins >= LOGINS_MAX:
+            self.close(refusal.reason, refusal.text)
+
+    def principal_changed(self) -> None:
+        """Judge again what was allowed and lasts: replays of history, a command that blocks."""
+        self.subscriptions.stop_denied_replays()
+        if self.unblock is not None and self._waiting is not None:
+            call, spec = self._waiting
+            if fault := call.refusal(spec):
+                self.unblock(fault)
+
+    def runs(self, call: "Call", spec: "Spec") -> None:
+        """Remember a command that may block."""
+        self._waiting = call, spec
 
     def _receive_again(self) -> None:
         """Commands behind AUTH were parsed within the limits for strangers: parse them anew."""
@@ -133,9 +182,7 @@ class RespClient(Connection[Event]):
         self.end_transaction()
         if self.is_authenticated:
             self._stranger_since = self.door.monotonic()
-        self.is_authenticated = not self.door.settings.password
-        self._machine.is_trusted = self.is_authenticated
-        self.limit()
+        self.become(self.door.welcome(self.origin))
 
     def end_transaction(self) -> None:
         if self.transaction is not None:
@@ -152,7 +199,7 @@ class RespClient(Connection[Event]):
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def blocked(self, unblock: Callable[[bool], None]) -> Iterator[None]:
+    def blocked(self, unblock: Callable[[str], None]) -> Iterator[None]:
         """A command waits; ``unblock`` ends that, with an error or without."""
         self.unblock = unblock
         try:
@@ -205,8 +252,34 @@ class Call:
         if registry.monitors:
             registry.show(self.connection.peer, self.args, self.tails, self.now_ms)
         if spec.keys[0]:
-            self.args = _with_topics(self.args, spec.keys)
+            self.args = with_topics(self.args, spec.keys)
+        if self.connection.principal.rights is not ALL_RIGHTS and not spec.access.is_admitted:
+            if fault := self.refusal(spec):
+                self.fail(fault)
+                return
+            if "blocking" in spec.flags:
+                self.connection.runs(self, spec)
         spec.handler(self)
+
+    def refusal(self, spec: "Spec") -> str:
+        """Why the user may not run this, with these arguments; empty if it may."""
+        args = with_topics(self.args, spec.keys)
+        try:
+            demands = list(spec.access.demands(args, spec.keys))
+        except CommandError:
+            return ""  # the handler has the same parser, and will say what is wrong
+        admission, principal = self.door.admission, self.connection.principal
+        for demand in demands:
+            if not is_met(admission, principal, demand, len(self.tails)):
+                name = self.connection.commands[args[0].upper()].full_name(args)
+                return no_permission(demand.used, name)
+        return ""
+
+    def require(self, action: Action, *topics: bytes) -> None:
+        """Raise CommandError if the user may not do this to one of these topics."""
+        judge, principal = self.door.admission.judge, self.connection.principal
+        if any(judge(principal, action, topic) for topic in topics):
+            raise CommandError(no_permission(Used.KEY))
 
     def reply(self, data: bytes) -> None:
         """Answer with encoded data; for a run, the answers of all, joined."""
@@ -240,6 +313,7 @@ class Spec(NamedTuple):
 
     handler: Callable[[Call], None]
     arity: int  # arguments, the name included; negative: at least that many
+    access: Access  # what the user must be allowed
     is_pipelined: bool = False
     flags: tuple[str, ...] = ()
     keys: tuple[int, int, int] = (0, 0, 0)  # first and last argument that name a topic, step
@@ -278,27 +352,35 @@ def command_fault(args: list[bytes], spec: Spec | None) -> str:
     return argument_fault(spec.full_name(args))
 
 
+def flat(commands: Commands, prefix: bytes = b"") -> Iterator[tuple[bytes, Spec]]:
+    """All commands and subcommands, by full names in small letters."""
+    for name, spec in commands.items():
+        yield prefix + name.lower(), spec
+        yield from flat(spec.subcommands or {}, name.lower() + b"|")
+
+
 def fail_unstored(call: Call, reason: DisconnectReason, _detail: str) -> None:
     if not call.closed:
         call.fail(not_stored(reason.value))
 
 
 def container(subcommands: Commands) -> Spec:
-    return Spec(_incomplete, -2, subcommands=subcommands)
+    return Spec(_incomplete, -2, OPEN, subcommands=subcommands)
 
 
 def _incomplete(call: Call) -> None:
     call.fail(argument_fault(call.args[0]))
 
 
-def _with_topics(args: list[bytes], keys: tuple[int, int, int]) -> list[bytes]:
-    first, last, step = keys
+def with_topics(args: list[bytes], keys: tuple[int, int, int]) -> list[bytes]:
+    first, last, _step = keys
+    if not first:
+        return args
     if first == last:
         name = args[first]
         topic = topic_of(name)
         return args if topic is name else [*args[:first], topic, *args[first + 1 :]]
-    positions = range(first, last + 1 if last >= 0 else len(args) + 1 + last, step)
-    topics = {position: topic_of(args[position]) for position in positions}
+    topics = {position: topic_of(args[position]) for position in places(args, keys)}
     if all(args[position] == topic for position, topic in topics.items()):
         return args
     return [topics.get(position, argument) for position, argument in enumerate(args)]

@@ -1,7 +1,8 @@
 """CLIENT: who is connected, under which name."""
 
+from penstock.doors.resp.access import ADMIN, MONITOR, OPEN
 from penstock.doors.resp.calls import ALL, NEXT, OK, Call, RespClient, Spec, container
-from penstock.doors.resp.faults import NOT_AN_INTEGER, SYNTAX
+from penstock.doors.resp.faults import NOT_AN_INTEGER, SYNTAX, UNBLOCKED
 from penstock.doors.resp.greeting import BAD_NAME, is_name
 from penstock.obs.reasons import DisconnectReason
 
@@ -99,7 +100,7 @@ def _line(connection: RespClient) -> str:
         "ssub": len(subscriptions.shards),
         "multi": len(connection.transaction.queue) if connection.transaction else -1,
         "cmd": connection.last_command.decode(errors="replace").lower() or "NULL",
-        "user": "default",
+        "user": connection.user,
         "redir": -1,
         "lib-name": connection.library[b"LIB-NAME"].decode("ascii"),
         "lib-ver": connection.library[b"LIB-VER"].decode("ascii"),
@@ -150,6 +151,7 @@ class _Filters:
         if len(filters) % 2:
             raise ValueError(SYNTAX)
         self._own = call.connection
+        self._users = call.door.broker.access.users
         self._skips_own = True
         self._wanted: list[tuple[bytes, bytes]] = []
         for name, value in zip(filters[::2], filters[1::2], strict=True):
@@ -164,12 +166,15 @@ class _Filters:
             self._wanted.append((name, value))
         elif name == b"TYPE" and value.upper() not in _TYPES:
             raise ValueError(f"ERR Unknown client type '{value.decode(errors='replace')}'")
-        elif name == b"USER" and value != b"default":
+        elif name == b"USER" and not self._is_user(value):
             raise ValueError(f"ERR No such user '{value.decode(errors='replace')}'")
         elif name in {b"TYPE", b"USER", b"ADDR", b"LADDR"}:
             self._wanted.append((name, value))
         else:
             raise ValueError(SYNTAX)
+
+    def _is_user(self, name: bytes) -> bool:
+        return name == b"default" or name.decode(errors="replace") in self._users
 
     def accepts(self, connection: RespClient) -> bool:
         if connection is self._own and self._skips_own:
@@ -179,9 +184,12 @@ class _Filters:
             b"ADDR": connection.peer.encode(),
             b"LADDR": connection.local.encode(),
             b"TYPE": b"PUBSUB" if connection.subscriptions.count else b"NORMAL",
-            b"USER": b"DEFAULT",
+            b"USER": connection.user.encode(),
         }
-        return all(has[name] == value.upper() for name, value in self._wanted)
+        return all(
+            has[name] == (value.upper() if name == b"TYPE" else value)
+            for name, value in self._wanted
+        )
 
 
 _TYPES = {b"NORMAL", b"PUBSUB", b"MASTER", b"REPLICA", b"SLAVE"}
@@ -218,7 +226,7 @@ def _unblock(call: Call) -> None:
     found = [one for one in _all(call) if one.client_number == int(number) and one.unblock]
     for one in found:
         assert one.unblock is not None
-        one.unblock(how == b"ERROR")
+        one.unblock(UNBLOCKED if how == b"ERROR" else "")
     call.value(len(found))
 
 
@@ -227,16 +235,16 @@ _FLAGS = ("noscript", "loading", "stale")
 COMMANDS = {
     b"CLIENT": container(
         {
-            b"ID": Spec(_id, 2, flags=_FLAGS),
-            b"GETNAME": Spec(_getname, 2, flags=_FLAGS),
-            b"SETNAME": Spec(_setname, 3, flags=_FLAGS),
-            b"SETINFO": Spec(_setinfo, 4, flags=_FLAGS),
-            b"LIST": Spec(_list, -2, flags=_FLAGS),
-            b"INFO": Spec(_info, 2, flags=_FLAGS),
-            b"KILL": Spec(_kill, -3, flags=_FLAGS),
-            b"REPLY": Spec(_reply, 3, flags=_FLAGS),
-            b"UNBLOCK": Spec(_unblock, -3, flags=_FLAGS),
-            b"NO-EVICT": Spec(_no_evict, 3, flags=_FLAGS),
+            b"ID": Spec(_id, 2, OPEN, flags=_FLAGS),
+            b"GETNAME": Spec(_getname, 2, OPEN, flags=_FLAGS),
+            b"SETNAME": Spec(_setname, 3, OPEN, flags=_FLAGS),
+            b"SETINFO": Spec(_setinfo, 4, OPEN, flags=_FLAGS),
+            b"LIST": Spec(_list, -2, MONITOR, flags=_FLAGS),
+            b"INFO": Spec(_info, 2, OPEN, flags=_FLAGS),
+            b"KILL": Spec(_kill, -3, ADMIN, flags=_FLAGS),
+            b"REPLY": Spec(_reply, 3, OPEN, flags=_FLAGS),
+            b"UNBLOCK": Spec(_unblock, -3, ADMIN, flags=_FLAGS),
+            b"NO-EVICT": Spec(_no_evict, 3, OPEN, flags=_FLAGS),
         }
     )
 }

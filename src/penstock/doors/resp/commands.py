@@ -1,6 +1,7 @@
 """All commands by name."""
 
 from penstock.doors.resp import (
+    acl,
     clients,
     confirming,
     greeting,
@@ -16,6 +17,7 @@ from penstock.doors.resp.streams import entries, groups, info, pending, reading
 
 COMMANDS: Commands = {
     **greeting.COMMANDS,
+    **acl.COMMANDS,
     **clients.COMMANDS,
     **confirming.COMMANDS,
     **introspection.COMMANDS,

@@ -10,6 +10,7 @@ READONLY, as to a replica of a Redis Cluster, a client gets what this node has, 
 import asyncio
 from collections.abc import Callable
 
+from penstock.doors.resp.access import OPEN
 from penstock.doors.resp.calls import OK, Call, Commands, Spec
 from penstock.doors.resp.faults import CommandError
 from penstock.doors.resp.reads import unconfirmed
@@ -50,6 +51,6 @@ def _readwrite(call: Call) -> None:
 
 
 COMMANDS: Commands = {
-    b"READONLY": Spec(_readonly, 1, flags=("loading", "stale", "fast")),
-    b"READWRITE": Spec(_readwrite, 1, flags=("loading", "stale", "fast")),
+    b"READONLY": Spec(_readonly, 1, OPEN, flags=("loading", "stale", "fast")),
+    b"READWRITE": Spec(_readwrite, 1, OPEN, flags=("loading", "stale", "fast")),
 }

@@ -20,24 +20,26 @@ from penstock.config.schema import Limits
 from penstock.doors.resp.calls import NEXT, Call, MuteCall, RespClient, Spec, command_fault
 from penstock.doors.resp.commands import COMMANDS
 from penstock.doors.resp.faults import not_while_subscribed
-from penstock.doors.resp.parts import RespParts
+from penstock.doors.resp.parts import PROTOCOL, RespParts
 from penstock.limits import KIB
 from penstock.net.connection import enable_tcp_keep_alive
 from penstock.net.origin import Origin
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.rights import ALL_RIGHTS
 from penstock.wire.resp.events import Event, RespCommand
 from penstock.wire.resp.server import RespServerMachine
 from penstock.wire.violation import Violation
 
 INLINE_BYTES_MAX = 64 * KIB  # A line typed by hand; as in Redis
 COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB  # for all but the largest argument: names, options
+REFUSED_MAX = 128  # commands of a stranger, some 4 KiB of answers; then it is closed
 UNREAD_S = 30.0  # how long a client may take to read anything while commands of it wait for room
 
 
 class RespConnection(RespClient):
     """One client's connection."""
 
-    protocol_name = "redis"
+    protocol_name = PROTOCOL
 
     __slots__ = ("_unread",)
 
@@ -124,9 +126,17 @@ class RespConnection(RespClient):
         if refusal := self._refusal(call.args, spec):
             self._refuse(call, refusal)
         elif self.transaction is not None and not spec.is_immediate:
-            self.transaction.add(spec, call)
+            self._queue(call, spec)
         else:
             call.run(spec)
+
+    def _queue(self, call: Call, spec: Spec) -> None:
+        """Judge a command when it is queued; EXEC judges it again."""
+        assert self.transaction is not None
+        if self.principal.rights is not ALL_RIGHTS and (fault := call.refusal(spec)):
+            self._refuse(call, fault)
+        else:
+            self.transaction.add(spec, call)
 
     def _mute_call(self, args: list[bytes], tails: list[bytes], now_ms: int) -> Call:
         if self.mutes == NEXT:
@@ -158,10 +168,17 @@ class RespConnection(RespClient):
 
     def _limitation(self, args: list[bytes], spec: Spec) -> str:
         if not self.is_authenticated:
-            return "" if "no_auth" in spec.flags else "NOAUTH Authentication required."
+            return "" if "no_auth" in spec.flags else self._turn_away()
         if spec.while_subscribed:
             return ""
         return not_while_subscribed(COMMANDS[args[0].upper()].full_name(args))
+
+    def _turn_away(self) -> str:
+        """Refuse a command of a stranger, as long as it does not make work of it."""
+        self._refused_commands += 1
+        if self._refused_commands > REFUSED_MAX:
+            self.close(DisconnectReason.LOGIN_REQUIRED, "many commands before AUTH")
+        return "NOAUTH Authentication required."
 
     def deadline(self) -> tuple[float, DisconnectReason]:
         """The connect timeout, until the client authenticates; no other command extends it."""

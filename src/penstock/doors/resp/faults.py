@@ -1,5 +1,6 @@
 """Errors in the words of Redis: people search for them, and libraries match them."""
 
+from penstock.doors.resp.access import Used
 from penstock.doors.resp.unsupported import advice
 from penstock.errors import PenstockError
 from penstock.obs.reasons import DisconnectReason
@@ -19,8 +20,18 @@ class CommandError(PenstockError):
     """The command is answered with an error: ``message``, its code first."""
 
 
-def publish_fault(refused: tuple[DisconnectReason, str]) -> str:
+def no_permission(used: Used, command: bytes = b"") -> str:
+    """Why the user may not: the command itself, or one of its arguments."""
+    if used is Used.COMMAND:
+        return f"NOPERM this user has no permissions to run the '{_text(command).lower()}' command"
+    what = f"one of the {used.value}s used as arguments"
+    return f"NOPERM this user has no permissions to access {what}"
+
+
+def publish_fault(refused: tuple[DisconnectReason, str], used: Used) -> str:
     reason, text = refused
+    if reason is DisconnectReason.NOT_AUTHORIZED:
+        return no_permission(used)
     is_unsigned = reason is DisconnectReason.SIGNATURE_REFUSED
     return f"ERR {text}" if is_unsigned else f"ERR {reason.value}: {text}"
 
@@ -79,6 +90,11 @@ def not_stored(reason: str) -> str:
     if reason == DisconnectReason.LEADERSHIP_LOST.value:
         return f"ERR {reason}: another node leads now, nothing was stored: retry"
     return f"ERR {reason}: the disk refused, nothing was stored"
+
+
+def shown(name: bytes) -> str:
+    """A name as an error repeats it: not all of a long one."""
+    return _text(name[:SHOWN_BYTES_MAX])
 
 
 def _text(name: bytes) -> str:

@@ -1,13 +1,14 @@
 """Commands about the connection itself: PING, ECHO, HELLO, AUTH, SELECT, RESET, QUIT."""
 
-import hmac
+from typing import NamedTuple
 
-from penstock.doors.resp.calls import OK, Call, Spec
+from penstock.doors.resp.access import OPEN
+from penstock.doors.resp.authentication import is_unused, log_in
+from penstock.doors.resp.calls import DEFAULT_USER, OK, Call, Spec
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
 REDIS_VERSION = "7.0.15"  # the version of Redis that replies match; libraries look at it
-_WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."  # noqa: S105
 _AUTH_UNUSED = (
     "ERR AUTH <password> called without any password configured for the default user."
     " Are you sure your configuration is correct?"
@@ -71,26 +72,21 @@ def _reset(call: Call) -> None:
 
 def _auth(call: Call) -> None:
     """Authenticate: AUTH [user] password."""
+    is_short = len(call.args) == 2
     if len(call.args) > 3:
         call.fail("ERR syntax error")
-    elif len(call.args) == 2 and not call.door.settings.password:
+    elif is_short and is_unused(call.door):
         call.fail(_AUTH_UNUSED)
-    elif _is_admitted(call, *[b"default", *call.args[1:]][-2:]):
-        call.reply(OK)
     else:
-        call.fail(_WRONG_PASSWORD)
+        user = DEFAULT_USER.encode() if is_short else call.args[1]
+        log_in(call, user, call.args[-1], lambda fault: _answer_auth(call, fault))
 
 
-def _is_admitted(call: Call, user: bytes, password: bytes) -> bool:
-    connection, door = call.connection, call.door
-    wanted = door.settings.password.encode()
-    if user == b"default" and (not wanted or hmac.compare_digest(password, wanted)):
-        connection.authenticate()
-        return True
-    door.connections.throttled_log.info(
-        "authentication_failed", protocol="resp", peer=connection.peer
-    )
-    return False
+def _answer_auth(call: Call, fault: str) -> None:
+    if fault:
+        call.fail(fault)
+    else:
+        call.reply(OK)
 
 
 def _hello(call: Call) -> None:
@@ -100,28 +96,43 @@ def _hello(call: Call) -> None:
         call.fail("ERR Protocol version is not an integer or out of range")
     elif asked and asked[0] not in {b"2", b"3"}:
         call.fail("NOPROTO unsupported protocol version")
-    elif fault := _take_options(call, asked[1:]):
-        call.fail(fault)
+    elif isinstance(options := _options(asked[1:]), str):
+        call.fail(options)
+    elif options.credentials is None:
+        _greet(call, asked, options, "")
     else:
-        connection = call.connection
-        if asked:
-            connection.protocol = 3 if asked[0] == b"3" else 2
-            connection.limit()
-        call.value(
-            {
-                "server": "redis",
-                "version": REDIS_VERSION,
-                "proto": connection.protocol,
-                "id": connection.client_number,
-                "mode": "standalone",
-                "role": "master",
-                "modules": [],
-            }
-        )
+        log_in(call, *options.credentials, lambda fault: _greet(call, asked, options, fault))
 
 
-def _take_options(call: Call, options: list[bytes]) -> str:
+def _greet(call: Call, asked: list[bytes], options: "_HelloOptions", fault: str) -> None:
     connection = call.connection
+    if fault or not connection.is_authenticated:
+        call.fail(fault or _HELLO_NEEDS_AUTH)
+        return
+    if options.name is not None:
+        connection.client_name = options.name
+    if asked:
+        connection.protocol = 3 if asked[0] == b"3" else 2
+        connection.limit()
+    call.value(
+        {
+            "server": "redis",
+            "version": REDIS_VERSION,
+            "proto": connection.protocol,
+            "id": connection.client_number,
+            "mode": "standalone",
+            "role": "master",
+            "modules": [],
+        }
+    )
+
+
+class _HelloOptions(NamedTuple):
+    credentials: tuple[bytes, bytes] | None
+    name: bytes | None
+
+
+def _options(options: list[bytes]) -> _HelloOptions | str:
     credentials: tuple[bytes, bytes] | None = None
     name: bytes | None = None
     while options:
@@ -135,13 +146,7 @@ def _take_options(call: Call, options: list[bytes]) -> str:
                 shown = options[0].decode(errors="replace")
                 return f"ERR Syntax error in HELLO option '{shown}'"
         options = rest
-    if credentials is not None and not _is_admitted(call, *credentials):
-        return _WRONG_PASSWORD
-    if not connection.is_authenticated:
-        return _HELLO_NEEDS_AUTH
-    if name is not None:
-        connection.client_name = name
-    return ""
+    return _HelloOptions(credentials, name)
 
 
 def is_name(name: bytes) -> bool:
@@ -151,11 +156,11 @@ def is_name(name: bytes) -> bool:
 _ALWAYS = ("noscript", "loading", "stale", "fast", "no_auth", "allow_busy")
 
 COMMANDS = {
-    b"PING": Spec(_ping, -1, flags=("fast",), while_subscribed=True),
-    b"ECHO": Spec(_echo, 2, flags=("loading", "stale", "fast")),
-    b"SELECT": Spec(_select, 2, flags=("loading", "stale", "fast")),
-    b"AUTH": Spec(_auth, -2, flags=_ALWAYS),
-    b"HELLO": Spec(_hello, -1, flags=_ALWAYS),
-    b"RESET": Spec(_reset, 1, flags=_ALWAYS, while_subscribed=True, is_immediate=True),
-    b"QUIT": Spec(_quit, -1, flags=_ALWAYS, while_subscribed=True, is_immediate=True),
+    b"PING": Spec(_ping, -1, OPEN, flags=("fast",), while_subscribed=True),
+    b"ECHO": Spec(_echo, 2, OPEN, flags=("loading", "stale", "fast")),
+    b"SELECT": Spec(_select, 2, OPEN, flags=("loading", "stale", "fast")),
+    b"AUTH": Spec(_auth, -2, OPEN, flags=_ALWAYS),
+    b"HELLO": Spec(_hello, -1, OPEN, flags=_ALWAYS),
+    b"RESET": Spec(_reset, 1, OPEN, flags=_ALWAYS, while_subscribed=True, is_immediate=True),
+    b"QUIT": Spec(_quit, -1, OPEN, flags=_ALWAYS, while_subscribed=True, is_immediate=True),
 }

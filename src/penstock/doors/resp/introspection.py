@@ -1,11 +1,12 @@
 """COMMAND, INFO and MONITOR; summaries of commands are the docstrings of their handlers."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from penstock import __version__
-from penstock.doors.resp.calls import OK, Call, Commands, Spec
+from penstock.doors.resp.access import ADMIN, MONITOR, OPEN
+from penstock.doors.resp.calls import OK, Call, Commands, Spec, flat
 from penstock.doors.resp.greeting import REDIS_VERSION
 from penstock.doors.resp.parts import RespParts
 from penstock.wire.resp import encode, glob
@@ -27,7 +28,7 @@ def _count(call: Call) -> None:
 
 def _list(call: Call) -> None:
     """Names of all commands: COMMAND LIST [FILTERBY PATTERN pattern]."""
-    names = [name for name, _ in _flat(call.connection.commands)]
+    names = [name for name, _ in flat(call.connection.commands)]
     match call.args[2:]:
         case []:
             call.value(names)
@@ -69,12 +70,6 @@ def _find(commands: Commands, name: bytes) -> Spec | None:
     return spec.subcommands.get(second) if spec.subcommands else None
 
 
-def _flat(commands: Commands, prefix: bytes = b"") -> Iterator[tuple[bytes, Spec]]:
-    for name, spec in commands.items():
-        yield prefix + name.lower(), spec
-        yield from _flat(spec.subcommands or {}, name.lower() + b"|")
-
-
 def _details(call: Call, name: bytes, spec: Spec, prefix: bytes = b"") -> bytes:
     """The ten elements that Redis gives; three of them are always empty here."""
     protocol = call.connection.protocol
@@ -105,7 +100,7 @@ def _doc(name: bytes, spec: Spec) -> dict[encode.Value, encode.Value]:
         "group": _group(name, spec),
     }
     if spec.subcommands:
-        named = _flat(spec.subcommands, name.lower() + b"|")
+        named = flat(spec.subcommands, name.lower() + b"|")
         doc["subcommands"] = {full: _doc(full, of) for full, of in named}
     return doc
 
@@ -232,17 +227,18 @@ def _monitor(call: Call) -> None:
 
 
 COMMANDS = {
-    b"MONITOR": Spec(_monitor, 1, flags=("admin", "noscript", "loading", "stale")),
+    b"MONITOR": Spec(_monitor, 1, ADMIN, flags=("admin", "noscript", "loading", "stale")),
     b"COMMAND": Spec(
         _command,
         -1,
+        OPEN,
         flags=_FLAGS,
         subcommands={
-            b"COUNT": Spec(_count, 2, flags=_FLAGS),
-            b"LIST": Spec(_list, -2, flags=_FLAGS),
-            b"INFO": Spec(_info_of, -2, flags=_FLAGS),
-            b"DOCS": Spec(_docs, -2, flags=_FLAGS),
+            b"COUNT": Spec(_count, 2, OPEN, flags=_FLAGS),
+            b"LIST": Spec(_list, -2, OPEN, flags=_FLAGS),
+            b"INFO": Spec(_info_of, -2, OPEN, flags=_FLAGS),
+            b"DOCS": Spec(_docs, -2, OPEN, flags=_FLAGS),
         },
     ),
-    b"INFO": Spec(_info, -1, flags=_FLAGS),
+    b"INFO": Spec(_info, -1, MONITOR, flags=_FLAGS),
 }

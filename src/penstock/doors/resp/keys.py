@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from penstock.core.commands import TopicConfigured
+from penstock.doors.resp.access import MANAGE, OPEN, SEEN, Access, Demand
 from penstock.doors.resp.awaiting import off_loop, outcome_of
 from penstock.doors.resp.calls import OK, Call, Commands, Spec
 from penstock.doors.resp.faults import CommandError
@@ -16,6 +17,7 @@ from penstock.doors.resp.parts import RespParts
 from penstock.doors.resp.streams.options import integer
 from penstock.doors.resp.tasks import stepwise
 from penstock.obs.log import printable
+from penstock.trust.rules import Action
 from penstock.wire.resp import encode
 
 GONE = "UNBLOCKED the stream key no longer exists"
@@ -153,20 +155,23 @@ def _time(call: Call) -> None:
     call.value([b"%d" % seconds, b"%d" % (rest_ms * 1_000)])
 
 
+_FLUSHING = Access(
+    (Action.MANAGE,), lambda _args, _keys: (Demand((Action.MANAGE,), b"#", is_whole=True),)
+)
 WRITES = ("write",)
 READS = ("readonly", "fast")
 
 COMMANDS: Commands = {
-    b"DEL": Spec(stepwise(_delete), -2, flags=WRITES, keys=(1, -1, 1)),
-    b"UNLINK": Spec(stepwise(_delete), -2, flags=("write", "fast"), keys=(1, -1, 1)),
-    b"EXISTS": Spec(_exists, -2, flags=READS, keys=(1, -1, 1)),
-    b"TYPE": Spec(_type, 2, flags=READS, keys=(1, 1, 1)),
-    b"EXPIRE": Spec(stepwise(_expire), -3, flags=("write", "fast"), keys=(1, 1, 1)),
-    b"PEXPIRE": Spec(stepwise(_pexpire), -3, flags=("write", "fast"), keys=(1, 1, 1)),
-    b"PERSIST": Spec(stepwise(_persist), 2, flags=("write", "fast"), keys=(1, 1, 1)),
-    b"TTL": Spec(_ttl, 2, flags=READS, keys=(1, 1, 1)),
-    b"PTTL": Spec(_pttl, 2, flags=READS, keys=(1, 1, 1)),
-    b"FLUSHALL": Spec(stepwise(_flush), -1, flags=WRITES),
-    b"FLUSHDB": Spec(stepwise(_flush), -1, flags=WRITES),
-    b"TIME": Spec(_time, 1, flags=("loading", "stale", "fast")),
+    b"DEL": Spec(stepwise(_delete), -2, MANAGE, flags=WRITES, keys=(1, -1, 1)),
+    b"UNLINK": Spec(stepwise(_delete), -2, MANAGE, flags=("write", "fast"), keys=(1, -1, 1)),
+    b"EXISTS": Spec(_exists, -2, SEEN, flags=READS, keys=(1, -1, 1)),
+    b"TYPE": Spec(_type, 2, SEEN, flags=READS, keys=(1, 1, 1)),
+    b"EXPIRE": Spec(stepwise(_expire), -3, MANAGE, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"PEXPIRE": Spec(stepwise(_pexpire), -3, MANAGE, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"PERSIST": Spec(stepwise(_persist), 2, MANAGE, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"TTL": Spec(_ttl, 2, SEEN, flags=READS, keys=(1, 1, 1)),
+    b"PTTL": Spec(_pttl, 2, SEEN, flags=READS, keys=(1, 1, 1)),
+    b"FLUSHALL": Spec(stepwise(_flush), -1, _FLUSHING, flags=WRITES),
+    b"FLUSHDB": Spec(stepwise(_flush), -1, _FLUSHING, flags=WRITES),
+    b"TIME": Spec(_time, 1, OPEN, flags=("loading", "stale", "fast")),
 }

@@ -5,6 +5,7 @@ from collections import Counter
 
 from penstock.access.admission import Admission
 from penstock.access.envelopes import Envelopes
+from penstock.access.logins import Logins
 from penstock.cluster.consensus import Consensus
 from penstock.commit.feed import Feed
 from penstock.commit.pipeline import Pipeline
@@ -20,8 +21,12 @@ from penstock.doors.resp.streams.group_queues import GroupQueues
 from penstock.doors.resp.streams.known_ids import KnownIds
 from penstock.doors.resp.streams.reader import EntryReader
 from penstock.net.connections import Connections
+from penstock.net.origin import Origin
 from penstock.reading.readers import JournalReaders
 from penstock.store.store import Store
+from penstock.trust.principal import STRANGER, Principal
+
+PROTOCOL = "redis"  # the name of this door in listings and logs
 
 
 class RespParts:
@@ -43,6 +48,7 @@ class RespParts:
         readers: JournalReaders,
         dispatchers: Dispatchers,
         cluster: Consensus,
+        logins: Logins,
     ) -> None:
         self.settings = config.resp
         self.durability = config.durability
@@ -63,6 +69,7 @@ class RespParts:
         self.readers = readers
         self.dispatchers = dispatchers
         self.cluster = cluster
+        self.logins = logins
         self.registry = Registry()
         self.pattern_budget = PatternBudget(broker.routes)
         self.known_ids = KnownIds(store)
@@ -80,3 +87,9 @@ class RespParts:
             ids=connections.ids,
         )
         effects.on(GroupChanged, self.group_queues.group_changed)
+
+    def welcome(self, origin: Origin) -> Principal:
+        """Who a client is before AUTH; with ``resp.password``, nobody whom the broker serves."""
+        if self.settings.password and not (origin.certificate or origin.listener_user):
+            return STRANGER._replace(door=PROTOCOL, address=origin.peer)
+        return self.logins.welcome(origin, PROTOCOL)

@@ -7,6 +7,7 @@ matching subscriptions once for each as in Redis, and followers of the journal.
 from penstock.access.admission import CAPTURED, ENVELOPES, Refusal, TopicRoute
 from penstock.access.envelopes import OpenedEnvelopes
 from penstock.core.live import Live
+from penstock.doors.resp.access import Used, admitted
 from penstock.doors.resp.calls import Call, Spec
 from penstock.doors.resp.faults import publish_fault
 from penstock.doors.resp.parts import RespParts
@@ -21,7 +22,7 @@ def _publish(call: Call) -> None:
         topic = topic_of(topic)
     route = door.admission.admit(call.connection.principal, topic)
     if isinstance(route, Refusal):
-        call.fail(publish_fault(route))
+        call.fail(publish_fault(route, Used.CHANNEL))
         return
     policy = route.policy
     if policy > CAPTURED:
@@ -46,14 +47,15 @@ def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
     """Publish where signatures are required: in envelopes, as MQTT clients do, or not at all."""
     door = call.door
     if not policy & ENVELOPES:
-        call.fail(publish_fault(door.admission.refuse_unsigned(topic, len(call.tails))))
+        refusal = door.admission.refuse_unsigned(topic, len(call.tails))
+        call.fail(publish_fault(refusal, Used.CHANNEL))
         return
     found = door.envelopes.open(call.connection.principal, topic, call.tails, call.now_ms)
     receivers = _publish_opened(door, found, call.now_ms) if found.payloads else 0
     answer = encode.integers(receivers, found.taken)
     if found.refused is not None:
         reason, text = found.refused
-        answer += encode.error(f"ERR {reason.value}: {text}")
+        answer += encode.error(publish_fault((reason, text), Used.CHANNEL))
         # Checking signatures takes time: a client that sent a bad one gets no more of it.
         behind = len(call.tails) - found.taken - 1
         answer += encode.error(f"ERR {reason.value}: behind one that was refused") * behind
@@ -69,7 +71,13 @@ def _publish_opened(door: RespParts, found: OpenedEnvelopes, now_ms: int) -> int
     return _receivers(door, route)
 
 
+_ACCESS = admitted(lambda args: [topic_of(args[1])], Used.CHANNEL)
+
 COMMANDS = {
-    b"SPUBLISH": Spec(_publish, 3, is_pipelined=True, flags=("pubsub", "loading", "stale", "fast")),
-    b"PUBLISH": Spec(_publish, 3, is_pipelined=True, flags=("pubsub", "loading", "stale", "fast")),
+    b"SPUBLISH": Spec(
+        _publish, 3, _ACCESS, is_pipelined=True, flags=("pubsub", "loading", "stale", "fast")
+    ),
+    b"PUBLISH": Spec(
+        _publish, 3, _ACCESS, is_pipelined=True, flags=("pubsub", "loading", "stale", "fast")
+    ),
 }

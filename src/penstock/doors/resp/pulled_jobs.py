@@ -54,6 +54,11 @@ class PulledJobs:
                 jobs_of.setdefault(job.source, []).append(job)
         return jobs_of
 
+    def hold(self, jobs_of: dict[JobSource, list[PulledJob]]) -> None:
+        """Undo ``take``."""
+        for jobs in jobs_of.values():
+            self._hold(jobs)
+
     def settle(
         self,
         source: JobSource,

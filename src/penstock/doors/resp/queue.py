@@ -16,14 +16,16 @@ from penstock.access.admission import Refusal
 from penstock.commit.completion import JournaledCallback
 from penstock.core.completion import Journaled
 from penstock.dispatch.dispatcher import LeasedMessage
+from penstock.doors.resp.access import OPEN, Used, admitted, on_parsed
 from penstock.doors.resp.calls import OK, Call, Commands, RespClient, Spec, fail_unstored
 from penstock.doors.resp.confirming import confirm
-from penstock.doors.resp.faults import NOT_AN_INTEGER, UNBLOCKED, publish_fault
+from penstock.doors.resp.faults import NOT_AN_INTEGER, no_permission, publish_fault
 from penstock.doors.resp.pulled_jobs import JobSource, PulledJobs
 from penstock.limits import GROUP_BYTES_MAX
 from penstock.model.queue_names import PREFIX, WORKERS
 from penstock.model.topic import topic_fault
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.rules import Action
 from penstock.wire.resp import encode
 
 COUNT_MAX = 1_024  # jobs that one PULL may ask for
@@ -37,7 +39,7 @@ def _push(call: Call) -> None:
     door, topic, jobs = call.door, PREFIX + call.args[1], call.tails
     route = door.admission.admit_unsigned(call.connection.principal, topic, len(jobs))
     if isinstance(route, Refusal):
-        call.fail(publish_fault(route))
+        call.fail(publish_fault(route, Used.KEY))
         return
     door.counters.messages_in_total[1] += len(jobs)
     door.pipeline.publish(topic, jobs, call.now_ms, qos=1, retain=False)
@@ -67,9 +69,7 @@ def _pull(call: Call) -> None:
     if not call.may_block:
         options = options._replace(block_ms=None)
     door = call.door
-    source = JobSource(PREFIX + call.args[1], WORKERS)
-    if options.group is not None:
-        source = JobSource(call.args[1], options.group)
+    source = _source(call.args, options)
     fault = topic_fault(source.topic, door.limits.topic_bytes_max, door.limits.topic_levels_max)
     refusal = door.gate.admit_group(*source)
     if refusal is not None:
@@ -86,6 +86,17 @@ def _pull(call: Call) -> None:
         call.fail("ERR There are too many groups, delete unused ones")
         return
     _Puller(call, source, options).start()
+
+
+def _source(args: list[bytes], options: _Options) -> JobSource:
+    if options.group is not None:
+        return JobSource(args[1], options.group)
+    return JobSource(PREFIX + args[1], WORKERS)
+
+
+def _pulled_topics(args: list[bytes]) -> list[bytes]:
+    options = _parsed(args[2:])
+    return [] if isinstance(options, str) else [_source(args, options).topic]
 
 
 def _parsed(arguments: list[bytes]) -> _Options | str:
@@ -198,12 +209,12 @@ class _Puller:
         else:
             self._call.reply(encode.null_array(self._call.connection.protocol))
 
-    def _unblock(self, is_error: bool) -> None:
-        if not is_error:
+    def _unblock(self, fault: str) -> None:
+        if not fault:
             self._give_up()
         elif not self._door.dispatchers.is_serving(*self._source, self.consumer):
             self._end()
-            self._call.fail(UNBLOCKED)
+            self._call.fail(fault)
 
     def _leave(self) -> None:
         if not self._is_answered:
@@ -254,14 +265,27 @@ def _ack(call: Call) -> None:
     answers = [OK if s is not None else encode.error(NOT_AN_INTEGER) for s in sequences]
     pulled = _pulled_by(call.connection)
     jobs_of = pulled.take(sequence for sequence in sequences if sequence is not None)
+    if not all(_may_settle(call, source) for source in jobs_of):
+        pulled.hold(jobs_of)
+        call.fail(no_permission(Used.KEY))
+        return
     acked = _Acked(call, b"".join(answers), len(jobs_of) + 1)
     for source, jobs in jobs_of.items():
         pulled.settle(source, jobs, acked.ended)
     acked.ended()
 
 
+def _may_settle(call: Call, source: JobSource) -> bool:
+    """Whether the client, which may have pulled as another user, may still work on this queue."""
+    judge = call.door.admission.judge
+    return judge(call.connection.principal, Action.WORK, source.topic) is None
+
+
+_PUSHING = admitted(lambda args: [PREFIX + args[1]], Used.KEY)
+_PULLING = on_parsed(Action.WORK, _pulled_topics)
+
 COMMANDS: Commands = {
-    b"PUSH": Spec(_push, 3, is_pipelined=True, flags=("write", "fast"), keys=(1, 1, 1)),
-    b"PULL": Spec(_pull, -2, flags=("write", "blocking"), keys=(1, 1, 1)),
-    b"ACK": Spec(_ack, 2, is_pipelined=True, flags=("fast",)),
+    b"PUSH": Spec(_push, 3, _PUSHING, is_pipelined=True, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"PULL": Spec(_pull, -2, _PULLING, flags=("write", "blocking"), keys=(1, 1, 1)),
+    b"ACK": Spec(_ack, 2, OPEN, is_pipelined=True, flags=("fast",)),
 }

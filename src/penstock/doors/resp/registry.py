@@ -51,6 +51,8 @@ def _line(args: list[bytes]) -> bytes:
     secret = len(args)
     if name == b"AUTH":
         secret = 1
+    elif name == b"ACL":
+        secret = 3  # SETUSER, which is refused, has passwords
     elif name == b"HELLO":
         secret = next((n for n, word in enumerate(args) if word.upper() == b"AUTH"), secret) + 1
     shown = [_quoted(argument) if n < secret else HIDDEN for n, argument in enumerate(args)]

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+from penstock.doors.resp.access import OPEN, Access, Demand, Keys, Used
 from penstock.doors.resp.calls import Call, Spec, container
 from penstock.doors.resp.faults import extra_argument
+from penstock.doors.resp.subscriptions import filter_around, filter_of
 from penstock.model.topic import has_wildcard
+from penstock.trust.rules import Action
 from penstock.wire.resp import encode, glob
 from penstock.wire.resp.names import name_of, topic_of
 
@@ -126,7 +129,7 @@ def _channels(call: Call) -> None:
         for topic in routes.filters():
             name = name_of(topic)
             is_asked = not has_wildcard(topic) and (matches is None or matches(name))
-            if is_asked and _count(call, topic):
+            if is_asked and _is_seen(call, topic) and _count(call, topic):
                 names[name] = None
     call.value(list(names))
 
@@ -135,8 +138,14 @@ def _numsub(call: Call) -> None:
     """How many clients subscribe to each by name: PUBSUB NUMSUB [channel …]."""
     counted: list[encode.Value] = []
     for name in call.args[2:]:
-        counted += name, _count(call, topic_of(name))
+        topic = topic_of(name)
+        counted += name, _count(call, topic) if _is_seen(call, topic) else 0
     call.value(counted)
+
+
+def _is_seen(call: Call, topic: bytes) -> bool:
+    """Whether the client may know who listens: if it could, too."""
+    return call.door.admission.allows(call.connection.principal, Action.SUBSCRIBE, topic)
 
 
 def _count(call: Call, topic: bytes) -> int:
@@ -154,25 +163,38 @@ def _numpat(call: Call) -> None:
 _PUBSUB_FLAGS = ("pubsub", "loading", "stale")
 
 
-def _spec(handler: Callable[[Call], None], arity: int) -> Spec:
+def _receiving(filter_of: Callable[[bytes], bytes]) -> Access:
+    """What is subscribed to, as the handler will; a part of a filter or pattern is enough."""
+
+    def demands(args: list[bytes], _keys: Keys) -> list[Demand]:
+        filters = map(filter_of, args[1:])
+        return [
+            Demand((Action.SUBSCRIBE,), each, Used.CHANNEL, is_filter=has_wildcard(each))
+            for each in filters
+        ]
+
+    return Access((Action.SUBSCRIBE,), demands)
+
+
+def _spec(handler: Callable[[Call], None], arity: int, access: Access = OPEN) -> Spec:
     flags = ("pubsub", "noscript", "loading", "stale")
-    return Spec(handler, arity, flags=flags, while_subscribed=True)
+    return Spec(handler, arity, access, flags=flags, while_subscribed=True)
 
 
 COMMANDS = {
-    b"SUBSCRIBE": _spec(_subscribe, -2),
+    b"SUBSCRIBE": _spec(_subscribe, -2, _receiving(filter_of)),
     b"UNSUBSCRIBE": _spec(_unsubscribe, -1),
-    b"PSUBSCRIBE": _spec(_psubscribe, -2),
+    b"PSUBSCRIBE": _spec(_psubscribe, -2, _receiving(filter_around)),
     b"PUNSUBSCRIBE": _spec(_punsubscribe, -1),
-    b"SSUBSCRIBE": _spec(_ssubscribe, -2),
+    b"SSUBSCRIBE": _spec(_ssubscribe, -2, _receiving(topic_of)),
     b"SUNSUBSCRIBE": _spec(_sunsubscribe, -1),
     b"PUBSUB": container(
         {
-            b"SHARDCHANNELS": Spec(_channels, -2, flags=_PUBSUB_FLAGS),
-            b"SHARDNUMSUB": Spec(_numsub, -2, flags=_PUBSUB_FLAGS),
-            b"CHANNELS": Spec(_channels, -2, flags=_PUBSUB_FLAGS),
-            b"NUMSUB": Spec(_numsub, -2, flags=_PUBSUB_FLAGS),
-            b"NUMPAT": Spec(_numpat, 2, flags=_PUBSUB_FLAGS),
+            b"SHARDCHANNELS": Spec(_channels, -2, OPEN, flags=_PUBSUB_FLAGS),
+            b"SHARDNUMSUB": Spec(_numsub, -2, OPEN, flags=_PUBSUB_FLAGS),
+            b"CHANNELS": Spec(_channels, -2, OPEN, flags=_PUBSUB_FLAGS),
+            b"NUMSUB": Spec(_numsub, -2, OPEN, flags=_PUBSUB_FLAGS),
+            b"NUMPAT": Spec(_numpat, 2, OPEN, flags=_PUBSUB_FLAGS),
         }
     ),
 }

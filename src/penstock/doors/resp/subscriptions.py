@@ -9,6 +9,7 @@ wildcard, ``a/#``, is that filter. As in MQTT, neither filters nor patterns that
 wildcard see topics that begin with ``$``.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import itemgetter
@@ -22,8 +23,11 @@ from penstock.model.topic import filter_fault, has_wildcard
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
+from penstock.trust.rules import Action
 from penstock.wire.resp import encode, glob
 from penstock.wire.resp.names import name_of, topic_of
+
+_SIGN = re.compile(rb"[*?\[\\]")  # what is not literal in a pattern
 
 
 class _Listener(LiveSubscriber):
@@ -145,7 +149,7 @@ class Subscriptions:
         return len(self.channels) + len(self.patterns) + len(self.shards)
 
     def channel_fault(self, names: list[bytes]) -> str:
-        return self._names_fault(names, _filter_of) or self._count_fault(names, self.channels)
+        return self._names_fault(names, filter_of) or self._count_fault(names, self.channels)
 
     def shard_fault(self, names: list[bytes]) -> str:
         return self._names_fault(names, topic_of) or self._count_fault(names, self.shards)
@@ -184,7 +188,7 @@ class Subscriptions:
     def subscribe(self, name: bytes) -> None:
         if name in self.channels:
             return
-        topic = _filter_of(name)
+        topic = filter_of(name)
         listener = (
             _FilterListener(self._connection) if has_wildcard(topic) else self._channels_listener()
         )
@@ -202,13 +206,33 @@ class Subscriptions:
     def _is_replayed(self, topic: bytes) -> bool:
         """Whether the journal is read first: if configured, and if it has all messages."""
         door = self._connection.door
-        return door.settings.replay and bool(door.admission.policy(topic) & CAPTURED)
+        is_complete = bool(door.admission.policy(topic) & CAPTURED)
+        return door.settings.replay and is_complete and self._may_read(topic)
+
+    def _may_read(self, topic: bytes) -> bool:
+        """History needs another right than what is live."""
+        connection = self._connection
+        return connection.door.admission.allows(connection.principal, Action.READ, topic)
+
+    def stop_denied_replays(self) -> None:
+        topics = list(self._own.replays.topics) if self._own is not None else []
+        for topic in topics:
+            if self._own is not None and not self._may_read(topic):
+                self._own.replays.stop(topic)
+
+    def route_again(self) -> None:
+        """Another user has the connection: routes are made anew, and judged by its rights."""
+        for topic in [*map(filter_of, self.channels), *self.shards.values()]:
+            self._routes.forget(topic)
+        for pattern in list(self.patterns):
+            self.unsubscribe_pattern(pattern)
+            self.subscribe_pattern(pattern)
 
     def unsubscribe(self, name: bytes) -> None:
         listener = self.channels.pop(name, None)
         if listener is None:
             return
-        topic = _filter_of(name)
+        topic = filter_of(name)
         self._routes.unsubscribe(topic, listener)
         self._connection.outbox.settle_live()
         if self._own is not None:
@@ -252,10 +276,20 @@ class Subscriptions:
             self.unsubscribe_pattern(pattern)
 
 
-def _filter_of(name: bytes) -> bytes:
+def filter_of(name: bytes) -> bytes:
+    """What a channel is: a filter of MQTT if it reads like one, otherwise a topic."""
     topic = topic_of(name)
     is_filter = topic != name and has_wildcard(name) and not filter_fault(name)
     return name if is_filter and _is_utf8(name) else topic
+
+
+def filter_around(pattern: bytes) -> bytes:
+    """A filter of MQTT that matches whatever a pattern does: its levels before the first sign."""
+    plain = _SIGN.split(pattern, maxsplit=1)[0]
+    if plain == pattern:
+        return topic_of(pattern)
+    levels = plain.rpartition(b"/")[0]
+    return topic_of(levels) + b"/#" if levels else b"#"
 
 
 def _is_utf8(name: bytes) -> bool:

@@ -6,6 +6,7 @@ that wait for the disk would hold up everybody. Pipelined commands begin without
 replies, so that a transaction of many XADDs is one commit. No command blocks. WATCH is refused.
 """
 
+from penstock.doors.resp.access import OPEN
 from penstock.doors.resp.calls import OK, Call, Commands, RespClient, Spec, Transaction
 from penstock.doors.resp.confirming import confirm
 from penstock.net.turns import TURN_S
@@ -143,9 +144,9 @@ def _unwatch(call: Call) -> None:
 _FLAGS = ("noscript", "loading", "stale", "fast")
 
 COMMANDS: Commands = {
-    b"MULTI": Spec(_multi, 1, flags=_FLAGS, is_immediate=True),
-    b"EXEC": Spec(_exec, 1, flags=("noscript", "loading", "stale"), is_immediate=True),
-    b"DISCARD": Spec(_discard, 1, flags=_FLAGS, is_immediate=True),
-    b"WATCH": Spec(_watch, -2, flags=_FLAGS, keys=(1, -1, 1), is_immediate=True),
-    b"UNWATCH": Spec(_unwatch, 1, flags=_FLAGS),
+    b"MULTI": Spec(_multi, 1, OPEN, flags=_FLAGS, is_immediate=True),
+    b"EXEC": Spec(_exec, 1, OPEN, flags=("noscript", "loading", "stale"), is_immediate=True),
+    b"DISCARD": Spec(_discard, 1, OPEN, flags=_FLAGS, is_immediate=True),
+    b"WATCH": Spec(_watch, -2, OPEN, flags=_FLAGS, keys=(1, -1, 1), is_immediate=True),
+    b"UNWATCH": Spec(_unwatch, 1, OPEN, flags=_FLAGS),
 }

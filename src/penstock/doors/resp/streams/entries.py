@@ -14,6 +14,7 @@ from penstock.commit.completion import JournaledCallback
 from penstock.core.commands import Erased, Trimmed
 from penstock.core.completion import Journaled
 from penstock.dispatch.unacked import ranges_of
+from penstock.doors.resp.access import MANAGE, Access, Demand, Keys, Used
 from penstock.doors.resp.awaiting import counted, off_loop
 from penstock.doors.resp.calls import Call, Commands, Spec, fail_unstored
 from penstock.doors.resp.confirming import confirmed
@@ -26,6 +27,7 @@ from penstock.doors.resp.tasks import answer, stepwise
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store, TopicInfo
+from penstock.trust.rules import Action
 from penstock.wire.resp import encode
 
 NODE_COUNT = 100  # entries that an approximate trim removes at a time; the size of a node in Redis
@@ -39,6 +41,8 @@ def _add(call: Call) -> None:
     try:
         options = add_options(call.args)
         _admit(call, topic)
+        if options.trim is not None:
+            call.require(Action.MANAGE, topic)
     except CommandError as fault:
         call.fail(fault.message)
         return
@@ -59,7 +63,7 @@ def _add(call: Call) -> None:
 def _admit(call: Call, topic: bytes) -> None:
     route = call.door.admission.admit_unsigned(call.connection.principal, topic, len(call.tails))
     if isinstance(route, Refusal):
-        raise CommandError(publish_fault(route))
+        raise CommandError(publish_fault(route, Used.KEY))
 
 
 def _added(call: Call, trim: TrimOptions | None, result: Journaled) -> None:
@@ -186,9 +190,22 @@ def _set_last(call: Call) -> None:
     )
 
 
+def _adding(args: list[bytes], _keys: Keys) -> list[Demand]:
+    """Trimming removes what others have written, so it takes more than publishing."""
+    options, topic = add_options(args), args[1]
+    demands = [Demand((Action.PUBLISH,), topic, Used.KEY)]
+    return (
+        demands if options.trim is None else [*demands, Demand((Action.MANAGE,), topic, Used.KEY)]
+    )
+
+
+_ADDING = Access((Action.PUBLISH,), _adding, is_admitted=True)
+
 COMMANDS: Commands = {
-    b"XSETID": Spec(_set_last, -3, flags=("write", "denyoom", "fast"), keys=(1, 1, 1)),
-    b"XADD": Spec(_add, -5, is_pipelined=True, flags=("write", "denyoom", "fast"), keys=(1, 1, 1)),
-    b"XDEL": Spec(stepwise(_delete), -3, flags=("write", "fast"), keys=(1, 1, 1)),
-    b"XTRIM": Spec(stepwise(_trim_stream), -4, flags=("write",), keys=(1, 1, 1)),
+    b"XSETID": Spec(_set_last, -3, MANAGE, flags=("write", "denyoom", "fast"), keys=(1, 1, 1)),
+    b"XADD": Spec(
+        _add, -5, _ADDING, is_pipelined=True, flags=("write", "denyoom", "fast"), keys=(1, 1, 1)
+    ),
+    b"XDEL": Spec(stepwise(_delete), -3, MANAGE, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"XTRIM": Spec(stepwise(_trim_stream), -4, MANAGE, flags=("write",), keys=(1, 1, 1)),
 }

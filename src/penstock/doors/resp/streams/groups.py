@@ -8,13 +8,20 @@ from penstock.commit.completion import Callback
 from penstock.core.commands import Claimed, ConsumerGone, ConsumerMade, Settled
 from penstock.core.groups import Group
 from penstock.dispatch.unacked import ranges_of
+from penstock.doors.resp.access import MAKE, MANAGE, OPEN, WORK, on_parsed
 from penstock.doors.resp.awaiting import submitted
 from penstock.doors.resp.calls import OK, Call, Spec
 from penstock.doors.resp.confirming import confirmed
 from penstock.doors.resp.faults import NO_KEY, CommandError, no_group, no_group_of_key, not_stored
 from penstock.doors.resp.parts import RespParts
 from penstock.doors.resp.streams import ids
-from penstock.doors.resp.streams.options import ReadOptions, ReadSource, makes_stream, read_options
+from penstock.doors.resp.streams.options import (
+    ReadOptions,
+    ReadSource,
+    makes_stream,
+    read_options,
+    read_topics,
+)
 from penstock.doors.resp.streams.reader import is_meant, read_ids
 from penstock.doors.resp.streams.reading import streams_reply
 from penstock.doors.resp.streams.waiting_consumer import WaitingConsumer
@@ -22,6 +29,7 @@ from penstock.doors.resp.tasks import stepwise
 from penstock.errors import StorageError
 from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.rules import Action
 from penstock.wire.resp import encode
 
 NAME_BYTES_MAX = GROUP_BYTES_MAX  # of groups and consumers: each entry keeps its consumer
@@ -347,22 +355,32 @@ def _acknowledge(call: Call) -> None:
 
 
 WRITES = ("write",)
+_READING = on_parsed(Action.WORK, read_topics)
 
 COMMANDS = {
     b"XGROUP": Spec(
         _help,
         -2,
+        OPEN,
         subcommands={
-            b"CREATE": Spec(stepwise(_create), -5, flags=("write", "denyoom"), keys=(2, 2, 1)),
-            b"SETID": Spec(stepwise(_set_id), -5, flags=WRITES, keys=(2, 2, 1)),
-            b"DESTROY": Spec(stepwise(_destroy), 4, flags=WRITES, keys=(2, 2, 1)),
-            b"CREATECONSUMER": Spec(
-                stepwise(_create_consumer), 5, flags=("write", "denyoom"), keys=(2, 2, 1)
+            b"CREATE": Spec(
+                stepwise(_create), -5, MAKE, flags=("write", "denyoom"), keys=(2, 2, 1)
             ),
-            b"DELCONSUMER": Spec(stepwise(_delete_consumer), 5, flags=WRITES, keys=(2, 2, 1)),
-            b"HELP": Spec(_help, 2, flags=("loading", "stale")),
+            b"SETID": Spec(stepwise(_set_id), -5, MANAGE, flags=WRITES, keys=(2, 2, 1)),
+            b"DESTROY": Spec(stepwise(_destroy), 4, MANAGE, flags=WRITES, keys=(2, 2, 1)),
+            b"CREATECONSUMER": Spec(
+                stepwise(_create_consumer), 5, MAKE, flags=("write", "denyoom"), keys=(2, 2, 1)
+            ),
+            b"DELCONSUMER": Spec(
+                stepwise(_delete_consumer), 5, MANAGE, flags=WRITES, keys=(2, 2, 1)
+            ),
+            b"HELP": Spec(_help, 2, OPEN, flags=("loading", "stale")),
         },
     ),
-    b"XREADGROUP": Spec(stepwise(_read_group), -7, flags=("write", "blocking", "movablekeys")),
-    b"XACK": Spec(_acknowledge, -4, is_pipelined=True, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"XREADGROUP": Spec(
+        stepwise(_read_group), -7, _READING, flags=("write", "blocking", "movablekeys")
+    ),
+    b"XACK": Spec(
+        _acknowledge, -4, WORK, is_pipelined=True, flags=("write", "fast"), keys=(1, 1, 1)
+    ),
 }

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from penstock.core.groups import Group
+from penstock.doors.resp.access import OPEN, READ, SEEN
 from penstock.doors.resp.awaiting import encoded_off_loop
 from penstock.doors.resp.calls import Call, Spec
 from penstock.doors.resp.faults import CommandError, no_group_of_key
@@ -217,11 +218,12 @@ COMMANDS = {
     b"XINFO": Spec(
         _help,
         -2,
+        OPEN,
         subcommands={
-            b"STREAM": Spec(stepwise(_stream), -3, flags=READS, keys=(2, 2, 1)),
-            b"GROUPS": Spec(stepwise(_groups), 3, flags=READS, keys=(2, 2, 1)),
-            b"CONSUMERS": Spec(stepwise(_consumers), 4, flags=READS, keys=(2, 2, 1)),
-            b"HELP": Spec(_help, 2, flags=("loading", "stale")),
+            b"STREAM": Spec(stepwise(_stream), -3, READ, flags=READS, keys=(2, 2, 1)),
+            b"GROUPS": Spec(stepwise(_groups), 3, SEEN, flags=READS, keys=(2, 2, 1)),
+            b"CONSUMERS": Spec(stepwise(_consumers), 4, SEEN, flags=READS, keys=(2, 2, 1)),
+            b"HELP": Spec(_help, 2, OPEN, flags=("loading", "stale")),
         },
     )
 }

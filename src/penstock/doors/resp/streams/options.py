@@ -215,6 +215,10 @@ def read_options(args: Sequence[bytes], *, may_block: bool = True) -> ReadOption
     return options._replace(sources=sources[:half], block_ms=block_ms)
 
 
+def read_topics(args: Sequence[bytes]) -> list[bytes]:
+    return [source.topic for source in read_options(args).sources]
+
+
 def _read_option(
     options: ReadOptions, args: Sequence[bytes], position: int, *, is_group_read: bool
 ) -> tuple[ReadOptions, int]:

@@ -13,6 +13,7 @@ from penstock.core.commands import Claimed, GroupMoved, Settled
 from penstock.core.groups import Group
 from penstock.core.groups import Pending as PendingEntry
 from penstock.dispatch.unacked import ranges_of
+from penstock.doors.resp.access import SEEN, WORK
 from penstock.doors.resp.awaiting import encoded_off_loop, submitted
 from penstock.doors.resp.calls import Call, Spec
 from penstock.doors.resp.faults import no_group
@@ -202,7 +203,7 @@ async def _cursor(door: RespParts, group: Group, last: int, following: int | Non
 
 
 COMMANDS = {
-    b"XPENDING": Spec(stepwise(_pending), -3, flags=("readonly",), keys=(1, 1, 1)),
-    b"XCLAIM": Spec(stepwise(_claim), -6, flags=("write", "fast"), keys=(1, 1, 1)),
-    b"XAUTOCLAIM": Spec(stepwise(_autoclaim), -6, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"XPENDING": Spec(stepwise(_pending), -3, SEEN, flags=("readonly",), keys=(1, 1, 1)),
+    b"XCLAIM": Spec(stepwise(_claim), -6, WORK, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"XAUTOCLAIM": Spec(stepwise(_autoclaim), -6, WORK, flags=("write", "fast"), keys=(1, 1, 1)),
 }

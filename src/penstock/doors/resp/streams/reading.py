@@ -7,15 +7,23 @@ from operator import or_
 from typing import NamedTuple, Self
 
 from penstock.commit.feed import Feed
+from penstock.doors.resp.access import READ, SEEN, on_parsed
 from penstock.doors.resp.awaiting import off_loop
 from penstock.doors.resp.calls import Call, Spec
 from penstock.doors.resp.confirming import confirmed
-from penstock.doors.resp.faults import UNBLOCKED, CommandError
+from penstock.doors.resp.faults import CommandError
 from penstock.doors.resp.parts import RespParts
 from penstock.doors.resp.streams.ids import Position, entry_id
-from penstock.doors.resp.streams.options import ReadOptions, ReadSource, range_options, read_options
+from penstock.doors.resp.streams.options import (
+    ReadOptions,
+    ReadSource,
+    range_options,
+    read_options,
+    read_topics,
+)
 from penstock.doors.resp.tasks import stepwise
 from penstock.store.search import CLOCK_SKEW_MS
+from penstock.trust.rules import Action
 from penstock.wire.resp import encode
 from penstock.wire.resp.names import name_of
 
@@ -68,6 +76,7 @@ async def _read(call: Call) -> bytes:
         if not found:
             await confirmed(call)  # entries written elsewhere may have arrived
             found = await _read_once(door, starts, options.count_max)
+        call.require(Action.READ, *[source.topic for source in options.sources])
     return streams_reply(found, call.connection.protocol)
 
 
@@ -161,11 +170,11 @@ async def _read_when_grown(
     call: Call, starts: list[_Start], options: ReadOptions
 ) -> list[tuple[bytes, list[bytes]]]:
     door = call.door
-    is_ended = False
+    ended_by = ""
 
-    def unblock(is_error: bool) -> None:
-        nonlocal is_ended
-        is_ended = is_error
+    def unblock(fault: str) -> None:
+        nonlocal ended_by
+        ended_by = fault
         timeout.reschedule(door.loop.time())
 
     positions: dict[bytes, list[int]] = {}
@@ -181,16 +190,17 @@ async def _read_when_grown(
                     found = await _read_once(door, [starts[n] for n in grown], options.count_max)
                 return found
     except TimeoutError:
-        if is_ended:
-            raise CommandError(UNBLOCKED) from None
+        if ended_by:
+            raise CommandError(ended_by) from None
         return []
 
 
 READS = ("readonly",)
+_READING = on_parsed(Action.READ, read_topics)
 
 COMMANDS = {
-    b"XLEN": Spec(_length, 2, flags=("readonly", "fast"), keys=(1, 1, 1)),
-    b"XRANGE": Spec(stepwise(_range), -4, flags=READS, keys=(1, 1, 1)),
-    b"XREVRANGE": Spec(stepwise(_reverse_range), -4, flags=READS, keys=(1, 1, 1)),
-    b"XREAD": Spec(stepwise(_read), -4, flags=("readonly", "blocking", "movablekeys")),
+    b"XLEN": Spec(_length, 2, SEEN, flags=("readonly", "fast"), keys=(1, 1, 1)),
+    b"XRANGE": Spec(stepwise(_range), -4, READ, flags=READS, keys=(1, 1, 1)),
+    b"XREVRANGE": Spec(stepwise(_reverse_range), -4, READ, flags=READS, keys=(1, 1, 1)),
+    b"XREAD": Spec(stepwise(_read), -4, _READING, flags=("readonly", "blocking", "movablekeys")),
 }

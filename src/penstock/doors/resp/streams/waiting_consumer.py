@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from penstock.doors.resp.faults import UNBLOCKED, CommandError
+from penstock.doors.resp.faults import CommandError
 
 ROUND_COUNT_MAX = 10_000  # entries that one round hands out; a client that wants more asks again
 
@@ -54,10 +54,10 @@ class WaitingConsumer:
         if not self.found.done():
             self.found.set_exception(error)
 
-    def unblock(self, is_error: bool) -> None:
-        """CLIENT UNBLOCK; a round that serves it is still awaited."""
-        if is_error and self.is_free:
-            self.fail(CommandError(UNBLOCKED))
+    def unblock(self, fault: str) -> None:
+        """End the wait, with an error or without; a round that serves it is still awaited."""
+        if fault and self.is_free:
+            self.fail(CommandError(fault))
         else:
             self.expire()
 
