@@ -29,6 +29,10 @@ class Refused(PenstockError):  # noqa: N818 - a refusal is an answer, not an err
     """The broker refused a valid request: a limit, a credential or a permission."""
 
 
+class AccessConflict(Refused):
+    """Users or roles changed since the caller looked at them: look again and retry."""
+
+
 class StorageError(PenstockError):
     """The store failed; the operator must act."""
 

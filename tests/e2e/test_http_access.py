@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ from penstock.trust.rows import Role, Token, User
 
 SECRETS = {name: f"{name}-{name}-secret" for name in ("root", "sensor", "watcher", "keeper")}
 TOKEN_SECRET = "a" * 32
+PASSWORD = "correct horse battery"
 
 
 class Answer(NamedTuple):
@@ -282,3 +285,53 @@ def test_compressed_and_unbounded_bodies_are_not_read(site):
     assert site.curl(path, *chunked, user="root", method="POST", body="x").status == 413
     large = site.curl("/users", user="root", method="POST", body="x" * 20_000)
     assert large.status == 413
+
+
+# ── Several administrators
+
+
+def test_changes_at_the_same_time_do_not_undo_each_other():
+    with Broker() as broker:
+        site = Site(broker)
+        site.curl("/users", method="POST", body={"name": "ann", "password": PASSWORD})
+        bodies = [
+            {"roles": ["client"]},
+            {"note": "a note"},
+            {"quotas": {"connections": 7}},
+            {"client_ids": ["ann-*"]},
+            {"password": PASSWORD + "!"},  # takes longest
+            {"generate_secret": True},
+        ]
+        with ThreadPoolExecutor() as pool:
+            ask = partial(site.curl, "/users/ann", method="PUT")
+            answers = list(pool.map(lambda body: ask(body=body), bodies))
+        assert [answer.status for answer in answers] == [200] * len(bodies)
+        shown = site.curl("/users/ann").document
+        assert (shown["roles"], shown["note"]) == (["client"], "a note")
+        assert (shown["quotas"], shown["client_ids"]) == ({"connections": 7}, ["ann-*"])
+        assert (shown["password"], shown["secrets"]) == (True, 1)
+
+
+def test_a_user_that_two_administrators_add_at_once_is_added_once():
+    with Broker() as broker:
+        site = Site(broker)
+        with ThreadPoolExecutor() as pool:
+            add = partial(site.curl, "/users", method="POST")
+            answers = list(pool.map(lambda _: add(body={"name": "ann"}), range(5)))
+        assert sorted(answer.status for answer in answers) == [200, 409, 409, 409, 409]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokens", {"owner": "root"}),
+        ("/users/root/invite", {}),
+        ("/access/apply", {"document": {"users": {"sensor": {"secrets": ["ab" * 32]}}}}),
+    ],
+)
+def test_an_api_token_finds_no_other_way_to_make_a_secret(site, path, body):
+    words = bearer(f"pst_rootstoken_{TOKEN_SECRET}")
+    version = site.broker.server.broker.access.version
+    assert site.curl(path, *words, method="POST", body=body).status == 403
+    assert site.curl("/access/export?hashes=true", *words).status == 403
+    assert site.broker.server.broker.access.version == version

@@ -5,7 +5,7 @@ that the change was based on (every answer has it): if somebody else changed the
 meantime, the change is refused with 409. The log names who changed what, never a secret.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -14,8 +14,13 @@ from penstock.admin.guard import caller_of
 from penstock.admin.pages import applied
 from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import AccessAdmin
+from penstock.errors import AccessConflict
 from penstock.obs.log import get_logger, printable
 from penstock.trust.book import ANY_VERSION, AccessBook, Change
+from penstock.trust.principal import Principal
+
+ATTEMPTS_MAX = 5  # to make a change while the book changes under it
+LOGGED_MAX = 100  # rows of one change
 
 _Row = TypeVar("_Row")
 
@@ -43,16 +48,38 @@ class AccessPages:
         return found
 
     async def submit(
-        self, request: Request, changes: Sequence[Change], expected: int = ANY_VERSION
+        self, request: Request, make: Callable[[], Sequence[Change]], expected: int = ANY_VERSION
     ) -> None:
-        after = self.book.preview(changes)
-        if isinstance(after, str):
-            raise RequestRefused(409, after, "nothing was changed")
+        """Make the changes that ``make`` derives from the book as it is.
+
+        One at a time: of two requests that change different fields of a user, the second must see
+        what the first has done. If the book changes all the same (a password is hashed anew at a
+        login), they are made again, unless the caller expects a version.
+        """
         author = caller_of(request).principal
-        await applied(self._admin.change(changes, author, expected), 409)
-        for kind, name, row in changes[:100]:
-            event = f"{kind}_removed" if row is None else f"{kind}_stored"
-            _log.info(event, name=name, by=author.user or author.address)
+        async with self._admin.one_at_a_time:
+            for attempt in range(ATTEMPTS_MAX):
+                changes, version = make(), self.book.version
+                after = self.book.preview(changes)
+                if isinstance(after, str):
+                    raise RequestRefused(409, after, "nothing was changed")
+                wanted = version if expected == ANY_VERSION else expected
+                try:
+                    await applied(self._admin.change(changes, author, wanted), 409)
+                except RequestRefused as refused:
+                    is_conflict = isinstance(refused.__cause__, AccessConflict)
+                    is_last = attempt == ATTEMPTS_MAX - 1
+                    if is_conflict and expected == ANY_VERSION and not is_last:
+                        continue
+                    raise
+                break
+        _note(changes, author)
+
+
+def _note(changes: Sequence[Change], author: Principal) -> None:
+    for kind, name, row in changes[:LOGGED_MAX]:
+        event = f"{kind}_removed" if row is None else f"{kind}_stored"
+        _log.info(event, name=name, by=author.user or author.address)
 
 
 def expiry(expires_s: int, now_ms: int) -> int:

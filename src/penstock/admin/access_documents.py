@@ -71,7 +71,7 @@ class _DocumentPages(AccessPages):
         proposal = self._proposal(wanted)
         plan = await run_in_threadpool(make_plan, *proposal[1:], proposal.changes)
         if proposal.changes:
-            await self.submit(request, proposal.changes, wanted.expected)
+            await self.submit(request, lambda: self._proposal(wanted).changes, wanted.expected)
         return _describe(plan, []) | {"version": self.book.version}
 
     def _proposal(self, wanted: _Request) -> _Proposal:

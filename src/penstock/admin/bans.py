@@ -44,12 +44,12 @@ class _BanPages(AccessPages):
         now_ms = self.now_ms()
         until_ms = expiry(wanted.expires_s, now_ms)
         ban = Ban(request.path_params["name"], until_ms, now_ms, wanted.note)
-        await self.submit(request, [put(ban)])
+        await self.submit(request, lambda: [put(ban)])
         return _describe(ban, now_ms)
 
     async def remove(self, request: Request) -> dict[str, object]:
         ban = self.known(self.book.bans, request.path_params["name"], "ban")
-        await self.submit(request, [removed(ban)])
+        await self.submit(request, lambda: [removed(ban)])
         return _describe(ban, self.now_ms())
 
 

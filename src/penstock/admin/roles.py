@@ -62,13 +62,13 @@ class _RolePages(AccessPages):
             raise RequestRefused(400, f"invalid request body: {error}", advice) from None
         name = request.path_params["name"]
         role = Role(name, wanted.rules, wanted.roles, wanted.note)
-        await self.submit(request, [put(role)], wanted.expected)
+        await self.submit(request, lambda: [put(role)], wanted.expected)
         return _describe(self.book, name) | {"version": self.book.version}
 
     async def remove(self, request: Request) -> dict[str, object]:
         role = self.known(self.book.roles, request.path_params["name"], "role")
         described = _describe(self.book, role.name)
-        await self.submit(request, [removed(role)])
+        await self.submit(request, lambda: [removed(role)])
         return described
 
 

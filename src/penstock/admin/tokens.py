@@ -31,7 +31,7 @@ from penstock.admin.pages import (
 from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import AccessAdmin
 from penstock.limits import KIB
-from penstock.trust.book import put, removed
+from penstock.trust.book import Change, put, removed
 from penstock.trust.passwords import password_fault
 from penstock.trust.principal import STRANGER
 from penstock.trust.rows import Token
@@ -114,17 +114,21 @@ class _TokenPages(AccessPages):
             created_ms=now_ms,
             expires_ms=expiry(expires_s, now_ms),
         )
-        ended = [
-            removed(old)
-            for old in self.book.tokens.values()
-            if old.owner == token.owner and old.expires_ms and old.expires_ms <= now_ms
-        ]
-        await self.submit(request, [*ended, put(token)])
+
+        def changes() -> list[Change]:
+            ended = [
+                removed(old)
+                for old in self.book.tokens.values()
+                if old.owner == token.owner and old.expires_ms and old.expires_ms <= now_ms
+            ]
+            return [*ended, put(token)]
+
+        await self.submit(request, changes)
         return _describe(token, now_ms) | {"token": secret.text}
 
     async def remove(self, request: Request) -> dict[str, object]:
         token = self.known(self.book.tokens, request.path_params["name"], "token")
-        await self.submit(request, [removed(token)])
+        await self.submit(request, lambda: [removed(token)])
         return _describe(token, self.now_ms())
 
     async def set_password(self, request: Request) -> Response:
@@ -139,9 +143,13 @@ class _TokenPages(AccessPages):
             origin = origin_of(request)
             author = STRANGER._replace(user=token.owner, door="invite", address=origin.peer)
             request.state.caller = Caller(author)
-            version, user = self.book.version, self.book.users[token.owner]
-            changes = [put(replace(user, password=hashed)), removed(token)]
-            await self.submit(request, changes, version)
+
+            def changes() -> list[Change]:
+                self._invitation(wanted.invite)  # still there
+                user = self.book.users[token.owner]
+                return [put(replace(user, password=hashed)), removed(token)]
+
+            await self.submit(request, changes)
         return JsonLine({"name": token.owner})
 
     def _invitation(self, text: str) -> Token:

@@ -5,6 +5,7 @@ text. Chosen passwords are hashed one at a time, off the event loop.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -101,45 +102,59 @@ class _UserPages(AccessPages):
 
     async def add(self, request: Request) -> dict[str, object]:
         wanted = await read_body(request, _Fields)
-        if not NAME.fullmatch(wanted.name):
+        name = wanted.name
+        if not NAME.fullmatch(name):
             raise RequestRefused(400, NAME_FAULT, "choose another name")
-        if wanted.name in self.book.users:
-            error = f"there is a user {wanted.name} already"
-            raise RequestRefused(409, error, "penstock users --help has what changes it")
-        return await self._store(request, User(wanted.name, created_ms=self.now_ms()), wanted)
+
+        def new_user() -> User:
+            if name in self.book.users:
+                error = f"there is a user {name} already"
+                raise RequestRefused(409, error, "penstock users --help has what changes it")
+            return User(name, created_ms=self.now_ms())
+
+        return await self._store(request, name, new_user, wanted)
 
     async def change(self, request: Request) -> dict[str, object]:
         wanted = await read_body(request, _Fields)
-        user = self._known(request)
-        if wanted.name not in {"", user.name}:
+        name = self._known(request).name
+        if wanted.name not in {"", name}:
             advice = "add another user and remove this one: rules may name the user"
             raise RequestRefused(400, "a user keeps its name", advice)
-        return await self._store(request, user, wanted)
+        return await self._store(request, name, lambda: self._known(request), wanted)
 
-    async def _store(self, request: Request, user: User, wanted: _Fields) -> dict[str, object]:
+    async def _store(
+        self, request: Request, name: str, current: Callable[[], User], wanted: _Fields
+    ) -> dict[str, object]:
         if wanted.generate_secret or wanted.password is not UNSET:
             check_may_make_secrets(request)
         secret = new_secret() if wanted.generate_secret else None
-        user = _changed(user, wanted, self.now_ms())
-        if secret is not None:
-            user = _with_secret(user, secret)
-        if wanted.password is not UNSET:
-            user = replace(user, password=await self._hashed(wanted.password))
-        await self.submit(request, [put(user)], wanted.expected)
-        return self._described(user.name) | _shown(secret)
+        hashed = None if wanted.password is UNSET else await self._hashed(wanted.password)
+
+        def changes() -> list[Change]:
+            user = _changed(current(), wanted, self.now_ms())
+            if secret is not None:
+                user = _with_secret(user, secret)
+            return [put(user if hashed is None else replace(user, password=hashed))]
+
+        await self.submit(request, changes, wanted.expected)
+        return self._described(name) | _shown(secret)
 
     async def make_secret(self, request: Request) -> dict[str, object]:
         check_may_make_secrets(request)
         wanted = await read_body(request, _SecretFields)
-        user, secret = self._known(request), new_secret()
-        base = replace(user, secrets=()) if wanted.replace else user
-        await self.submit(request, [put(_with_secret(base, secret))], self.book.version)
-        return self._described(user.name) | _shown(secret)
+        secret = new_secret()
+
+        def changes() -> list[Change]:
+            user = self._known(request)
+            base = replace(user, secrets=()) if wanted.replace else user
+            return [put(_with_secret(base, secret))]
+
+        await self.submit(request, changes)
+        return self._described(self._known(request).name) | _shown(secret)
 
     async def remove(self, request: Request) -> dict[str, object]:
-        user = self._known(request)
-        described = self._described(user.name)
-        await self.submit(request, removal_of(self.book, user))
+        described = self._described(self._known(request).name)
+        await self.submit(request, lambda: removal_of(self.book, self._known(request)))
         return described
 
     async def _hashed(self, password: str) -> str:

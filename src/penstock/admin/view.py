@@ -4,6 +4,7 @@ A ``BrokerView`` answers from memory, on the event loop. Only ``store``, ``journ
 ``queue_pending`` may read the disk: call them in a worker thread.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -159,6 +160,8 @@ class AccessAdmin(Confirmed, Protocol):
     @property
     def denials(self) -> Denials: ...
     @property
+    def one_at_a_time(self) -> asyncio.Lock: ...  # for changes made from what was read
+    @property
     def password_cost(self) -> Cost: ...  # of hashing a new password
     def wall_ms(self) -> int: ...
 
@@ -168,7 +171,10 @@ class AccessAdmin(Confirmed, Protocol):
     async def change(
         self, changes: Sequence[Change], author: Principal, expected: int = ANY_VERSION
     ) -> None:
-        """Make all changes or none; they are in force on return. Raises Refused."""
+        """Make all changes or none; they are in force on return.
+
+        Raises Refused, and AccessConflict if the book is of another version than ``expected``.
+        """
 
 
 class QueueAdmin(QueueView, Confirmed, Protocol):

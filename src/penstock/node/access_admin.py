@@ -1,5 +1,6 @@
 """Administration of users, roles, tokens and bans; changes go through the journal."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
@@ -14,10 +15,10 @@ from penstock.config.schema import Auth
 from penstock.core.broker import Broker
 from penstock.core.commands import AccessChanged
 from penstock.core.session import Session
-from penstock.errors import Refused
+from penstock.errors import AccessConflict, Refused
 from penstock.node.cluster_admin import check_leads
 from penstock.reading.confirming import confirmed
-from penstock.trust.book import ANY_VERSION, AccessBook, Change
+from penstock.trust.book import ANY_VERSION, STALE, AccessBook, Change
 from penstock.trust.passwords import Cost
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
@@ -42,6 +43,7 @@ class NodeAccessAdmin:
         self._pipeline = pipeline
         self._cluster = cluster
         self.wall_ms = clock.wall_ms
+        self.one_at_a_time = asyncio.Lock()
 
     async def confirmed(self) -> None:
         await confirmed(self._cluster)
@@ -74,7 +76,8 @@ class NodeAccessAdmin:
     ) -> None:
         """Make all changes or none; they are in force when this returns.
 
-        Raises Refused if the book, as it is when the change is applied, does not allow it.
+        Raises Refused if the book, as it is when the change is applied, does not allow it;
+        AccessConflict if it is not of the version that was expected.
         """
         check_leads(self._cluster)
         waiter = FutureCompletion("nothing was changed")
@@ -89,4 +92,5 @@ class NodeAccessAdmin:
         with self._pipeline.as_leader():
             self._pipeline.submit(command, waiter, durable=True)
         if fault := await waiter.future:
-            raise Refused(str(fault), "nothing was changed")
+            kind = AccessConflict if fault == STALE else Refused
+            raise kind(str(fault), "nothing was changed")

@@ -24,6 +24,9 @@ VERDICTS_IN_ALL_MAX = 1_000_000  # cached by all rights objects; then all caches
 
 ANY_VERSION = -1
 
+STALE = "somebody else changed users or roles at the same time; look again and retry"
+"""Why a change is void that expected another version of the book."""
+
 
 class Change(NamedTuple):
     """One row to be put; None removes it."""
@@ -86,7 +89,7 @@ class AccessBook:
     def apply(self, changes: Sequence[Change], expected: int, index: int) -> str:
         """Make all changes, or none; return why not, or an empty string."""
         if expected not in (ANY_VERSION, self.version):
-            return "somebody else changed users or roles at the same time; look again and retry"
+            return STALE
         after = self.preview(changes)
         if isinstance(after, str):
             return after
