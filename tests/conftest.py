@@ -1,5 +1,6 @@
 """Global state that every test must leave unchanged."""
 
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,9 @@ settings.load_profile("patient")
 # A shell that runs the suite in the background has it ignore Ctrl-C, and so would all children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The contexts of whoever runs the suite must not lead its commands to other brokers.
+os.environ["PENSTOCK_CONTEXTS"] = "/nonexistent/contexts.toml"
 
 SPARK = "tests/spark/"
 """Where the tests are that share one session of Spark."""

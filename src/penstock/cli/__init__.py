@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "access": ("penstock.cli.access:access", "Keep users and rules in a file; import them."),
     "acl": ("penstock.cli.acl:acl", "Explain access: which rule decides, what was denied."),
     "cluster": ("penstock.cli.cluster:cluster", "Create, inspect and change a cluster."),
+    "context": ("penstock.cli.context:context", "Name brokers, and how to log in there."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
     "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),
     "store": ("penstock.cli.store:store", "Check a data directory."),

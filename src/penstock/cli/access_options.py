@@ -88,12 +88,19 @@ def _is_running(data: Path) -> bool:
     return True
 
 
-password_file_option = click.option(
+_password_file_option = click.option(
     "--password-file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
     help="Read the password from the first line of FILE; - is standard input.",
 )
+
+
+def password_file_option(command: Callable[..., object]) -> Callable[..., object]:
+    """The new password of a user; our own is in PENSTOCK_PASSWORD_FILE, then, or in a context."""
+    options = command.__dict__["__click_params__"]
+    options[:] = [option for option in options if option.name != "login_password_file"]
+    return _password_file_option(command)
 
 
 def new_password(file: Path | None) -> str | None:

@@ -1,12 +1,16 @@
 """A client of the HTTP pages for administration, and the options to reach a broker.
 
-The token is sent in one header and never repeated in an error.
+A password or token is sent in one header and never repeated in an error. A node that does not lead
+names the leader; it gets them only if the command named it, too, its certificate is verified, or it
+is on this machine.
 """
 
 import http.client
 import socket
+import ssl
+from base64 import b64encode
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlencode
@@ -14,17 +18,18 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from penstock.cli.connection import connection_options
+from penstock.cli.connection import BrokerTarget, connection_options
 from penstock.cli.inputs import flag, is_given, option_set
 from penstock.cli.output import json_option
+from penstock.client import Credentials
 from penstock.client.dial import unreachable
+from penstock.client.tls_channel import TlsSettings
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError, Refused
 from penstock.net.admin_socket import reachable
 
 TIMEOUT_S = 30.0  # the broker's disk may be busy
 REDIRECTS_MAX = 4  # from node to node, to find the leader
-TOKEN_VARIABLE = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - the variable of the broker's admin.token
 
 Document: TypeAlias = dict[str, Any]
 """A JSON object from the broker."""
@@ -41,20 +46,11 @@ def parse_address(
 
 _server_options = option_set(
     json_option,
-    connection_options,
     click.option(
         "--server",
         metavar="HOST:PORT",
         callback=parse_address,
         help="Address of the broker (any listener), instead of -h and -p.",
-    ),
-    click.option(
-        "--token",
-        metavar="TOKEN",
-        default="",
-        envvar=TOKEN_VARIABLE,
-        help="The broker's admin.token; safer in the environment, hidden from other users."
-        f"  [env: {TOKEN_VARIABLE}]",
     ),
 )
 
@@ -63,19 +59,12 @@ def admin_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give a command ``--json`` and the options of a broker; call it with ``broker``."""
 
     @wraps(command)
-    def with_broker(
-        *arguments: object,
-        host: str,
-        port: int,
-        server: Address | None,
-        token: str,
-        **parameters: object,
-    ) -> object:
-        broker = AdminClient(server or Address(host, port), token)
+    def with_broker(*arguments: object, target: BrokerTarget, **parameters: object) -> object:
+        broker = AdminClient(target)
         broker.is_stale_fine = is_given("--stale")
         return command(*arguments, broker=broker, **parameters)
 
-    return _server_options(with_broker)
+    return connection_options(_server_options(with_broker))
 
 
 stale_option = flag(
@@ -91,19 +80,30 @@ class BrokerUnavailable(Refused):
 class AdminClient:
     """The administration pages of a broker; follows redirects to the leader of its cluster."""
 
-    def __init__(self, server: Address, token: str, timeout_s: float = TIMEOUT_S) -> None:
-        self.server = server
-        self._token = token
+    def __init__(
+        self, target: BrokerTarget, timeout_s: float = TIMEOUT_S, server: Address | None = None
+    ) -> None:
+        """``server`` is another node of the same cluster."""
+        self.target = target
+        self._server = server
         self._timeout_s = timeout_s
         self.is_stale_fine = False
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+
+    @property
+    def server(self) -> Address:
+        return self._server or self.target.server
+
+    @cached_property
+    def _authorization(self) -> dict[str, str]:
+        return authorization(self.target.page_credentials)
 
     @property
     def _who(self) -> str:
         return f"the broker at {self.server}"
 
     def at(self, server: Address, timeout_s: float = TIMEOUT_S) -> "AdminClient":
-        return AdminClient(server, self._token, timeout_s)
+        """The same at another node; without credentials if it is not trusted with them."""
+        return AdminClient(self.target, timeout_s, server)
 
     def get(self, path: str, **query: object) -> Document:
         if self.is_stale_fine:
@@ -137,22 +137,32 @@ class AdminClient:
             leader = _leader(content) if status == http.HTTPStatus.MISDIRECTED_REQUEST else None
             if leader is None:
                 return self._document(status, content)
-            self.server = leader
+            self._follow(leader)
         what = f"too many redirects between nodes, the last one to {self.server}"
         raise PenstockError(what, "a leader is being elected; try again in a moment")
 
+    def _follow(self, leader: Address) -> None:
+        if not self.target.trusts(leader):
+            what = f"{self._who} does not lead, and names {leader}, which you did not name"
+            advice = f"--server {leader} sends it your password or token; --tls verifies it first"
+            raise PenstockError(what, advice)
+        self._server = leader
+
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self.server.host, self.server.port
+        if self.target.tls_settings is not None:
+            return _TlsConnection(host, port, self._timeout_s, self.target.tls_settings)
         return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         host, port = self.server.host, self.server.port
         connection = self._connection()
         try:
-            connection.request(method, path, body, self._headers)
+            headers = self._authorization if self.target.trusts(self.server) else {}
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             return response.status, response.read()
-        except ConnectionRefusedError as error:
+        except (ConnectionRefusedError, ssl.SSLError) as error:
             raise unreachable(error, host, port, self._timeout_s) from error
         except (OSError, http.client.IncompleteRead) as error:
             what = f"no broker answers at {self.server}: {error or type(error).__name__}"
@@ -182,7 +192,7 @@ class SocketClient(AdminClient):
     """The broker of a data directory on this machine, by the administrator's socket."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(Address("localhost", 0), "")
+        super().__init__(BrokerTarget((Address("localhost", 0),)))
         self._path = path
 
     @property
@@ -203,6 +213,27 @@ class _SocketConnection(http.client.HTTPConnection):
         self.sock.settimeout(self.timeout)
         with reachable(self._path) as address:
             self.sock.connect(address)
+
+
+class _TlsConnection(http.client.HTTPConnection):
+    def __init__(self, host: str, port: int, timeout_s: float, tls: TlsSettings) -> None:
+        super().__init__(host, port, timeout=timeout_s)
+        self._tls = tls
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = self._tls.wrapped(self.sock, self.host)
+
+
+def authorization(credentials: Credentials | None) -> dict[str, str]:
+    """The header of a request: Basic for a user, Bearer for a token."""
+    if credentials is None:
+        return {}
+    secret = credentials.secret()
+    if not credentials.user:
+        return {"authorization": f"Bearer {secret.decode()}"}
+    pair = b64encode(credentials.user.encode() + b":" + secret).decode()
+    return {"authorization": f"Basic {pair}"}
 
 
 def _leader(content: bytes) -> Address | None:

@@ -56,10 +56,12 @@ def certs() -> None:
 def dev(
     directory: Path, *, hosts: tuple[str, ...], clients: tuple[str, ...], days: int, force: bool
 ) -> None:
-    """Make an authority, a server certificate and client certificates in DIR.
+    """Make certificates to try TLS with, in DIR.
 
-    The server certificate is for localhost, 127.0.0.1, ::1 and each HOST (a name or an address).
-    These certificates are for trying: whoever reads ca.key can make others.
+    They are an authority (ca), a server certificate and client certificates. The server
+    certificate is for localhost, 127.0.0.1, ::1 and each HOST (a name or an address).
+
+    Whoever reads ca.key can make others.
     """
     paths = make_certificates(directory, hosts, clients, days=days, force=force)
     server = read_certificates(directory / "server.crt", time.time())[0]
@@ -123,7 +125,10 @@ def client(directory: Path, *, names: tuple[str, ...], days: int, force: bool) -
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @json_option
 def show(file: Path) -> None:
-    """Show the certificates of FILE (PEM): whose they are, for which names, until when."""
+    """Show whose certificates are in FILE (PEM), and until when.
+
+    Also for which names and uses. Keys in FILE are not shown.
+    """
     found = read_certificates(file, time.time())
     print_result({"certificates": found}, "\n\n".join(map(_text, found)))
 

@@ -72,7 +72,7 @@ class _NodeDigests:
     def at_entry(self, ahead: int) -> list[Document] | None:
         states = [found for found in self._threads.map(self._status, self._addresses) if found]
         if not states:
-            raise PenstockError("no node answers", "check --server and --token")
+            raise PenstockError("no node answers", "check --server, and that you may log in")
         index = max(state.applied for _, state in states) + ahead
         first = max(*(state.first_index for _, state in states), index - LOG_ENTRIES)
         found = list(self._threads.map(lambda pair: self._digests(pair[0], index, first), states))

@@ -8,7 +8,6 @@ each other by address. A temporary directory is removed, unless a node still run
 """
 
 import ctypes
-import os
 import shlex
 import shutil
 import signal
@@ -26,6 +25,7 @@ import click
 import msgspec
 
 from penstock.cli.admin_client import AdminClient
+from penstock.cli.connection import local_target
 from penstock.cli.output import columns
 from penstock.cluster.status import ClusterStatus
 from penstock.config.address import Address
@@ -231,7 +231,7 @@ class _Running:
                 raise PenstockError(f"node {node.number} did not start", "\n  ".join(log))
 
     def _at(self, node: _LocalNode) -> AdminClient:
-        return AdminClient(Address(HOST, node.port), os.environ.get("PENSTOCK_ADMIN_TOKEN", ""))
+        return AdminClient(local_target(Address(HOST, node.port)))
 
     def _is_ready(self, node: _LocalNode) -> bool:
         status = self._status(node)

@@ -1,40 +1,287 @@
-"""What all clients of a broker have in common: its address, a client id, valid topics.
+"""How commands reach a broker: its address, TLS, who we are; and valid topics.
 
 ``-h`` is the host, as in the tools of MQTT and Redis; help is ``--help`` only.
+
+No secret is an argument: other users of the machine see those (``ps``). Passwords and tokens come
+from a file, a context, or a terminal. What is given on the command line counts more than the
+environment, and that more than the context. Credentials of a context go to its servers only: with
+another address on the command line the current context is not used at all.
 """
 
 import os
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from functools import cached_property, partial, wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from penstock.cli.contexts import Context, load_contexts
 from penstock.cli.inputs import option_set
-from penstock.client import connect
+from penstock.client import Client, Credentials, TlsOptions, connect
 from penstock.client.dial import dial
+from penstock.client.errors import ClientError
 from penstock.client.mqtt.session import name_fault
+from penstock.client.tls import tls_settings
 from penstock.config.address import Address
+from penstock.errors import PenstockError
 from penstock.model.topic import has_wildcard
 from penstock.wire.resp.names import topic_of
 
-if TYPE_CHECKING:  # loads protobuf
+if TYPE_CHECKING:  # load protobuf and ssl
     from penstock.client import QueueClient
+    from penstock.client.tls_channel import TlsSettings
 
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 DIAL_TIMEOUT_S: Final = 10.0
+DEFAULT: Final = Address("127.0.0.1", 1883)
 
-connection_options = option_set(
-    click.option("-h", "--host", default="127.0.0.1", show_default=True, help="Broker host."),
-    click.option("-p", "--port", type=click.IntRange(1, 65_535), default=1883, show_default=True),
+USER_VARIABLE: Final = "PENSTOCK_USER"
+PASSWORD_FILE_VARIABLE: Final = "PENSTOCK_PASSWORD_FILE"  # noqa: S105 - a name
+TOKEN_FILE_VARIABLE: Final = "PENSTOCK_TOKEN_FILE"  # noqa: S105 - a name
+CONTEXT_VARIABLE: Final = "PENSTOCK_CONTEXT"
+ADMIN_TOKEN_VARIABLE: Final = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - of the broker's admin.token
+
+
+def _file_option(flags: str, name: str, text: str) -> Callable[[_Command], _Command]:
+    return click.option(flags, name, type=click.Path(), metavar="FILE", help=text)
+
+
+tls_options = option_set(
+    click.option("--tls", is_flag=True, help="Encrypt, and verify the broker's certificate."),
+    _file_option("--ca-file", "ca_file", "Trust the authority in FILE (PEM); implies --tls."),
+    _file_option("--cert", "cert_file", "Our certificate (PEM); implies --tls."),
+    _file_option("--key", "key_file", "The key of our certificate (PEM)."),
+    click.option(
+        "--server-name", default="", metavar="NAME", help="Name in the broker's certificate."
+    ),
+)
+login_options = option_set(
+    click.option(
+        "--user",
+        "login_user",
+        default="",
+        metavar="NAME",
+        help=f"Log in as NAME; asks for the password on a terminal.  [env: {USER_VARIABLE}]",
+    ),
+    _file_option(
+        "--password-file",
+        "login_password_file",
+        f"File with the password of the user.  [env: {PASSWORD_FILE_VARIABLE}]",
+    ),
+    _file_option(
+        "--token-file",
+        "login_token_file",
+        f"File with an API token, instead of a user.  [env: {TOKEN_FILE_VARIABLE}]",
+    ),
+)
+_connection_options = option_set(
+    click.option(
+        "-h", "--host", default="", metavar="HOST", help=f"Broker host.  [default: {DEFAULT.host}]"
+    ),
+    click.option(
+        "-p",
+        "--port",
+        type=click.IntRange(1, 65_535),
+        help=f"Broker port.  [default: {DEFAULT.port}]",
+    ),
+    click.option(
+        "--context",
+        "context_name",
+        default="",
+        metavar="NAME",
+        help=f"Use the broker and user of a context.  [env: {CONTEXT_VARIABLE}]",
+    ),
+    tls_options,
+    login_options,
+)
+_NAMES: Final = (
+    *("host", "port", "context_name", "tls", "ca_file", "cert_file", "key_file", "server_name"),
+    *("login_user", "login_password_file", "login_token_file"),
 )
 
 
-def queue_client(server: Address, *, stale_reads: bool = False) -> "QueueClient":
-    """Fail at once if nothing listens there; the client itself retries, which suits programs."""
-    dial(server.host, server.port, DIAL_TIMEOUT_S).close()
-    return connect([str(server)], stale_reads=stale_reads)
+class BrokerTarget:
+    """A broker, or the nodes of a cluster, and who we are there."""
+
+    def __init__(
+        self,
+        servers: tuple[Address, ...],
+        tls: TlsOptions | None = None,
+        login: Callable[[bool], Credentials | None] | None = None,
+    ) -> None:
+        """``login`` is called when credentials are needed: it may ask on the terminal.
+
+        Its argument is whether they are for the pages of administration.
+        """
+        self.servers = servers
+        self.tls = tls
+        self._login = login
+
+    @cached_property
+    def credentials(self) -> Credentials | None:
+        return self._logged_in(for_pages=False)
+
+    @cached_property
+    def page_credentials(self) -> Credentials | None:
+        """For the pages of administration: the broker's ``admin.token`` counts there, too."""
+        return self._logged_in(for_pages=True)
+
+    def _logged_in(self, *, for_pages: bool) -> Credentials | None:
+        found = None if self._login is None else self._login(for_pages)
+        exposed = [server for server in self.servers if not server.is_loopback]
+        if found is not None and self.tls is None and exposed:
+            warning = f"penstock: the password or token is sent to {exposed[0]} unencrypted"
+            click.echo(f"{warning}; --tls encrypts", err=True)
+        return found
+
+    @cached_property
+    def tls_settings(self) -> "TlsSettings | None":
+        return tls_settings(self.tls)
+
+    @cached_property
+    def server(self) -> Address:
+        """The broker, or the first node that can be reached."""
+        if len(self.servers) == 1:
+            return self.servers[0]
+        for server in self.servers:
+            try:
+                dial(server.host, server.port, DIAL_TIMEOUT_S).close()
+            except ClientError:
+                continue
+            return server
+        return self.servers[0]
+
+    def trusts(self, server: Address) -> bool:
+        """Whether credentials may be sent to a server that another one named."""
+        is_proven = self.tls is not None or server.is_loopback
+        return is_proven or server in self.servers or self.page_credentials is None
+
+    def mqtt(self, client_id: str = "", *, clean_session: bool = True) -> Client:
+        return connect(
+            self.server.host,
+            self.server.port,
+            client_id,
+            clean_session=clean_session,
+            tls=self.tls,
+            credentials=self.credentials,
+        )
+
+    def queue(self, *, stale_reads: bool = False) -> "QueueClient":
+        """Fail at once if nothing listens there; the client itself would retry."""
+        dial(self.server.host, self.server.port, DIAL_TIMEOUT_S).close()
+        servers = [self.server, *(each for each in self.servers if each != self.server)]
+        return connect(
+            [str(server) for server in servers],
+            stale_reads=stale_reads,
+            tls=self.tls,
+            credentials=self.credentials,
+        )
+
+
+def local_target(server: Address) -> BrokerTarget:
+    """A broker on this machine, with the credentials of the environment."""
+    nothing = dict.fromkeys(_NAMES)
+    return BrokerTarget((server,), None, partial(_credentials, nothing, None))
+
+
+def connection_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the options of a broker; call it with ``target``."""
+
+    @wraps(command)
+    def with_target(*arguments: object, **parameters: Any) -> object:
+        given = {name: parameters.pop(name, None) for name in _NAMES}
+        server: Address | None = parameters.pop("server", None)
+        return command(*arguments, target=_target(given, server), **parameters)
+
+    return _connection_options(with_target)
+
+
+def _target(given: dict[str, Any], server: Address | None) -> BrokerTarget:
+    if server is None and (given["host"] or given["port"]):
+        server = Address(given["host"] or DEFAULT.host, given["port"] or DEFAULT.port)
+    context = _context(given["context_name"], server)
+    if server is not None:
+        servers: tuple[Address, ...] = (server,)
+    else:
+        servers = (DEFAULT,) if context is None else context.addresses
+    return BrokerTarget(servers, _tls(given, context), partial(_credentials, given, context))
+
+
+def _context(name: str, server: Address | None) -> Context | None:
+    """The context to use, unless the command is about another broker."""
+    contexts = load_contexts()
+    asked = name or os.environ.get(CONTEXT_VARIABLE, "")
+    if not asked and not contexts.current:
+        return None
+    context = contexts.named(asked or contexts.current)
+    if server is None or server in context.addresses:
+        return context
+    if name:
+        raise click.UsageError(f"{server} is no server of the context {name}")
+    return None
+
+
+def _tls(given: dict[str, Any], context: Context | None) -> TlsOptions | None:
+    names = ("ca_file", "cert_file", "key_file", "server_name")
+    chosen = {name: given[name] or getattr(context, name, "") for name in names}
+    is_wanted = given["tls"] or (context is not None and context.tls)
+    if not is_wanted and not any(given[name] for name in names):
+        return None
+    server_name = chosen.pop("server_name")
+    files = {name: value or None for name, value in chosen.items()}
+    return TlsOptions(server_name=server_name, **files)
+
+
+def _credentials(
+    given: dict[str, Any], context: Context | None, for_pages: bool
+) -> Credentials | None:
+    """From the command line, else the environment, else the context."""
+    environ = os.environ.get
+    variables = (USER_VARIABLE, PASSWORD_FILE_VARIABLE, TOKEN_FILE_VARIABLE)
+    levels = [
+        tuple(given[f"login_{name}"] or "" for name in ("user", "password_file", "token_file")),
+        tuple(environ(name, "") for name in variables),
+    ]
+    for user, password_file, token_file in levels:
+        if token_file and not user and not password_file:
+            return Credentials(token_file=token_file)
+        if user or password_file:
+            return _by_password(user or environ(USER_VARIABLE, ""), password_file)
+    if for_pages and (admin_token := environ(ADMIN_TOKEN_VARIABLE)):
+        return Credentials(token=admin_token)
+    return None if context is None else _of_context(context)
+
+
+def _of_context(context: Context) -> Credentials | None:
+    if context.token or context.token_file:
+        return Credentials(token=context.token or None, token_file=context.token_file or None)
+    if context.password:
+        return Credentials(context.user, context.password)
+    return _by_password(context.user, context.password_file) if context.user else None
+
+
+def _by_password(user: str, password_file: str) -> Credentials:
+    if not user:
+        raise click.UsageError(f"a password needs a user: give --user, or {USER_VARIABLE}")
+    if password_file:
+        return Credentials(user, password_file=password_file)
+    if from_environment := os.environ.get(PASSWORD_FILE_VARIABLE):
+        return Credentials(user, password_file=from_environment)
+    if not _is_terminal():
+        what = f"there is no password of {user}, and no terminal to ask for it"
+        raise PenstockError(what, f"give --password-file, or {PASSWORD_FILE_VARIABLE}")
+    typed: str = click.prompt(f"Password of {user}", hide_input=True, err=True)
+    return Credentials(user, typed)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+# ── Other options ─────────────────────────────────────────────────────────────────────────────
 
 
 def client_id_option(text: str) -> Callable[[_Command], _Command]:

@@ -15,10 +15,14 @@ from typing import BinaryIO, Final
 import click
 import msgspec
 
-from penstock.cli.connection import checked_topic, client_id_option, connection_options
+from penstock.cli.connection import (
+    BrokerTarget,
+    checked_topic,
+    client_id_option,
+    connection_options,
+)
 from penstock.cli.inputs import READ_BYTES, flag, in_lines, is_given
-from penstock.client import Client, ClientError, ConnectionLostError, connect
-from penstock.config.address import Address
+from penstock.client import Client, ClientError, ConnectionLostError
 from penstock.errors import PenstockError
 
 SIGNED_PREFIX: Final = "secure/"  # these topics require signatures by default
@@ -78,8 +82,7 @@ def pub(
     *,
     topic: str | None,
     message: str | None,
-    host: str,
-    port: int,
+    target: BrokerTarget,
     qos: int,
     retain: bool,
     lines: bool,
@@ -98,11 +101,11 @@ def pub(
     payload = _payload(message, file, null=null, lines=lines)
     outcome = _Outcome(topic, qos, retain)
     try:
-        with connect(host, port, client_id) as client:
+        with target.mqtt(client_id) as client:
             batches = in_lines(_chunks(client)) if payload is None else [[payload]]
             _publish(client, batches, outcome)
     except ClientError as error:
-        outcome.error = _failure(error, outcome, Address(host, port))
+        outcome.error = _failure(error, outcome, target)
     outcome.ok = outcome.error is None
     if is_given("--json"):
         click.echo(msgspec.json.encode(outcome))
@@ -172,19 +175,21 @@ def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) 
         outcome.confirmed = client.confirmed
 
 
-def _failure(error: ClientError, outcome: _Outcome, server: Address) -> str:
+def _failure(error: ClientError, outcome: _Outcome, target: BrokerTarget) -> str:
     if isinstance(error, ConnectionLostError):
-        error = _with_cause(error, outcome.topic, server)
+        error = _with_cause(error, outcome.topic, target)
     said = str(error)
     if outcome.sent <= 1:
         return said
     return f"{said} ({outcome.confirmed:,} of {outcome.sent:,} messages were confirmed)"
 
 
-def _with_cause(error: ConnectionLostError, topic: str, server: Address) -> ConnectionLostError:
+def _with_cause(
+    error: ConnectionLostError, topic: str, target: BrokerTarget
+) -> ConnectionLostError:
     from penstock.cli.status import unreadiness  # noqa: PLC0415 - only after a failure
 
-    if reason := unreadiness(server):
+    if reason := unreadiness(target):
         return ConnectionLostError(f"{error.message}: the broker is not ready: {reason}")
     if not topic.startswith(SIGNED_PREFIX):
         return error

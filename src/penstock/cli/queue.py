@@ -12,7 +12,6 @@ from urllib.parse import quote
 import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
-from penstock.cli.connection import queue_client
 from penstock.cli.inputs import (
     READ_BYTES,
     confirm,
@@ -248,7 +247,7 @@ def _push(
     broker: AdminClient, topic: str, batches: Iterable[list[bytes]], settings: Document
 ) -> list[int]:
     offsets: list[int] = []
-    with queue_client(broker.server) as client:
+    with broker.target.queue() as client:
         for batch in filter(None, batches):
             results = client.produce_many(topic, batch, **settings)
             offsets += [result.offset for result in results if result.offset is not None]
@@ -266,7 +265,7 @@ def _push(
 @stale_option
 def peek(topic: str, *, count: int, offset: int | None, broker: AdminClient) -> None:
     """Show messages of TOPIC without consuming them."""
-    with queue_client(broker.server, stale_reads=broker.is_stale_fine) as client:
+    with broker.target.queue(stale_reads=broker.is_stale_fine) as client:
         found = client.topic(topic)
         if found is None:
             raise PenstockError(f"there is no topic {topic!r}", "penstock queue list shows topics")

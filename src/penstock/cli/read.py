@@ -9,13 +9,12 @@ import click
 import msgspec
 
 from penstock.cli.admin_client import stale_option
-from penstock.cli.connection import checked_filters, connection_options, queue_client
+from penstock.cli.connection import BrokerTarget, checked_filters, connection_options
 from penstock.cli.inputs import flag, is_given
 from penstock.cli.interrupts import discard_output
 from penstock.cli.journal_reader import JournalReader, StartPosition, start_options
 from penstock.cli.message_lines import record_json, record_text
 from penstock.cli.output import columns, json_option, print_result, wants_json
-from penstock.config.address import Address
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.errors import PenstockError
 from penstock.model.topic import has_wildcard
@@ -38,8 +37,7 @@ if TYPE_CHECKING:  # loads protobuf
 def read(
     filters: tuple[str, ...],
     *,
-    host: str,
-    port: int,
+    target: BrokerTarget,
     begin: int | None,
     since: float | None,
     last: int | None,
@@ -55,7 +53,7 @@ def read(
     show = record_json if wants_json() else record_text
     is_empty = True
     try:
-        with queue_client(Address(host, port), stale_reads=is_given("--stale")) as client:
+        with target.queue(stale_reads=is_given("--stale")) as client:
             stored = JournalReader(client, filters, StartPosition(begin or 0, since, last)).stored()
             for record in islice(stored, count):
                 is_empty = False
@@ -78,12 +76,12 @@ def _checked_prefix(context: click.Context, parameter: click.Parameter, wanted: 
 @connection_options
 @json_option
 @stale_option
-def topics(wanted: str, *, host: str, port: int) -> None:
+def topics(wanted: str, *, target: BrokerTarget) -> None:
     """List topics with their messages, bytes and offsets.
 
     All of them, or those whose names begin with PREFIX, or that match FILTER (with + or #).
     """
-    with queue_client(Address(host, port), stale_reads=is_given("--stale")) as client:
+    with target.queue(stale_reads=is_given("--stale")) as client:
         found = _matching(client.topics(_common_prefix(wanted)), wanted)
     print_result(list(map(msgspec.structs.asdict, found)), _table(found, wanted))
 

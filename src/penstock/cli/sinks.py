@@ -9,7 +9,6 @@ import click
 import msgspec
 
 from penstock.cli.admin_client import AdminClient, admin_options
-from penstock.cli.connection import queue_client
 from penstock.cli.inputs import confirm, yes_option
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import counted, format_time, print_result, table
@@ -28,7 +27,7 @@ def sinks(context: click.Context, broker: AdminClient) -> None:
     """List sinks with what they have published and staged, or forget one."""
     context.obj = broker
     if context.invoked_subcommand is None:
-        with queue_client(broker.server) as client:
+        with broker.target.queue() as client:
             found = client.sinks()
         head = ("SINK", "EPOCH", "MESSAGES", "COMMITTED", "STAGED", "NOTE")
         empty = "there are no sinks; df.write.format('penstock') creates one"
@@ -68,7 +67,7 @@ def forget(broker: AdminClient, name: str) -> None:
 
     Published messages stay. A writer that repeats an epoch under this name publishes it again.
     """
-    with queue_client(broker.server) as client:
+    with broker.target.queue() as client:
         found = client.sinks(name)
         if not found:
             raise PenstockError(f"there is no sink {name!r}", "penstock spark sinks lists them")

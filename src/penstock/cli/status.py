@@ -3,9 +3,9 @@
 import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options
+from penstock.cli.connection import BrokerTarget
 from penstock.cli.output import columns, counted, print_result
 from penstock.cluster.status import NodeState
-from penstock.config.address import Address
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
@@ -48,10 +48,10 @@ def _node(found: Document) -> str:
     return f"{found['node_id']} of {found['nodes']}, leader: {found['leader_id'] or 'none'}"
 
 
-def unreadiness(server: Address) -> str:
+def unreadiness(target: BrokerTarget) -> str:
     """Return why a broker is not ready, which MQTT 3.1.1 cannot carry; empty if it is."""
     try:
-        found = AdminClient(server, "", REASON_TIMEOUT_S).get("/status")
+        found = AdminClient(target, REASON_TIMEOUT_S).get("/status")
     except PenstockError:
         return ""
     return printable(str(found.get("reason")), 400) if found.get("ready") is False else ""

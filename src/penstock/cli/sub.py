@@ -28,10 +28,10 @@ from typing import Final, TypeAlias
 import click
 
 from penstock.cli.connection import (
+    BrokerTarget,
     checked_filters,
     client_id_option,
     connection_options,
-    queue_client,
 )
 from penstock.cli.inputs import flag, is_given
 from penstock.cli.interrupts import discard_output, signals_as_input, watchable
@@ -46,10 +46,8 @@ from penstock.client import (
     RefusedError,
     ReplyTimeoutError,
     UnreachableError,
-    connect,
 )
 from penstock.client.dial import dial
-from penstock.config.address import Address
 
 REFUSED: Final = 0x80  # SUBACK code of a filter that was refused
 BACKOFF: Final = Backoff(first_s=0.1, longest_s=5.0)
@@ -103,8 +101,7 @@ def sub(
     filters: tuple[str, ...],
     *,
     more_filters: tuple[str, ...],
-    host: str,
-    port: int,
+    target: BrokerTarget,
     qos: int,
     client_id: str,
     begin: int | None,
@@ -128,11 +125,11 @@ def sub(
     output = _Output(count, inf if timeout_s is None else monotonic() + timeout_s, quiet=quiet)
     try:
         if begin is None and since is None:
-            listening = _Listening(Address(host, port), wanted, qos, client_id, output)
+            listening = _Listening(target, wanted, qos, client_id, output)
             listening.run(delivery_json if is_given("--json") else delivery_text)
         else:
             _check_start(wanted, client_id, begin, since)
-            _follow(Address(host, port), wanted, StartPosition(begin or 0, since), output)
+            _follow(target, wanted, StartPosition(begin or 0, since), output)
     except BrokenPipeError:
         discard_output()
         return
@@ -187,9 +184,14 @@ class _Listening:
     """An MQTT subscription that survives restarts of the broker."""
 
     def __init__(
-        self, server: Address, filters: tuple[str, ...], qos: int, client_id: str, output: _Output
+        self,
+        target: BrokerTarget,
+        filters: tuple[str, ...],
+        qos: int,
+        client_id: str,
+        output: _Output,
     ) -> None:
-        self._server = server
+        self._target = target
         self._filters = filters
         self._qos = qos
         self._client_id = client_id
@@ -210,10 +212,8 @@ class _Listening:
                     return
 
     def _listen(self, show: _Formatter, stop: int) -> None:
-        server, has_session = self._server, bool(self._client_id)
-        with connect(
-            server.host, server.port, self._client_id, clean_session=not has_session
-        ) as client:
+        has_session = bool(self._client_id)
+        with self._target.mqtt(self._client_id, clean_session=not has_session) as client:
             _subscribe(client, self._filters, self._qos)
             self._output.note(f"subscribed to {', '.join(self._filters)}")
             self._has_connected, self._attempts = True, 0
@@ -238,7 +238,7 @@ class _Listening:
 
     def _is_reachable(self) -> bool:
         try:
-            dial(self._server.host, self._server.port, timeout_s=1.0).close()
+            dial(self._target.server.host, self._target.server.port, timeout_s=1.0).close()
         except UnreachableError:
             return False
         return True
@@ -275,10 +275,10 @@ def _check_start(
 
 
 def _follow(
-    server: Address, filters: tuple[str, ...], start: StartPosition, output: _Output
+    target: BrokerTarget, filters: tuple[str, ...], start: StartPosition, output: _Output
 ) -> None:
     show = record_json if is_given("--json") else record_text
-    with queue_client(server) as client, _signals_as_interrupts():
+    with target.queue() as client, _signals_as_interrupts():
         client.when_lost(output.report_outage)
         journal = JournalReader(client, filters, start)
         output.note(f"reading {', '.join(filters)}")

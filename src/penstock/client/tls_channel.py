@@ -5,6 +5,7 @@ can read while another writes, which the sockets of Python's ``ssl`` do not allo
 direction can be closed while the other one goes on, which the transports of asyncio do not allow.
 """
 
+import socket
 import ssl
 from contextlib import suppress
 from typing import Final
@@ -27,6 +28,10 @@ class TlsSettings:
         """Whether another server cannot pretend to be the broker."""
         context = self._context
         return context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+
+    def wrapped(self, connection: socket.socket, host: str) -> ssl.SSLSocket:
+        """TLS by Python's own socket, for libraries that need one."""
+        return self._context.wrap_socket(connection, server_hostname=self._server_name or host)
 
     def channel(self, host: str) -> "TlsChannel":
         """Begin the TLS of a new connection."""

@@ -30,6 +30,15 @@ from penstock.config.values import decode
 
 FILE_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"  # the path of the file, if no flag gives it
 
+NOT_OPTIONS: Final = frozenset(
+    {FILE_VARIABLE}
+    | {
+        ENVIRONMENT_PREFIX + name
+        for name in ("USER", "PASSWORD_FILE", "TOKEN_FILE", "CONTEXT", "CONTEXTS")
+    }
+)
+"""Variables that are no options of the broker: its file, and those of the commands that connect."""
+
 _LAYER_ORDER: Final = ("file", "environment", "flag", "default")
 
 
@@ -191,7 +200,7 @@ def _environment_layer(environ: Mapping[str, str]) -> _Layer:
     layer = _Layer()
     names = {key.environment: key.name for key in KEYS.values()}
     for variable in sorted(environ):
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == FILE_VARIABLE:
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_OPTIONS:
             continue
         origin = Origin("environment", variable)
         if variable in names:

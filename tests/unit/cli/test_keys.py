@@ -469,8 +469,13 @@ def test_wrong_token_is_refused_and_neither_is_shown(served):
     assert "not-the-right-one" not in result.output
 
 
-def test_token_may_be_given_on_the_command_line(served):
-    assert served.run("list", "--token", TOKEN, token="").exit_code == 0
+def test_a_token_is_no_argument_but_may_be_in_a_file(served, tmp_path):
+    refused = served.run("list", "--token", TOKEN, token="")
+    assert refused.exit_code == 2  # other users would see it in ps
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    file.chmod(0o600)
+    assert served.run("list", "--token-file", str(file), token="").exit_code == 0
 
 
 def test_absent_broker_is_said_with_what_to_do(served):
