@@ -10,6 +10,7 @@ import contextlib
 from pathlib import Path
 
 from penstock import __version__
+from penstock.access.exposure import check_exposure
 from penstock.admin.app import create_app
 from penstock.admin.bootstrap import bootstrap_token
 from penstock.admin.guard import AccessParts, Guard
@@ -98,6 +99,7 @@ class Server:
             await self.node.start()
             self.parts.pipeline.next_index = self._whole.next_index  # leading took an entry
             self.parts.housekeeping.start()  # before the first client
+            check_exposure(self.config, self.broker.access, is_private=self._is_private)
             await self._listen()
             await self._open_admin_socket()
         except BaseException:

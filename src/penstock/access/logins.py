@@ -5,7 +5,7 @@ listener            users        a connection without credentials
 ==================  ===========  ======================================================
 loopback            none         may do everything
 loopback            some         has the role ``local``, unless ``auth.anonymous = "deny"``
-reachable           none         may do everything, but only with ``allow_anonymous``
+reachable           none         may do everything with ``allow_anonymous``, else nothing
 reachable           some         must log in
 any, anonymous      some         has the role ``anonymous``
 ==================  ===========  ======================================================
@@ -203,7 +203,8 @@ class Logins:
     def welcome(self, origin: Origin, door: str, client_id: bytes = b"") -> Principal:
         """The principal of a connection that has not presented credentials (yet)."""
         if self._book.is_open:
-            return ANYONE._replace(door=door, address=origin.peer)
+            nobody = ANYONE if self._is_among_friends(origin) else STRANGER
+            return nobody._replace(door=door, address=origin.peer)
         for user, via in ((origin.certificate, "certificate"), (origin.listener_user, "listener")):
             found = self._usable(user)
             if found is not None:
@@ -216,6 +217,15 @@ class Logins:
         rights = self._book.rights_of_roles((role,), "", _text(client_id))
         nobody = Principal("", rights, door, origin.peer)
         return nobody._replace(client_id=_text(client_id), roles=(role,))
+
+    def _is_among_friends(self, origin: Origin) -> bool:
+        """Whether nobody needs to log in while there are no users.
+
+        A node starts without users if they are yet to come from its cluster. Until then it must
+        not serve whoever reaches it first.
+        """
+        is_here = origin.is_local or bool(origin.owner) or not origin.host
+        return is_here or self._allow_anonymous
 
     def _stranger(self, origin: Origin, door: str) -> Principal:
         return STRANGER._replace(door=door, address=origin.peer)
@@ -232,7 +242,8 @@ class Logins:
         now, block = self._clock.monotonic(), block_of(origin.host)
         attempt = _Attempt(origin, door, credentials, done, now, block, _account(credentials))
         if self._book.is_open:
-            self._end(attempt, self.welcome(origin, door))
+            is_open = self._is_among_friends(origin)
+            self._end(attempt, self.welcome(origin, door) if is_open else UNAVAILABLE)
             return
         refusal = self._refusal_at_once(attempt)
         if refusal is not None:

@@ -8,15 +8,13 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 import msgspec
 
-from penstock import __version__
+from penstock.access.exposure import clear_text
+from penstock.cli.greeting import greeting
 from penstock.cli.options import configured
-from penstock.cli.output import counted
-from penstock.cluster.status import NodeState, diagnosis
 from penstock.config.load import Loaded
 from penstock.config.schema import Config
 from penstock.errors import StorageError, StorageFull
@@ -50,9 +48,10 @@ async def _serve(config: Config) -> None:
         click.echo("Stopped during startup. No data was lost.")
         return
     _tune_collector()
-    click.echo(_greeting(server))
+    click.echo(greeting(server))
     logger = log.get_logger("serve")
     logger.info("started", listening=", ".join(map(str, server.addresses)))
+    _warn_of_clear_text(server)
     while await _is_replaced(server, stop):
         logger.warning("store_replaced", why="this node was too far behind and received a snapshot")
         await server.give_way()
@@ -95,52 +94,21 @@ async def _is_replaced(server: Server, stop: asyncio.Event) -> bool:
     return not stop.is_set()
 
 
+def _warn_of_clear_text(server: Server) -> None:
+    exposed = clear_text(server.config)
+    if exposed and not server.broker.access.is_open:
+        log.get_logger("serve").warning(
+            "clear_text_logins",
+            listeners=", ".join(str(settings.address) for settings in exposed),
+            why="passwords from other machines can be read on the way",
+            advice="set tls.cert and tls.key (penstock certs dev DIR makes some to try)",
+        )
+
+
 def _loss(config: Config) -> str:
     if config.durability == "sync":
         return "unacknowledged messages were lost; their publishers must retry"
     return "the latest acknowledged messages were lost (durability = interval)"
-
-
-def _greeting(server: Server) -> str:
-    config, size = server.config, server.store.size()
-    stored = f"{counted(size.messages, 'message')}, {size.bytes_used / 1024**2:,.1f} MiB"
-    addresses = ", ".join(str(address) for address in server.addresses)
-    skipped = ", ".join(map(str, server.skipped))
-    http, is_only = server.addresses[-1], len(server.addresses) == 1
-    lines = [
-        f"Penstock {__version__} is running (stop with Ctrl-C).",
-        f"  listening  {addresses} ({'every protocol' if is_only else 'every protocol on each'})",
-        *([f"  in use     {skipped} by another program, skipped"] if skipped else []),
-        f"  clients    {_who(server)}",
-        f"  data       {Path(config.data).resolve()} ({stored})",
-        *([f"  cluster    {_cluster(server)}"] if config.cluster.peer_listen else []),
-        f"  an ack     {_promise(config)}",
-        f"  look       http://{http}/metrics, /health, /ready",
-    ]
-    return "\n".join(lines)
-
-
-def _who(server: Server) -> str:
-    if all(address.is_loopback for address in server.addresses):
-        return "anyone on this machine, without a password"
-    return "ANYONE who can reach these addresses, without a password (allow_anonymous)"
-
-
-def _cluster(server: Server) -> str:
-    cluster, status = server.config.cluster, server.view.cluster()
-    state = "a member" if status.state is NodeState.MEMBER else diagnosis(status)
-    return f"node {cluster.node_id}, for other nodes {cluster.peer_listen}; {state}"
-
-
-def _promise(config: Config) -> str:
-    if config.cluster.peer_listen:
-        return "means: on disk on a quorum of the cluster"
-    if config.durability == "sync":
-        return "means: on disk, fsynced (durability = sync)"
-    return (
-        f"means: accepted; on disk within {config.durability_interval_ms} ms, a crash can lose that"
-        " much (durability = interval)"
-    )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

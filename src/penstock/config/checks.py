@@ -45,20 +45,6 @@ def _listener_faults(config: Config) -> Iterator[ConfigFault]:
         )
 
 
-def _exposure_faults(config: Config, *, key: str) -> Iterator[ConfigFault]:
-    """Secure by default: clients are not authenticated, so listen on loopback only."""
-    if config.allow_anonymous:
-        return
-    for name, address in _addresses(config, key):
-        if not address.is_loopback:
-            yield ConfigFault(
-                f"{address} is reachable from other machines, and clients are not authenticated",
-                "add allow_anonymous = true (flag --allow-anonymous) if that is intended,"
-                f" or listen on 127.0.0.1:{address.port}",
-                name,
-            )
-
-
 def _option_faults(config: Config) -> Iterator[ConfigFault]:
     """A setting of a listener that could have no effect, or not the one that is meant."""
     for at, one in enumerate(config.listeners):
@@ -91,9 +77,6 @@ _PACKET_ORDER = partial(
 _RULES: Final[list[tuple[AbstractSet[str], Callable[[Config], Iterator[ConfigFault]]]]] = [
     ({"listen", "http_listen", "listeners"}, _listener_faults),
     ({"listeners"}, _option_faults),
-    ({"listeners", "allow_anonymous"}, partial(_exposure_faults, key="listeners")),
-    ({"listen", "allow_anonymous"}, partial(_exposure_faults, key="listen")),
-    ({"http_listen", "allow_anonymous"}, partial(_exposure_faults, key="http_listen")),
     ({"limits.connect_bytes_max", "limits.packet_bytes_max"}, _CONNECT_ORDER),
     ({"limits.packet_bytes_max", "limits.outbound_bytes_max"}, _PACKET_ORDER),
     (CLUSTER_KEYS, cluster_faults),

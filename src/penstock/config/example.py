@@ -94,8 +94,8 @@ _EXAMPLE_RULES = {
     "listeners": dedent("""\
     #[[listeners]]
     #address = "127.0.0.1:8883"
-    #tls = "required"
-    #client_certs = "off"
+    #tls = "off"
+    #client_certs = "auto"
     #protocols = ["mqtt", "http"]
     #user = ""
     #proxy = true

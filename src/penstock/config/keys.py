@@ -94,7 +94,7 @@ def _kind(base: object) -> Kind:
 
 def _keys_of(section: str, struct: type[msgspec.Struct]) -> list[ConfigKey]:
     fields = msgspec.structs.fields(struct)
-    return [_key(section, field) for field in fields if field.name not in SECTIONS]
+    return [_key(section, field) for field in fields if section or field.name not in SECTIONS]
 
 
 KEYS: dict[str, ConfigKey] = {

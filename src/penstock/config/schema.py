@@ -580,8 +580,8 @@ class Config(Section, frozen=True, kw_only=True):
     allow_anonymous: Annotated[
         bool,
         _about("--allow-anonymous"),
-        "Whether everybody who reaches a listener may use the broker; required to listen beyond"
-        " this machine.",
+        "Whether clients that do not log in may use the broker from other machines, with the role"
+        " anonymous; without it and without users, a broker that they can reach does not start.",
     ] = False
     durability: Annotated[
         Literal["sync", "interval"],

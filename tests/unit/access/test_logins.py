@@ -65,6 +65,15 @@ async def test_without_users_everybody_may_do_everything(setup):
     assert (await s.log_in("who", "ever")).is_known
 
 
+async def test_without_users_nobody_from_elsewhere_is_served_unless_that_is_meant(setup):
+    s = setup()
+    assert not s.logins.welcome(REMOTE, "mqtt").is_known
+    refusal = await s.log_in("who", "ever", REMOTE)
+    assert refusal.fault is LoginFault.UNAVAILABLE
+    opened = setup(allow_anonymous=True)
+    assert opened.logins.welcome(REMOTE, "mqtt").rights.may(Action.PUBLISH, b"t")
+
+
 @pytest.mark.parametrize(
     ("origin", "options", "role"),
     [

@@ -25,10 +25,18 @@ addresses = st.sampled_from(["127.0.0.1:0", "[::1]:0", "localhost:0", "127.0.0.1
 lone_addresses = st.sampled_from(["127.0.0.1:98", "[::1]:98", "localhost:98"])
 
 PEER_LISTEN = {"PENSTOCK_CLUSTER_PEER_LISTEN": "127.0.0.1:97"}
+CERTIFICATE = {"PENSTOCK_TLS_CERT": "a", "PENSTOCK_TLS_KEY": "b"}
+CLIENT_CA = CERTIFICATE | {"PENSTOCK_TLS_CLIENT_CA": "c"}
 COMPANY = {  # variables without which a key would mean nothing, and be refused
     "cluster.node_id": PEER_LISTEN,
     "cluster.peer_listen": {"PENSTOCK_CLUSTER_NODE_ID": "1"},
     "cluster.advertise": PEER_LISTEN | {"PENSTOCK_CLUSTER_NODE_ID": "1"},
+    "listeners": CLIENT_CA,
+    "tls.cert": {"PENSTOCK_TLS_KEY": "b"},
+    "tls.key": {"PENSTOCK_TLS_CERT": "a"},
+    "tls.client_ca": CERTIFICATE,
+    "tls.client_certs": CLIENT_CA,
+    "tls.crl": CLIENT_CA,
     "cluster.advertise_peer": PEER_LISTEN | {"PENSTOCK_CLUSTER_NODE_ID": "1"},
 }
 
@@ -73,7 +81,11 @@ def values_of(key: ConfigKey):
             texts = {"secret": secrets, "address": lone_addresses, "user": st.just("ann@x")}
             return texts.get(key.form, words)
         case "list":
-            items = {"address": addresses, "network": networks}.get(key.form, words)
+            items = {
+                "address": addresses,
+                "listener": addresses,
+                "network": networks,
+            }.get(key.form, words)
             return st.lists(items, min_size=1, max_size=3, unique=True).map(tuple)
         case "rules":
             return st.lists(rules(key), max_size=2, unique_by=identity).map(tuple)

@@ -46,13 +46,17 @@ proxy = true
 trusted = ["10.0.0.0/8", "192.0.2.1"]
 [[listeners]]
 address = "127.0.0.1:7"
+[tls]
+cert = "server.crt"
+key = "server.key"
+client_ca = "ca.crt"
 """
 
 
 def loaded(tmp_path, text):
     file = tmp_path / "penstock.toml"
     file.write_text(text)
-    return load(str(file), {}, {"allow_anonymous": "true"}).config
+    return load(str(file), {}, {}).config
 
 
 def test_a_table_becomes_the_settings_of_one_listener(tmp_path):
