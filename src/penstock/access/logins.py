@@ -267,11 +267,18 @@ class Logins:
         """What can be said before anything is compared or hashed."""
         if self._is_stale():
             return UNAVAILABLE
-        wait_s = self._backoff.wait_s(attempt.block, attempt.account, attempt.started_at)
-        if wait_s:
-            text = f"too many wrong logins; try again in {wait_s:.0f} s"
-            return LoginRefusal(LoginFault.BUSY, DisconnectReason.LOGIN_BACKOFF, text, wait_s)
-        return WRONG if len(attempt.credentials.secret) > SECRET_BYTES_MAX else None
+        refusal = self._backoff_refusal(attempt)
+        if refusal is None and len(attempt.credentials.secret) > SECRET_BYTES_MAX:
+            return WRONG
+        return refusal
+
+    def _backoff_refusal(self, attempt: _Attempt) -> LoginRefusal | None:
+        now = self._clock.monotonic()
+        wait_s = self._backoff.wait_s(attempt.block, attempt.account, now)
+        if not wait_s:
+            return None
+        text = f"too many wrong logins; try again in {wait_s:.0f} s"
+        return LoginRefusal(LoginFault.BUSY, DisconnectReason.LOGIN_BACKOFF, text, wait_s)
 
     def led(self, leadership: Leadership) -> None:
         """Another node leads, or none."""
@@ -320,12 +327,15 @@ class Logins:
             self._password_checked(attempt, text, mark, is_right=True)
             return
         work = partial(_check, text, credentials.secret, self._dummy, self._cost)
-        self._pool.run(mark, attempt.block, work, partial(self._hashed, attempt, text, mark))
+        done = partial(self._hashed, attempt, text, mark)
+        self._pool.run(
+            mark, attempt.block, work, done, lambda: self._backoff_refusal(attempt) is None
+        )
         self._counters.logins_waiting = self._pool.waiting
 
     def _hashed(self, attempt: _Attempt, text: str, mark: bytes, result: bool | str | None) -> None:
         if result is None:
-            self._end(attempt, BUSY)
+            self._end(attempt, self._backoff_refusal(attempt) or BUSY)
             return
         self._password_checked(attempt, text, mark, is_right=bool(result))
 

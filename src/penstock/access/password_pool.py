@@ -6,6 +6,8 @@ back at once therefore wait in a queue, and must neither slow down the loop nor 
 * **Threads** run at a lower priority; libsodium releases the interpreter's lock.
 * **Turns** go by address: whoever sends a flood from one address waits behind itself. If the queue
   is full, the address with the most in it gives way to one with less.
+* **Wanted** is asked when the turn has come: of an address that has guessed meanwhile, nothing is
+  hashed any more.
 * **Busy** is the answer to who does not fit, or has waited too long. It is never "wrong".
 * **Equal** checks at the same time are one.
 
@@ -37,12 +39,15 @@ def thread_count(configured: int, cores: int) -> int:
 class _Job(Generic[T]):
     """Work that waits, and who wants its result; None stands for "busy"."""
 
-    __slots__ = ("address", "done", "mark", "timer", "work")
+    __slots__ = ("address", "done", "is_wanted", "mark", "timer", "work")
 
-    def __init__(self, mark: bytes, address: str, work: Callable[[], T]) -> None:
+    def __init__(
+        self, mark: bytes, address: str, work: Callable[[], T], is_wanted: Callable[[], bool]
+    ) -> None:
         self.mark = mark
         self.address = address
         self.work = work
+        self.is_wanted = is_wanted
         self.done: list[Callable[[T | None], None]] = []
         self.timer: asyncio.TimerHandle | None = None
 
@@ -69,11 +74,17 @@ class PasswordPool(Generic[T]):
         self.waiting = 0
 
     def run(
-        self, mark: bytes, address: str, work: Callable[[], T], done: Callable[[T | None], None]
+        self,
+        mark: bytes,
+        address: str,
+        work: Callable[[], T],
+        done: Callable[[T | None], None],
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Call ``done`` with the result of ``work``, or None if it could not be done in time.
 
-        Work with the same ``mark`` is done once.
+        Work with the same ``mark`` is done once. It is not done at all if it is not wanted any
+        more when its turn has come.
         """
         job = self._jobs.get(mark)
         if job is not None:
@@ -82,7 +93,7 @@ class PasswordPool(Generic[T]):
         if self.waiting >= self._waiting_max and not self._make_room(address):
             done(None)
             return
-        job = _Job(mark, address, work)
+        job = _Job(mark, address, work, is_wanted)
         job.done.append(done)
         job.timer = self._loop.call_later(self._wait_s, self._give_up, job)
         self._jobs[mark] = job
@@ -92,6 +103,8 @@ class PasswordPool(Generic[T]):
 
     def _make_room(self, address: str) -> bool:
         """Whether another address, with more in the queue, has given way."""
+        if len(self._queues) == self.waiting:
+            return False  # each has one
         longest = max(self._queues.values(), key=len)
         if len(longest) <= len(self._queues.get(address, ())) + 1:
             return False
@@ -114,9 +127,12 @@ class PasswordPool(Generic[T]):
             if not queue:
                 del self._queues[address]
             self.waiting -= 1
-            self._running += 1
             if job.timer is not None:
                 job.timer.cancel()
+            if not job.is_wanted():
+                self._end(job, None)
+                continue
+            self._running += 1
             future = self._executor.submit(job.work)
             future.add_done_callback(partial(self._returned, job))
 

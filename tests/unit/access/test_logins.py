@@ -413,6 +413,19 @@ async def test_guessing_from_one_address_is_refused_unhashed(setup, monkeypatch)
     assert (await s.log_in("bob", SECRET, REMOTE)).user == "bob"
 
 
+async def test_guesses_that_wait_are_not_hashed_once_their_address_has_to_wait(setup, monkeypatch):
+    s = setup(with_password("ann", "correct horse"))
+    hashed = []
+    check = module._check
+    monkeypatch.setattr(module, "_check", lambda *a: (hashed.append(1), check(*a))[1])
+    outcomes = await asyncio.gather(*(s.log_in(f"user{n}", "wrong", REMOTE) for n in range(200)))
+    assert len(hashed) <= 10 + 1 + 2, "free ones, the one too many, and those under way"
+    assert {outcome.reason for outcome in outcomes} == {
+        DisconnectReason.BAD_CREDENTIALS,
+        DisconnectReason.LOGIN_BACKOFF,
+    }
+
+
 async def test_guessing_from_many_addresses_does_not_lock_a_user_out_at_home(setup):
     s = setup(put(with_secret("ann")))
     assert (await s.log_in("ann", SECRET, REMOTE)).user == "ann"
@@ -437,7 +450,7 @@ async def test_a_node_without_leader_accepts_no_logins_after_a_while(setup):
 
 async def test_busy_is_never_wrong_and_costs_no_failures(setup, monkeypatch):
     s = setup(with_password("ann", "correct horse"))
-    monkeypatch.setattr(s.pool, "run", lambda _mark, _block, _work, done: done(None))
+    monkeypatch.setattr(s.pool, "run", lambda _mark, _block, _work, done, _is_wanted: done(None))
     for _ in range(50):
         assert await s.log_in("ann", "correct horse") == BUSY
 

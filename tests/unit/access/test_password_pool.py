@@ -110,6 +110,19 @@ async def test_who_waits_too_long_is_told_busy(gate):
     pool.close()
 
 
+async def test_work_that_is_not_wanted_any_more_is_not_done(gate):
+    pool = pool_of()
+    running = ask(pool, gate, "a", "running")
+    answer = asyncio.get_running_loop().create_future()
+    pool.run(b"void", "a", gate.work("void"), answer.set_result, lambda: False)
+    last = ask(pool, gate, "a", "last")
+    gate.open()
+    assert await answer is None
+    await asyncio.gather(running, last)
+    assert gate.done == ["running", "last"]
+    pool.close()
+
+
 async def test_equal_work_at_the_same_time_is_done_once(gate):
     pool = pool_of()
     answers = [ask(pool, gate, f"address {number}", "same") for number in range(20)]
