@@ -1,8 +1,8 @@
 """Broker connections, kept for the life of the process, and retries.
 
-Each process keeps one connection per address; a forked child makes its own. Spark ends the query
-when a reader fails, so requests are retried while the broker is away. After ``NOTICE_S`` a warning
-is logged, so that a wrong port does not look like a hang.
+Each process keeps one connection per address and user; a forked child makes its own. Spark ends the
+query when a reader fails, so requests are retried while the broker is away. After ``NOTICE_S`` a
+warning is logged, so that a wrong port does not look like a hang.
 """
 
 import logging
@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from penstock.client import errors
 from penstock.client.queue.blocking import QueueClient
+from penstock.spark.login import NO_LOGIN, BrokerLogin
 from penstock.spark.options import RetryPolicy, SourceOptions
 
 S = TypeVar("S")
@@ -23,27 +24,27 @@ CALL_S: Final = 30.0  # limit for one call, reconnecting included
 NOTICE_S: Final = 3.0  # wait this long for a connection before logging a warning
 CALLS_AT_ONCE: Final = 8  # concurrent requests about single topics
 _LOG: Final = logging.getLogger("penstock.spark")
-_clients: dict[tuple[int, tuple[str, ...]], QueueClient] = {}
+_clients: dict[tuple[int, tuple[str, ...], BrokerLogin], QueueClient] = {}
 _lock = threading.Lock()
 
 
-def client_for(servers: tuple[str, ...]) -> QueueClient:
-    """Return this process's connection to these servers. It is thread-safe."""
-    key = (os.getpid(), servers)
+def client_for(servers: tuple[str, ...], login: BrokerLogin = NO_LOGIN) -> QueueClient:
+    """Return this process's connection to these servers, as this user. It is thread-safe."""
+    key = (os.getpid(), servers, login)
     with _lock:
         client = _clients.get(key)
         if client is None:
-            client = _clients[key] = _connected(servers)
+            client = _clients[key] = _connected(servers, login)
     return client
 
 
-def _connected(servers: tuple[str, ...]) -> QueueClient:
+def _connected(servers: tuple[str, ...], login: BrokerLogin) -> QueueClient:
     text = "no broker answers at %s yet; is it running? Retrying"
     notice = threading.Timer(NOTICE_S, _LOG.warning, [text, ", ".join(servers)])
     notice.daemon = True
     notice.start()
     try:
-        return QueueClient(servers, timeout_s=CALL_S).open()
+        return QueueClient(servers, timeout_s=CALL_S, **login.keywords()).open()
     finally:
         notice.cancel()
 
@@ -60,12 +61,14 @@ def with_retries(policy: RetryPolicy, call: Callable[[], T]) -> T:
 
 
 def ask(options: SourceOptions, call: Callable[[QueueClient], T]) -> T:
-    return with_retries(options.retry, lambda: call(client_for(options.servers)))
+    return with_retries(options.retry, lambda: call(client_for(options.servers, options.login)))
 
 
 def is_transient(error: errors.ClientError) -> bool:
     if isinstance(error, errors.QueueRefusedError):
         return not error.is_final
+    if isinstance(error, errors.TlsFailedError | errors.LoginFailedError):
+        return False
     return isinstance(
         error, errors.UnreachableError | errors.ConnectionLostError | errors.ReplyTimeoutError
     )

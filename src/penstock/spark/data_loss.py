@@ -52,7 +52,9 @@ def _publish(options: SourceOptions, payload: bytes) -> None:
     producer = f"loss-{blake2b(payload, digest_size=16).hexdigest()}"
 
     def ask() -> None:
-        with QueueClient(options.servers, producer_id=producer, timeout_s=CALL_S).open() as client:
+        with QueueClient(
+            options.servers, producer_id=producer, timeout_s=CALL_S, **options.login.keywords()
+        ).open() as client:
             client.produce(options.loss_topic, payload, seq=1, content_type="json")
 
     with_retries(options.retry, ask)

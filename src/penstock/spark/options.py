@@ -9,20 +9,26 @@ An unknown name is an error: silently ignoring an option would read the wrong ro
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal
 
 import msgspec
 
 from penstock.config.address import parse_listen
-from penstock.errors import ConfigError
 from penstock.model.topic import filter_fault, topic_fault
+from penstock.spark.login import NAMES as LOGIN_NAMES
+from penstock.spark.login import NO_LOGIN, BrokerLogin, login_of
+from penstock.spark.options_text import (
+    Given,
+    boolean,
+    count_of,
+    option_error,
+    positive,
+    read_option,
+)
 from penstock.spark.schema import COLUMNS, DEFAULT_COLUMNS, mask_of
-
-T = TypeVar("T")
-Given: TypeAlias = Mapping[str, str]  # options by lower-case name
 
 
 class OffsetSpec(msgspec.Struct, frozen=True):
@@ -76,6 +82,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     poll_s: float = 0.5
     retry: RetryPolicy = RetryPolicy()
     archive: str | None = None
+    login: BrokerLogin = NO_LOGIN
 
     @property
     def mask(self) -> int:
@@ -83,7 +90,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NAMES: Final = (
-    *("servers", "subscribe", "subscribePattern", "assign", "reader"),
+    *("servers", *LOGIN_NAMES, "subscribe", "subscribePattern", "assign", "reader"),
     *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
     *("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
@@ -102,6 +109,9 @@ ALIASES: Final = {
 SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "provider", "mode"})
 
 
+_SECRETS: Final = {"password": "passwordFile", "token": "tokenFile", "secret": "passwordFile"}
+
+
 def check_names(given: Collection[str], names: Collection[str]) -> None:
     aliases = [alias for alias, name in ALIASES.items() if name in names]
     known = {name.lower(): name for name in (*names, *aliases)}
@@ -109,6 +119,8 @@ def check_names(given: Collection[str], names: Collection[str]) -> None:
         if name not in known and name not in SPARKS_OWN and not name.startswith("spark."):
             near = get_close_matches(name, known, 1)
             meant = f"did you mean {known[near[0]]}?" if near else "leave it out."
+            if name in _SECRETS:
+                meant = f"plans and logs would show it: use {_SECRETS[name]}."
             raise option_error(name, "no such option", f"{meant} Options are {', '.join(names)}")
 
 
@@ -140,10 +152,6 @@ def check_batch(options: Mapping[str, str], read: "SourceOptions") -> None:
         raise option_error(
             "startingOffsets", "a batch that starts at the latest offset is empty", advice
         )
-
-
-def option_error(name: str, fault: str, advice: str) -> ConfigError:
-    return ConfigError(f"option {name}: {fault}", advice)
 
 
 def normal(options: Mapping[str, str]) -> dict[str, str]:
@@ -182,42 +190,8 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
             read_option(given, "fetchOffset.retryIntervalMs", count_of, 1000) / 1000,
         ),
         archive=given.get("archive"),
+        login=login_of(given),
     )
-
-
-def read_option(given: Given, name: str, read: Callable[[str], T], default: T) -> T:
-    """Parse a value; a ``ValueError`` of ``read`` becomes an error that names the option."""
-    text = given.get(name.lower())
-    if text is None:
-        return default
-    try:
-        return read(text.strip())
-    except ValueError as error:
-        raise option_error(name, f"{text!r} is invalid", str(error)) from None
-
-
-def count_of(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise ValueError("write a whole number, 0 or more")
-    return int(text)
-
-
-def positive(given: Given, name: str) -> int | None:
-    def read(text: str) -> int | None:
-        if count_of(text) == 0:
-            raise ValueError("write a number greater than 0, or leave it out")
-        return int(text)
-
-    return read_option(given, name, read, None)
-
-
-def boolean(given: Given, name: str, *, default: bool = False) -> bool:
-    def read(text: str) -> bool:
-        if text.lower() not in {"true", "false"}:
-            raise ValueError("write true or false")
-        return text.lower() == "true"
-
-    return read_option(given, name, read, default)
 
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

@@ -93,7 +93,9 @@ class _FetchPipeline:
         self._waiting = deque(ranges)
         self._asked: deque[_PendingFetch] = deque()
         self._piece_rows = PIECE_ROWS
-        self.client = with_retries(options.retry, lambda: client_for(options.servers))
+        self.client = with_retries(
+            options.retry, lambda: client_for(options.servers, options.login)
+        )
 
     def answers(self) -> Iterator[tuple[str, Fetched] | Loss]:
         """Yield topics with their replies, and losses before the reply that shows them."""

@@ -96,7 +96,7 @@ class _Sink:
         self._retry = RetryPolicy(retries=max(ceil(options.timeout_s / CALL_S), 1) - 1)
 
     def client(self) -> QueueClient:
-        return client_for(self.options.servers)
+        return client_for(self.options.servers, self.options.login)
 
     def stage(self, target: SinkEpoch, batches: Iterable[RecordBatch], query: str = "") -> Staged:
         task = this_task()

@@ -10,19 +10,14 @@ from penstock.client.queue.columns import CONTENT_TYPES
 from penstock.errors import ConfigError
 from penstock.limits import SINK_EPOCH_MAX, SINK_NOTE_BYTES_MAX
 from penstock.model.stages import sink_fault
-from penstock.spark.options import (
-    check_names,
-    count_of,
-    normal,
-    option_error,
-    read_option,
-    servers_of,
-    topic_name,
-)
+from penstock.spark.login import NAMES as LOGIN_NAMES
+from penstock.spark.login import NO_LOGIN, BrokerLogin, login_of
+from penstock.spark.options import check_names, normal, servers_of, topic_name
+from penstock.spark.options_text import count_of, option_error, read_option
 
 RANDOM: Final = "random"  # as a jobId: a unique one, so the job cannot be retried safely
 TIMEOUT_MS: Final = 120_000  # long enough for a broker with a long journal to restart
-_COMMON: Final = ("servers", "topic", "contentType", "timeoutMs")
+_COMMON: Final = ("servers", *LOGIN_NAMES, "topic", "contentType", "timeoutMs")
 _OF_STREAMS: Final = ("sink",)
 _OF_JOBS: Final = ("jobId", "epoch", "note")
 
@@ -35,6 +30,7 @@ class SinkOptions(msgspec.Struct, frozen=True):
     content_type: int = 0
     timeout_s: float = TIMEOUT_MS / 1000
     sink: str | None = None
+    login: BrokerLogin = NO_LOGIN
 
 
 class BatchJob(msgspec.Struct, frozen=True):
@@ -57,6 +53,7 @@ def read_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
         content_type=read_option(given, "contentType", _content_type, 0),
         timeout_s=read_option(given, "timeoutMs", count_of, TIMEOUT_MS) / 1000,
         sink=read_option(given, "sink", _sink, None),
+        login=login_of(given),
     )
 
 

@@ -21,9 +21,9 @@ from penstock.spark.options import (
     SourceOptions,
     check_batch,
     check_stream,
-    option_error,
     source_options,
 )
+from penstock.spark.options_text import option_error
 from penstock.spark.schema import COLUMNS, struct_of
 from penstock.spark.tracebacks import hide_traceback
 

@@ -233,7 +233,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed |= moved
 
     def _tell(self, topic: str, position: TopicPosition) -> None:
-        client, reader = client_for(self._options.servers), self._options.reader or ""
+        client, reader = (
+            client_for(self._options.servers, self._options.login),
+            self._options.reader or "",
+        )
         if (topic, position.incarnation) not in self._grouped:
             client.create_group(topic, reader, start=position.first, reader=True)
             self._grouped.add((topic, position.incarnation))

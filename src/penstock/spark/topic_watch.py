@@ -11,7 +11,8 @@ from typing import Final
 
 from penstock.spark.broker import ask, map_concurrently
 from penstock.spark.filters import topic_regex
-from penstock.spark.options import OffsetSpec, OffsetSpecs, SourceOptions, option_error
+from penstock.spark.options import OffsetSpec, OffsetSpecs, SourceOptions
+from penstock.spark.options_text import option_error
 from penstock.spark.planning import TopicState
 from penstock.wire.queue._generated.queue_pb2 import Changed, Located, Topic
 
