@@ -1,6 +1,6 @@
 /* mqload: a load generator for message brokers. One thread, one epoll set, one JSON line.
  *
- *   build: cc -O2 -Wall -Wextra -o mqload mqload*.c
+ *   build: cc -O2 -Wall -Wextra -o mqload mqload*.c      with TLS: -DWITH_TLS ... -lssl -lcrypto
  *   usage: mqload -p PORT [-m MODE] [options]
  *
  * Protocol (-m)
@@ -25,6 +25,7 @@
  *   -P N      publishers (1); 0 with -S 0 measures the background clients alone
  *   -S N      subscribers (1)
  *   -I N      background clients: connect first, then stay silent until the end (0)
+ *   -T        TLS; the broker's certificate is not verified
  *   -i N      filters per background client; every second one has a wildcard, none matches (0)
  * Messages
  *   -t N      topics (1)                  -R  picked at random, not round-robin
@@ -138,7 +139,7 @@ static void watch(conn *c, bool writable) {
 
 void flush(conn *c) {
   while (c->out_sent < c->out_len) {
-    ssize_t n = send(c->fd, c->out + c->out_sent, c->out_len - c->out_sent, MSG_NOSIGNAL);
+    ssize_t n = send_some(c, c->out + c->out_sent, c->out_len - c->out_sent);
     if (n >= 0) {
       c->out_sent += n;
     } else if (errno == EAGAIN) {
@@ -269,7 +270,7 @@ void count_delivery(conn *c, const u8 *payload, size_t len, u64 now) {
 
 static void on_readable(conn *c) {
   for (bool more = true; more;) {
-    ssize_t n = recv(c->fd, c->in + c->in_len, c->in_cap - c->in_len, 0);
+    ssize_t n = receive_some(c, c->in + c->in_len, c->in_cap - c->in_len);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
     if (n <= 0)
       fail(EXIT_CUT_OFF, "the broker closed %c%d after %llu sent, %llu delivered",
@@ -310,6 +311,7 @@ void open_conn(conn *c, enum role role, int id) {
   if (c->fd < 0 || connect(c->fd, (void *)&peer, sizeof peer) < 0)
     fail(EXIT_REFUSED, "connection %d: %s", id, strerror(errno));
   setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  begin_tls(c);
   fcntl(c->fd, F_SETFL, O_NONBLOCK);
   c->in_cap = room_for(role);
   c->in = grown(NULL, c->in_cap);
@@ -321,7 +323,10 @@ void open_conn(conn *c, enum role role, int id) {
   mode->greet(c);
 }
 
-void close_conn(conn *c) { close(c->fd); }
+void close_conn(conn *c) {
+  end_tls(c);
+  close(c->fd);
+}
 
 void subscribe_to(conn *c, const char *topic) {
   mode->subscribe(c, topic);
@@ -607,7 +612,7 @@ static void check_options(void) {
 }
 
 static void read_options(int argc, char **argv) {
-  const char *letters = "A:B:D:F:H:I:P:RS:W:ab:c:d:e:f:i:j:k:l:m:n:p:q:r:s:t:u:w:x:yz";
+  const char *letters = "A:B:D:F:H:I:P:RS:TW:ab:c:d:e:f:i:j:k:l:m:n:p:q:r:s:t:u:w:x:yz";
   for (int letter; (letter = getopt(argc, argv, letters)) != -1;) switch (letter) {
     case 'A': opt.style = style_named(optarg); break;
     case 'B': opt.broker = atoi(optarg); break;
@@ -617,6 +622,7 @@ static void read_options(int argc, char **argv) {
     case 'I': opt.background = atoi(optarg); break;
     case 'P': opt.publishers = atoi(optarg); break;
     case 'R': opt.random_topics = true; break;
+    case 'T': opt.tls = true; break;
     case 'S': opt.subscribers = atoi(optarg); break;
     case 'W': opt.wall_max = atoi(optarg); break;
     case 'a': opt.acknowledge = true; break;

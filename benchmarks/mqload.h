@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 typedef uint8_t u8;
 typedef uint32_t u32;
@@ -52,6 +53,7 @@ typedef struct {
   int jobs_len, jobs_settled;
   bool busy, settling;             /* consumer: asked for a batch; has it, and settles it */
   u64 asked_at, polled_at;         /* consumer: when it asked last, and for the batch at hand */
+  struct ssl_st *tls;              /* NULL: clear text */
 } conn;
 
 /* payload_at: of the first message; each further one of a frame begins a stride later. */
@@ -84,7 +86,7 @@ extern struct options {
   const char *host, *prefix, *frames;
   int port, publishers, subscribers, background, filters, topics, qos, per_write, window, broker;
   int payload_min, payload_max, wall_max, per_frame, jobs, consumers;
-  bool random_topics, wildcard, acknowledge, producer_ids, sleeps;
+  bool tls, random_topics, wildcard, acknowledge, producer_ids, sleeps;
   enum style style;
   u64 messages, held, kept;
   long long credit;
@@ -122,6 +124,12 @@ void count_reply(conn *c, u64 now);
 void count_delivery(conn *c, const u8 *payload, size_t len, u64 now);
 void count_id(conn *c, u64 high, u64 low);
 bool is_ours(const u8 *payload, size_t len, u32 id);
+
+/* mqload_tls.c: as send and recv; errno is EAGAIN if the socket takes or has no more for now */
+void begin_tls(conn *c);
+void end_tls(conn *c);
+ssize_t send_some(conn *c, const u8 *data, size_t len);
+ssize_t receive_some(conn *c, u8 *data, size_t len);
 
 /* mqload_drain.c */
 void make_backlog(void);

@@ -1,8 +1,8 @@
 """Ordinary clients over TLS, at every door of the same port that also takes clear text."""
 
+import contextlib
 import json
 import shutil
-import socket
 import ssl
 import subprocess
 import threading
@@ -13,6 +13,7 @@ import redis
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.tls.authority import needs_openssl
+from tests.tls.wire import WireClient, connect
 
 pytestmark = needs_openssl
 TIMEOUT_S = 30
@@ -28,11 +29,6 @@ def run(command, given=None):
     )
     assert not done.returncode, done.stderr.decode()
     return done.stdout
-
-
-def connect(broker, context=None):
-    plain = socket.create_connection((broker.host, broker.port), TIMEOUT_S)
-    return plain if context is None else context.wrap_socket(plain, server_hostname="localhost")
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -92,24 +88,42 @@ def test_the_same_port_takes_clear_text_on_loopback(broker):
 @pytest.mark.parametrize("size", [1, 7, 500])
 def test_a_client_hello_may_come_in_pieces(broker, context, size):
     """The listener reads its first bytes before it knows that it is one."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with connect(broker) as plain:
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while True:
-            try:
-                client.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                data = outgoing.read()
-                for start in range(0, len(data), size):
-                    plain.sendall(data[start : start + size])
-                incoming.write(plain.recv(65_536))
-        client.write(b"PING\r\n")
-        plain.sendall(outgoing.read())
-        while True:
-            try:
-                assert client.read(64) == b"+PONG\r\n"
-                break
-            except ssl.SSLWantReadError:
-                incoming.write(plain.recv(65_536))
+    with WireClient(broker, context) as client:
+        client.finish(size)
+        client.send(client.sealed(b"PING\r\n"), size)
+        assert client.receive() == b"+PONG\r\n"
+
+
+def test_bytes_right_behind_the_handshake_are_not_lost(broker, context):
+    """A client may send its first commands with its last message of the handshake."""
+    with WireClient(broker, context) as client:
+        client.send(client.hello())
+        while client.tls.version() is None or client.outgoing.pending == 0:
+            client.incoming.write(client.socket.recv(65_536))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.tls.do_handshake()
+        value = b"x" * 100_000
+        commands = b"PING\r\n" + b"*2\r\n$4\r\nECHO\r\n$%d\r\n%b\r\n" % (len(value), value)
+        client.send(client.outgoing.read() + client.sealed(commands))
+        received = b""
+        while not received.endswith(b"x\r\n"):
+            received += client.receive()
+        assert received == b"+PONG\r\n$%d\r\n%b\r\n" % (len(value), value)
+
+
+def test_every_subscriber_of_many_gets_all_of_a_big_message(broker, context):
+    with contextlib.ExitStack() as stack:
+        subscribers = [stack.enter_context(connect(broker, context)) for _ in range(10)]
+        for subscriber in subscribers:
+            subscriber.sendall(b"SUBSCRIBE tls-fan\r\n")
+            assert subscriber.recv(1024).startswith(b"*3")
+        publisher = stack.enter_context(connect(broker))
+        publisher.sendall(
+            b"*3\r\n$7\r\nPUBLISH\r\n$7\r\ntls-fan\r\n$%d\r\n%b\r\n" % (len(BIG), BIG)
+        )
+        assert publisher.recv(64) == b":10\r\n"
+        for subscriber in subscribers:
+            received = b""
+            while len(received) < len(BIG):
+                received += subscriber.recv(65_536)
+            assert received.endswith(BIG + b"\r\n")

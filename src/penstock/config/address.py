@@ -1,5 +1,6 @@
 """Addresses to listen on: "127.0.0.1:1883", "localhost:1883", "[::1]:1883"."""
 
+from functools import lru_cache
 from ipaddress import ip_address
 
 import msgspec
@@ -16,13 +17,18 @@ class Address(msgspec.Struct, frozen=True):
     @property
     def is_loopback(self) -> bool:
         """Names other than localhost are not: the answer must not depend on a resolver."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return _is_loopback(self.host)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@lru_cache(1024)  # asked about each new connection
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def parse_listen(text: str) -> Address:

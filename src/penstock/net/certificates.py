@@ -16,6 +16,7 @@ import ssl
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TypedDict
 
@@ -62,6 +63,7 @@ class LoadedTls(msgspec.Struct, frozen=True):
     contexts: Mapping[TlsMode, ssl.SSLContext]  # by whether clients show certificates
     certificate: CertificateFacts
     lists: tuple[RevocationList, ...] = ()
+    digests: Mapping[str, str] = {}  # of the contents of further files, by option
 
     @property
     def lists_expire(self) -> int:
@@ -196,12 +198,15 @@ def _changes(old: LoadedTls, new: LoadedTls) -> Iterator[str]:
             f"certificate for {after.name}, valid until {day(after.not_after)} (before:"
             f" {before.name}, {day(before.not_after)})"
         )
-    if old.lists != new.lists:
+    if old.digests.get("client_ca") != new.digests.get("client_ca"):
+        yield "tls.client_ca: other authorities"
+    if old.digests.get("crl") != new.digests.get("crl"):
+        count = f"{len(new.lists)} revocation list{'' if len(new.lists) == 1 else 's'}"
         until = f", next update {day(new.lists_expire)}" if new.lists_expire else ""
-        yield f"{len(new.lists)} revocation lists{until}"
-    for name in ("client_ca", "client_certs", "identity", "uri_prefix", "min_version"):
+        yield f"tls.crl: {count}{until}"
+    for name in ("client_certs", "identity", "uri_prefix", "min_version"):
         if getattr(old.settings, name) != getattr(new.settings, name):
-            yield f"tls.{name}"
+            yield f"tls.{name}: {getattr(new.settings, name)}"
 
 
 # ── contexts ──────────────────────────────────────────────────────────────────────────────────
@@ -213,7 +218,11 @@ def _load(settings: Tls) -> LoadedTls:
     modes: tuple[TlsMode, ...] = ("off", "optional", "required") if settings.client_ca else ("off",)
     contexts = {mode: _context(settings, mode) for mode in modes}
     der = _leaf(contexts["off"], settings)
-    return LoadedTls(settings, contexts, read_certificate(der), lists)
+    files = {name: getattr(settings, name) for name in ("client_ca", "crl")}
+    digests = {
+        name: sha256(_read(f"tls.{name}", file)).hexdigest() for name, file in files.items() if file
+    }
+    return LoadedTls(settings, contexts, read_certificate(der), lists, digests)
 
 
 def check_key_mode(option: str, file: str) -> None:
@@ -232,6 +241,7 @@ def _context(settings: Tls, client_certs: TlsMode) -> ssl.SSLContext:
     context.minimum_version = _VERSIONS[settings.min_version]
     context.set_ciphers(CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.num_tickets = 1  # a client needs one; OpenSSL would make two of 25 us each
     context.set_alpn_protocols(list(ALPN))
     try:
         # An empty pass phrase, or OpenSSL would ask for one on the terminal and block the broker.

@@ -55,6 +55,7 @@ class HandshakeThreads:
                 self._hand_back(run())
             except Exception:  # noqa: BLE001 - the next handshake is somebody else's
                 _log.exception("handshake_failed")
+            del run  # it has the connection, and the next step may be long in coming
 
     def _hand_back(self, done: Callable[[], None]) -> None:
         with self._lock:

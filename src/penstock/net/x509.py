@@ -138,10 +138,16 @@ def _time(element: _Element) -> int:
 
 
 def _alternative_names(extensions: bytes) -> Iterator[_Element]:
-    for _, extension in _elements(next(_elements(extensions))[1]):
-        parts = list(_elements(extension))
-        if parts[0] == (_OID, _ALTERNATIVE_NAMES):
-            yield from _elements(next(_elements(parts[-1][1]))[1])
+    for _, extension in _elements(_only(extensions)):
+        kind, *_, (_, value) = _elements(extension)
+        if kind == (_OID, _ALTERNATIVE_NAMES):
+            yield from _elements(_only(value))
+
+
+def _only(data: bytes) -> bytes:
+    """The content of the only element."""
+    ((_, content),) = _elements(data)
+    return content
 
 
 def _common_name(subject: bytes) -> str:
