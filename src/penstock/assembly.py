@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property, partial
 
 from penstock.access.admission import Admission
+from penstock.access.audit import AuditLog
 from penstock.access.envelopes import Envelopes
 from penstock.access.logins import Logins, pool_of
 from penstock.access.quotas import Quotas
@@ -111,6 +112,7 @@ class Assembly:
         self.feed.on_extras_failed = self.envelopes.commit_failed
         self.feed.on_committed = self.changes.committed
         self.connections.meter_of = self.quotas.meter
+        self.logins.on_failed = self.audit.login_failed
 
     def _follow_up(self, effect: FollowUp) -> None:
         self.pipeline.submit(effect.command, effect.waiter, durable=True)
@@ -217,6 +219,10 @@ class Assembly:
             )
             with self.pipeline.as_leader():
                 self.pipeline.submit(command, None, durable=True)
+
+    @cached_property
+    def audit(self) -> AuditLog:
+        return AuditLog(self.pipeline, self.store, self.broker.access, self.cluster.node_id)
 
     @cached_property
     def revocation(self) -> Revocation:

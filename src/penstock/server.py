@@ -174,7 +174,13 @@ class Server:
         )
         self._whole.on_removed = self.retention.removed
         self.queues = NodeQueueAdmin(
-            self.broker, self.store, parts.dispatchers, parts.pipeline, parts.cluster
+            self.broker,
+            self.store,
+            parts.dispatchers,
+            parts.pipeline,
+            parts.cluster,
+            self._clock,
+            parts.audit,
         )
         self.view = NodeView(
             broker=self.broker,
@@ -206,9 +212,14 @@ class Server:
         publisher = NodeTopicPublisher(parts.admission, parts.pipeline, parts.connections)
         app = create_app(
             self.view,
-            NodeKeyAdmin(self.broker.keys, parts.pipeline, parts.cluster, self._clock),
+            NodeKeyAdmin(self.broker.keys, parts.pipeline, parts.cluster, self._clock, parts.audit),
             queue_admin=self.queues,
-            cluster_admin=NodeClusterAdmin(parts.cluster, self.broker, self._whole),
+            cluster_admin=NodeClusterAdmin(
+                parts.cluster,
+                self.broker,
+                self._whole,
+                lambda what: parts.audit.cluster_changed(what, self._clock.wall_ms()),
+            ),
             access_admin=NodeAccessAdmin(
                 self.config.auth,
                 self.broker,
@@ -216,6 +227,7 @@ class Server:
                 parts.pipeline,
                 parts.cluster,
                 self._clock,
+                parts.audit,
             ),
             publisher=publisher,
             hosts=admin.hosts,
@@ -306,6 +318,7 @@ class Server:
             self.certificates.turn()
         self.parts.mqtt_door.turn(now)
         self.parts.housekeeping.turn()
+        self.parts.audit.turn(self._clock.wall_ms())
         self.parts.pipeline.turn()
         interval_s = self.config.sys.interval_s
         if interval_s and now >= self._sys_due_at:

@@ -20,9 +20,7 @@ from penstock.core.retained import Retained
 from penstock.core.routes import UNKNOWN_POLICY, Route, Routes
 from penstock.core.session import Session
 from penstock.core.subscriptions import SubscriptionTrie
-from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
-from penstock.model.dead_letters import origin
-from penstock.model.topic import has_wildcard, topic_fault
+from penstock.model.topic import topic_fault
 from penstock.obs.counters import Counters
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -30,6 +28,7 @@ from penstock.trust.gate import Gate
 from penstock.trust.principal import ANYONE, Principal
 from penstock.trust.rights import Coverage
 from penstock.trust.rules import Action
+from penstock.trust.touched import ENVELOPE_PREFIX, is_statistics, touched
 
 CAPTURED = 1  # live messages are journaled in the background
 
@@ -38,9 +37,6 @@ SIGNED_ONLY = 2  # unsigned messages are refused
 ENVELOPES = 4  # each message is an envelope around a signed message for another topic
 
 FORBIDDEN = 8  # reserved for the broker
-
-ENVELOPE_PREFIX = b"$signed/"
-"""Topic prefix of envelopes: the signature travels within the payload, as MQTT has no field."""
 
 RESERVED = (
     b"$SYS",
@@ -89,7 +85,7 @@ class Admission:
         topic, action = judged(topic, action)
         if principal.rights.may(action, topic):
             return None
-        if action is Action.SUBSCRIBE and _is_statistics(topic):
+        if action is Action.SUBSCRIBE and is_statistics(topic):
             return self.judge(principal, Action.MONITOR)
         return self._deny(principal, action, topic, count)
 
@@ -108,7 +104,7 @@ class Admission:
         topic_filter, action = judged(topic_filter, action)
         if principal.rights.coverage(action, topic_filter) is not Coverage.NONE:
             return None
-        if action is Action.SUBSCRIBE and _is_statistics(topic_filter):
+        if action is Action.SUBSCRIBE and is_statistics(topic_filter):
             return self.judge(principal, Action.MONITOR)
         return self._deny(principal, action, topic_filter, 1)
 
@@ -215,16 +211,8 @@ class Admission:
         return signed_only | (CAPTURED if self.is_captured(topic) else 0)
 
 
-def judged(topic: bytes, action: Action) -> tuple[bytes, Action]:
-    """What is touched: the topic within an envelope; dead letters as management of their topic."""
-    topic = topic.removeprefix(ENVELOPE_PREFIX)
-    if topic.startswith(DEAD_PREFIX) and not has_wildcard(topic):
-        return origin(topic)[0], Action.MANAGE
-    return topic, action
-
-
-def _is_statistics(topic: bytes) -> bool:
-    return topic == b"$SYS" or topic.startswith(b"$SYS/")
+judged = touched
+"""What is judged in place of a topic: one answer for doors and for the fold."""
 
 
 def topic_refusal(topic: bytes, limits: Limits) -> Refusal | None:

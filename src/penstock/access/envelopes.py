@@ -15,7 +15,7 @@ publishers could not send them again.
 
 from typing import NamedTuple
 
-from penstock.access.admission import ENVELOPE_PREFIX, Admission, Refusal
+from penstock.access.admission import Admission, Refusal
 from penstock.core.live import Live, LiveSubscriber
 from penstock.core.routes import Routes
 from penstock.core.session import Session
@@ -26,6 +26,7 @@ from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.batch import Batch
 from penstock.trust.faults import SignatureFault
 from penstock.trust.principal import Principal
+from penstock.trust.touched import ENVELOPE_PREFIX
 from penstock.wire.mqtt.envelope import opened, sealed
 
 

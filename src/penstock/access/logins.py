@@ -186,6 +186,8 @@ class Logins:
         self._counters = counters
         self._pool = pool
         self._rehashed = rehashed
+        # user, address, door and time of a wrong login, for the audit log
+        self.on_failed: Callable[[str, str, str, int], None] = lambda *_attempt: None
         self._cost = Cost(config.auth.argon2_memory_bytes, config.auth.argon2_passes)
         self._dummy = dummy_hash(self._cost)
         self._backoff = Backoff(config.auth.failures_max)
@@ -302,6 +304,8 @@ class Logins:
             if outcome.fault is LoginFault.WRONG:
                 now = self._clock.monotonic()
                 self._backoff.failed(attempt.block, attempt.account, now)
+                now_ms = self._clock.wall_ms()
+                self.on_failed(attempt.credentials.user, attempt.origin.host, door, now_ms)
         else:
             counters.login_kinds[outcome.via] = counters.login_kinds.get(outcome.via, 0) + 1
             is_safe = attempt.origin.is_encrypted or attempt.origin.is_local

@@ -34,6 +34,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from penstock.access.admission import Admission
+from penstock.access.audit import CALLER
 from penstock.access.logins import Credentials, LoginFault, LoginRefusal, Logins
 from penstock.admin.refusals import RequestRefused
 from penstock.model.ip import is_loopback
@@ -99,6 +100,7 @@ class Guard:
             if not (is_public and request.method in {"GET", "HEAD"}):
                 check_web_page(request)
             request.state.caller = await self._caller(request, is_public=is_public)
+            CALLER.set(request.state.caller.principal)
             if action is not None:
                 self.require(request, action)
         except HTTPException as refused:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
+from penstock.access.audit import AuditLog
 from penstock.access.denials import Denials
 from penstock.access.plans import ORDER
 from penstock.admin.view import AffectedSubscription
@@ -35,7 +36,9 @@ class NodeAccessAdmin:
         pipeline: Pipeline,
         cluster: Consensus,
         clock: Clock,
+        audit: AuditLog,
     ) -> None:
+        self._audit = audit
         self.password_cost = Cost(settings.argon2_memory_bytes, settings.argon2_passes)
         self._broker = broker
         self.book = broker.access
@@ -89,8 +92,13 @@ class NodeAccessAdmin:
             now_ms=self.wall_ms(),
             expected=expected,
         )
+        if isinstance(after := self.book.preview(changes), str):
+            raise Refused(after, "nothing was changed")
         with self._pipeline.as_leader():
+            take_back = self._audit.access_changed(changes, author, command.now_ms)
             self._pipeline.submit(command, waiter, durable=True)
-        if fault := await waiter.future:
+        if fault := await self._audit.stored(waiter.future, take_back):
+            # it was overtaken by another change after it was recorded
+            self._audit.changed("access", [], author, self.wall_ms(), f"void: {fault}")
             kind = AccessConflict if fault == STALE else Refused
             raise kind(str(fault), "nothing was changed")

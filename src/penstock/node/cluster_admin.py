@@ -29,7 +29,15 @@ def check_leads(consensus: Consensus) -> None:
 class NodeClusterAdmin:
     """Implements ``admin.view.ClusterAdmin`` for one node."""
 
-    def __init__(self, cluster: Consensus, broker: Broker, store: LogStore) -> None:
+    def __init__(
+        self,
+        cluster: Consensus,
+        broker: Broker,
+        store: LogStore,
+        note: Callable[[str], None] = lambda _what: None,
+    ) -> None:
+        """``note`` records in the audit log what was done."""
+        self._note = note
         self._cluster = cluster
         self._digests = Digests(cluster, broker, store)
 
@@ -45,18 +53,22 @@ class NodeClusterAdmin:
     async def bootstrap(self, members: Sequence[Member]) -> None:
         """Create a cluster; without members, of this node alone."""
         await self._done(partial(self._cluster.bootstrap, members or [self.own()]))
+        self._note(f"bootstrap: {len(members) or 1} nodes")
 
     async def add(self, member: Member) -> None:
         """Add a node; it is a learner when this returns."""
         check_leads(self._cluster)
         await self._done(partial(self._cluster.add, member))
+        self._note(f"add node {member.id}")
 
     async def remove(self, node_id: int) -> None:
         check_leads(self._cluster)
         await self._done(partial(self._cluster.remove, node_id))
+        self._note(f"remove node {node_id}")
 
     async def transfer(self, node_id: int) -> None:
         check_leads(self._cluster)
+        self._note(f"transfer leadership to node {node_id}")
         await self._done(partial(self._cluster.transfer, node_id))
 
     async def _done(self, begin: Callable[[DoneCallback], None]) -> None:

@@ -1,5 +1,6 @@
 """Administration of the key ring; changes go through the journal."""
 
+from penstock.access.audit import AuditLog
 from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus
 from penstock.commit.completion import FutureCompletion
@@ -13,7 +14,15 @@ from penstock.trust.keys import KEY_ID_MAX, Key, KeyRing
 class NodeKeyAdmin:
     """Implements ``admin.view.KeyAdmin``."""
 
-    def __init__(self, keys: KeyRing, pipeline: Pipeline, cluster: Consensus, clock: Clock) -> None:
+    def __init__(
+        self,
+        keys: KeyRing,
+        pipeline: Pipeline,
+        cluster: Consensus,
+        clock: Clock,
+        audit: AuditLog,
+    ) -> None:
+        self._audit = audit
         self._keys = keys
         self._pipeline = pipeline
         self._cluster = cluster
@@ -43,5 +52,6 @@ class NodeKeyAdmin:
         waiter = FutureCompletion("the key is not stored")
         command = KeysStored([key.encode() for key in keys])
         with self._pipeline.as_leader():
+            take_back = self._audit.keys_changed(keys, self.wall_ms())
             self._pipeline.submit(command, waiter, durable=True)
-        await waiter.future
+        await self._audit.stored(waiter.future, take_back)

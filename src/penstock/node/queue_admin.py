@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
+from penstock.access.audit import AuditLog
+from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus
 from penstock.commit.completion import FutureCompletion
 from penstock.commit.pipeline import Pipeline
@@ -26,7 +30,11 @@ class NodeQueueAdmin:
         dispatchers: Dispatchers,
         pipeline: Pipeline,
         cluster: Consensus,
+        clock: Clock,
+        audit: AuditLog,
     ) -> None:
+        self._wall_ms = clock.wall_ms
+        self._audit = audit
         self.store = store
         self.topics = broker.topics
         self.groups = broker.groups
@@ -60,10 +68,21 @@ class NodeQueueAdmin:
     # ── changing ──────────────────────────────────────────────────────────────────────────────
 
     async def configure_topic(self, command: TopicConfigured) -> None:
-        await self._done(partial(self._dispatchers.topics.configure, command))
+        check_leads(self._cluster)
+        after = {
+            name: value
+            for name, value in msgspec.structs.asdict(command).items()
+            if name != "topic" and value is not None
+        }
+        take_back = self._audit.topic_changed(command.topic, after, self._wall_ms())
+        configured = self._done(partial(self._dispatchers.topics.configure, command))
+        await self._audit.stored(configured, take_back)
 
     async def delete_topic(self, topic: bytes) -> None:
-        await self._done(partial(self._dispatchers.topics.delete, topic))
+        check_leads(self._cluster)
+        take_back = self._audit.topic_changed(topic, None, self._wall_ms())
+        deleted = self._done(partial(self._dispatchers.topics.delete, topic))
+        await self._audit.stored(deleted, take_back)
 
     async def make_group(self, topic: bytes, group: bytes, at: str, value: int) -> bool:
         """Create a group; return whether there was none."""

@@ -11,6 +11,7 @@ import msgspec
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.subscriptions import SubscriptionTrie
+from penstock.limits import MIB
 from penstock.model.queue_names import PREFIX, WORKERS, is_queue
 from penstock.model.stages import PREFIX as STAGES
 from penstock.store.store import (
@@ -19,17 +20,31 @@ from penstock.store.store import (
     RetentionRules,
     TopicRetentionRule,
 )
+from penstock.trust.touched import AUDIT_PREFIX
+
+AUDIT_AGE_MS = 400 * 24 * 3600 * 1000
+AUDIT_BYTES_MAX = 64 * MIB
+
+_AUDIT = TopicRetentionRule(
+    lambda topic: topic.startswith(AUDIT_PREFIX),
+    RetentionLimits(age_ms_max=AUDIT_AGE_MS, bytes_max=AUDIT_BYTES_MAX),
+)
+"""Whoever may configure retention could otherwise have the audit log forget."""
 
 
 def configured_rules(config: Config) -> RetentionRules:
     retention = config.retention
     return RetentionRules(
         default=_limits(retention.messages_max, retention.age_s_max, retention.bytes_max),
-        rules=tuple(
-            TopicRetentionRule(
-                _matcher(rule.filter), _limits(rule.messages_max, rule.age_s_max, rule.bytes_max)
-            )
-            for rule in retention.rules
+        rules=(
+            _AUDIT,
+            *(
+                TopicRetentionRule(
+                    _matcher(rule.filter),
+                    _limits(rule.messages_max, rule.age_s_max, rule.bytes_max),
+                )
+                for rule in retention.rules
+            ),
         ),
         total_bytes_max=config.journal.total_bytes_max,
     )
@@ -45,7 +60,7 @@ def with_topic_limits(rules: RetentionRules, broker: Broker) -> RetentionRules:
 
 
 def protected_topics(broker: Broker, floors: dict[bytes, int]) -> ProtectedTopics:
-    """Topics exempt from the default limits: unfinished work of queues, and staged rows.
+    """Topics exempt from the default limits: unfinished work of queues, staged rows, the audit log.
 
     ``floors``: per queue topic, the offset from which on work is unfinished.
     """
@@ -54,7 +69,7 @@ def protected_topics(broker: Broker, floors: dict[bytes, int]) -> ProtectedTopic
         for topic, groups in broker.groups.by_topic.items()
         if is_queue(topic) and WORKERS in groups
     }
-    return ProtectedTopics(PREFIX, queues | floors, STAGES)
+    return ProtectedTopics(PREFIX, queues | floors, (STAGES, AUDIT_PREFIX))
 
 
 def _limits(messages_max: int, age_s_max: int, bytes_max: int) -> RetentionLimits:

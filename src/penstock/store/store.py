@@ -223,10 +223,10 @@ class ProtectedTopics(msgspec.Struct, frozen=True):
 
     prefix: bytes | None = None
     floors: dict[bytes, int] = {}
-    kept: bytes | None = None  # prefix of topics from which nothing is removed
+    kept: tuple[bytes, ...] = ()  # prefixes of topics that the bound of the journal spares
 
     def keeps(self, topic: bytes) -> bool:
-        return self.kept is not None and topic.startswith(self.kept)
+        return topic.startswith(self.kept)
 
     def floor(self, topic: bytes) -> int | None:
         """The first offset still needed; None if the topic is not protected."""

@@ -84,6 +84,9 @@ class AccessBook:
     def has_admin(self) -> bool:
         return any(map(self._is_usable_admin, self.users.values()))
 
+    def get(self, kind: str, name: str) -> Row | None:
+        return self._rows.get((kind, name))
+
     # ── changes ───────────────────────────────────────────────────────────────────────────────
 
     def apply(self, changes: Sequence[Change], expected: int, index: int) -> str:

@@ -28,8 +28,16 @@ async def test_only_the_leader_is_changed(change):
     bench.parts.cluster = Node(leader=2)
     parts = bench.parts
     books = (
-        NodeQueueAdmin(parts.broker, parts.store, parts.dispatchers, parts.pipeline, parts.cluster),
-        NodeKeyAdmin(parts.broker.keys, parts.pipeline, parts.cluster, parts.clock),
+        NodeQueueAdmin(
+            parts.broker,
+            parts.store,
+            parts.dispatchers,
+            parts.pipeline,
+            parts.cluster,
+            parts.clock,
+            parts.audit,
+        ),
+        NodeKeyAdmin(parts.broker.keys, parts.pipeline, parts.cluster, parts.clock, parts.audit),
     )
     with pytest.raises(NotLeader) as caught:
         await change(*books)
