@@ -97,7 +97,7 @@ class MqttDoor(Door):
     def tries(self):
         return {
             "publish": self._publish,
-            "subscribe": lambda login, topic: self._subscribe(login, topic),
+            "subscribe": self._subscribe,
             "work": lambda login, topic: self._subscribe(login, f"$share/g/{topic}"),
             "monitor": lambda login, _topic: self._subscribe(login, "$SYS/broker/uptime"),
         }

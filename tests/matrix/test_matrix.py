@@ -11,7 +11,6 @@ from penstock.testing import Broker
 from penstock.trust.book import put
 from penstock.trust.passwords import hash_password
 from penstock.trust.rows import Role, Token, User
-from tests.access import as_from_afar
 from tests.matrix.doors import ALLOWED, DENIED, DOORS, BinaryDoor, Login
 
 SECRET = "psd_" + "a" * 32
@@ -57,7 +56,7 @@ def broker(certificates):
             "key": str(folder / "server.key"),
             "client_ca": str(folder / "ca.crt"),
         },
-        auth={"failures_max": 1_000_000, "clear_text_admins": True},
+        auth={"anonymous": "deny", "failures_max": 1_000_000},
     ) as own:
         digest = sha256(SECRET.encode()).digest()
         changes = [
@@ -79,7 +78,6 @@ def broker(certificates):
         for _ in range(20):  # for those who subscribe, and those who work
             BinaryDoor(own.host, own.port).attempt(Login("root", SECRET), "publish", "m/1")
             BinaryDoor(own.host, own.port).attempt(Login("root", SECRET), "publish", "q:m/1")
-        as_from_afar(own)
         yield own
 
 
