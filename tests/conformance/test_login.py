@@ -7,7 +7,7 @@ import pytest
 from penstock.access.logins import LoginFault, LoginRefusal
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import Broker
-from tests.access import SECRET, as_from_afar
+from tests.access import LOGIN_REQUIRED, SECRET
 from tests.conformance.wire_client import (
     PINGREQ,
     PINGRESP,
@@ -24,12 +24,11 @@ SERVER_UNAVAILABLE, BAD_CREDENTIALS, NOT_AUTHORIZED = 3, 4, 5
 
 @pytest.fixture(scope="module")
 def broker():
-    """A broker with users, which sees its clients as those of another machine."""
-    with Broker() as own:
+    """A broker with users, where clients of this machine must log in, too."""
+    with Broker(auth=LOGIN_REQUIRED) as own:
         own.add_user("root", SECRET, roles=("admin",))
         own.add_user("ann", SECRET)
         own.add_user("bob", SECRET, rules=["allow publish,subscribe pump/#"])
-        as_from_afar(own)
         yield own
 
 

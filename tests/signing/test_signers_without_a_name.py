@@ -7,7 +7,7 @@ import pytest
 from penstock.testing import Broker
 from penstock.trust.book import put
 from penstock.trust.rows import Role
-from tests.access import as_from_afar
+from tests.access import LOGIN_REQUIRED
 from tests.conformance.wire_client import publish
 from tests.signing.kit import Binary, Signer, mqtt, not_authorized_text, register
 
@@ -16,10 +16,10 @@ PREFIX = b"$signed/"
 
 @contextlib.contextmanager
 def broker_with_users(**options):
-    with Broker(**options) as broker:
+    auth = {**LOGIN_REQUIRED, **options.pop("auth", {})}
+    with Broker(auth=auth, **options) as broker:
         signer = register(broker, topics="plant/*")
         broker.add_user("root", "a secret of root", roles=("admin",))
-        as_from_afar(broker)
         yield broker, signer
 
 
