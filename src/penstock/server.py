@@ -19,6 +19,7 @@ from penstock.clock import Clock, SteadyClock, SystemClock
 from penstock.cluster.install import install
 from penstock.commit.recovery import SignedBefore, recover, signed_before
 from penstock.config.address import Address, parse_listen
+from penstock.config.hosts import own_names
 from penstock.config.listeners import wanted
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
@@ -230,7 +231,7 @@ class Server:
                 parts.audit,
             ),
             publisher=publisher,
-            hosts=admin.hosts,
+            hosts=own_names(self.config),
             guard=Guard(
                 admin.token,
                 AccessParts(self.broker.access, parts.logins, parts.admission),

@@ -72,6 +72,7 @@ class Admission:
         self._lets_signers_in = config.auth.signed_publish
         self._wall_ms = clock.wall_ms
         self.denials = Denials()
+        counters.denied = self.denials.counts
         self._routes = routes
         self._retained = retained
         self._counters = counters

@@ -288,6 +288,8 @@ def check_host(request: Request) -> None:
     header = request.headers.get("host")
     if header is None:
         return  # HTTP/1.0 by hand: browsers always send one
+    if origin_of(request).is_encrypted:
+        return  # a browser has checked that our certificate has this name
     host = header if header.endswith("]") else _PORT.sub("", header)
     try:
         ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)

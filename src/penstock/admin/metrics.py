@@ -33,6 +33,7 @@ from penstock.admin.survey import SERIES_DEFAULT, Survey
 from penstock.admin.view import BrokerView, JournalView
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import KINDS
+from penstock.trust.rules import Action
 
 __all__ = ["CONTENT_TYPE", "METRICS", "Metric", "render", "render_off_loop"]
 
@@ -60,6 +61,12 @@ def _logins(scrape: Scrape) -> Mapping[tuple[str, ...], float]:
     outcomes = ("accepted", *(reason.value for reason in LOGIN_REASONS))
     none: dict[tuple[str, ...], float] = dict.fromkeys(product(PROTOCOLS, outcomes), 0)
     return none | scrape.counters.logins
+
+
+def _denied(scrape: Scrape) -> Mapping[tuple[str, ...], float]:
+    actions = (action.word for action in Action)
+    none: dict[tuple[str, ...], float] = dict.fromkeys(product(PROTOCOLS, actions), 0)
+    return none | scrape.counters.denied
 
 
 def _by_qos(counts: Iterable[int]) -> Mapping[str, float]:
@@ -105,6 +112,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     counted("logins_waiting", "Logins waiting for a thread that hashes passwords."),
     counted("login_seconds", "Time from presenting credentials to the answer."),
+    counter(
+        "penstock_denied_total",
+        "Requests that the access rules denied, by protocol and action.",
+        _denied,
+        "door,action",
+    ),
     # ── Messages
     counter(
         "penstock_messages_received_total",

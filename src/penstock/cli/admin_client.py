@@ -199,6 +199,11 @@ class SocketClient(AdminClient):
     def _who(self) -> str:
         return f"the broker of {self._path.parent}"
 
+    def _follow(self, leader: Address) -> None:
+        what = f"{self._who} does not lead its cluster; the node at {leader} does"
+        advice = f"give the command there, with --data, or log in: --server {leader} --user NAME"
+        raise PenstockError(what, advice)
+
     def _connection(self) -> http.client.HTTPConnection:
         return _SocketConnection(self._path, self._timeout_s)
 

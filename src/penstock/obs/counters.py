@@ -64,6 +64,7 @@ class Counters:
     redelivered_total: int = 0
     commit_failures_total: int = 0
     logins: dict[tuple[str, str], int] = field(default_factory=dict)  # by door and outcome
+    denied: dict[tuple[str, str], int] = field(default_factory=dict)  # by door and action
     login_kinds: dict[str, int] = field(default_factory=dict)  # accepted, by kind of credentials
     logins_clear_text_total: int = 0
     logins_waiting: int = 0  # for a thread that hashes passwords
