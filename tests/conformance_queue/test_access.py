@@ -5,10 +5,10 @@ import pytest
 from penstock.doors.queue.operations import OPERATIONS
 from penstock.testing import Broker
 from penstock.trust.book import put
-from penstock.trust.rows import Role
+from penstock.trust.rows import Role, User
 from penstock.wire.queue._generated.queue_pb2 import Request, StagedBlock, StagedLot
 from tests.access import LOGIN_REQUIRED, SECRET
-from tests.conformance_queue.wire_client import GROUP, QueueClient, request
+from tests.conformance_queue.wire_client import GROUP, QueueClient, request, wait_until
 
 ACTIONS = ("publish", "subscribe", "read", "work", "manage", "monitor", "admin")
 
@@ -140,7 +140,7 @@ def test_an_operation_needs_its_action_on_its_topic(log_in, user):
             continue
         is_allowed = actions is None or user in actions.split()
         if kind == "stage":
-            fields = {**fields, "part": user}  # noqa: PLW2901 - a block is stored once
+            fields = {**fields, "sink": user}  # noqa: PLW2901 - which are not shared
         if kind == "subscribe" and is_allowed:
             channel = log_in(user)
             channel.subscribe(**fields)
@@ -228,14 +228,30 @@ def test_changes_leave_out_what_another_user_may_not_read(log_in):
     assert [topic.name for topic in answer.changed.topics] == ["own/1"]
 
 
-def test_what_one_user_staged_is_judged_again_when_another_commits_it(log_in):
-    staged = {"sink": "two", "epoch": 1, "part": "p", "block": block("other/1")}
-    log_in("root").ok(stage=staged)
-    commit = {"sink": "two", "epoch": 1, "parts": [{"part": "p", "blocks": 1}]}
-    before = log_in("root").describe("other/1").end_offset
-    assert log_in("client").refusal(commit_stage=commit) == "not_authorized"
-    assert log_in("root").describe("other/1").end_offset == before
-    assert log_in("root").ask(commit_stage=commit).stage_committed.messages == 1
+def test_a_sink_belongs_to_who_staged_for_it_first(log_in):
+    """Its name is taken for all others; an administrator may step in."""
+    staged = {"sink": "mine", "epoch": 1, "part": "p", "block": block("own/1")}
+    commit = {"sink": "mine", "epoch": 1, "parts": [{"part": "p", "blocks": 1}]}
+    owner, other, root = log_in("publish"), log_in("client"), log_in("root")
+    owner.ok(stage=staged)
+    for asked in (
+        {"stage": staged}, {"stage": {**staged, "part": "q"}}, {"commit_stage": commit},
+        {"abort_stage": {"sink": "mine", "epoch": 1}}, {"forget_sink": {"name": "mine"}},
+    ):  # fmt: skip
+        assert other.refusal(**asked) == "not_authorized", asked
+    assert not other.ask(list_sinks={"name": "mine"}).sinks.sinks
+    assert log_in("monitor").ask(list_sinks={"name": "mine"}).sinks.sinks
+    assert owner.ask(list_sinks={"name": "mine"}).sinks.sinks[0].staged_parts == 1
+    assert root.ask(commit_stage=commit).stage_committed.messages == 1
+    assert other.refusal(forget_sink={"name": "mine"}) == "not_authorized"
+    owner.ok(forget_sink={"name": "mine"})
+    other.ok(stage={**staged, "epoch": 2})
+
+
+def test_nobody_who_may_not_publish_takes_the_name_of_a_sink(log_in):
+    staged = {"sink": "free", "epoch": 1, "part": "p", "block": block("own/1")}
+    assert log_in("read").refusal(stage=staged) == "not_authorized"
+    log_in("client").ok(stage=staged)
 
 
 def test_who_staged_may_commit(log_in):
@@ -245,21 +261,56 @@ def test_who_staged_may_commit(log_in):
     assert client.ask(commit_stage=commit).stage_committed.messages == 1
 
 
-def test_rows_staged_before_a_restart_are_judged_by_what_is_in_them(tmp_path):
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_staged_rows_are_judged_again_when_they_are_committed(tmp_path, is_restarted):
+    commit = {"sink": "s", "epoch": 1, "parts": [{"part": "0", "blocks": 1}]}
     with Broker(data=tmp_path, auth=LOGIN_REQUIRED) as broker:
-        broker.change_access(
-            put(Role("a", ("allow publish a/#",))), put(Role("b", ("allow publish b/#",)))
-        )
-        for user in ("a", "b"):
-            broker.add_user(user, SECRET, roles=[user])
+        broker.add_user("a", SECRET, rules=["allow publish,read a/#"])
         with _connect(broker, "a") as client:
-            for part, topic in enumerate(("a/1", "a/2")):
-                fields = {"sink": "s", "epoch": 1, "part": str(part), "block": block(topic)}
-                client.ok(stage=fields)
-        broker.restart(kill=True)
-        parts = [{"part": str(part), "blocks": 1} for part in range(2)]
-        commit = {"sink": "s", "epoch": 1, "parts": parts}
-        with _connect(broker, "b") as client:
+            client.ok(stage={"sink": "s", "epoch": 1, "part": "0", "block": block("a/1", "a/2")})
+        if is_restarted:
+            broker.restart(kill=True)
+        broker.change_access(put(Role("a", ("allow publish,read a/1",))))
+        with _connect(broker, "a") as client:
             assert client.refusal(commit_stage=commit) == "not_authorized"
+            assert not client.ask(fetch={"topic": "a/1"}).fetched.end_offset
+        broker.change_access(put(Role("a", ("allow publish,read a/#",))))
         with _connect(broker, "a") as client:
             assert client.ask(commit_stage=commit).stage_committed.messages == 2
+
+
+# ── what lasts, when rights change
+
+
+def test_a_poll_that_waits_ends_when_the_right_to_work_does(filled, log_in):
+    filled.add_user("poller", SECRET, rules=["allow work own/#"])
+    client = log_in("poller")
+    client.send(request(poll={"topic": "own/empty", "group": "g", "wait_ms": 60_000}))
+    wait_until(lambda: filled.call(_is_polling, filled))
+    filled.add_user("poller", SECRET, rules=["allow read own/#"])
+    assert client.receive().error.code == "not_authorized"
+    assert client.refusal(poll={"topic": "own/empty", "group": "g"}) == "not_authorized"
+
+
+def _is_polling(broker):
+    clients = broker.server.parts.connections.clients
+    return any(one.principal.user == "poller" and one.polls for one in clients)
+
+
+def test_a_push_channel_ends_when_the_right_to_work_does(filled, log_in):
+    filled.add_user("pushed", SECRET, rules=["allow work own/#"])
+    channel = log_in("pushed")
+    channel.subscribe("own/1", "pushes", prefetch=1)
+    channel.pushed(1)
+    filled.add_user("pushed", SECRET, rules=["allow read own/#"])
+    assert channel.receive().error.code == "not_authorized"
+    channel.expect_close()
+    root = log_in("root")
+    wait_until(lambda: root.group("own/1", "pushes").in_flight == 0)
+
+
+def test_a_user_that_is_disabled_is_gone(filled, log_in):
+    filled.add_user("gone", SECRET, rules=["allow work own/#"])
+    client = log_in("gone")
+    filled.change_access(put(User("gone", ("gone",), is_disabled=True)))
+    client.expect_close()

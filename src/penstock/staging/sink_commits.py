@@ -17,7 +17,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.commit.completion import Callback
-from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgotten
+from penstock.core.commands import SinkAdvanced, SinkBegan, SinkClaimed, SinkEnded, SinkForgotten
+from penstock.core.owners import is_foreign
 from penstock.core.sinks import SinkState
 from penstock.dispatch.parts import RETRY_S
 from penstock.errors import StorageError
@@ -28,8 +29,11 @@ from penstock.staging.blocks import Piece, Pieces
 from penstock.staging.context import StagingCompletion, StagingContext
 from penstock.staging.stages import Stages
 from penstock.trust.principal import Principal
-from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
+from penstock.trust.rights import Coverage
+from penstock.trust.rules import Action
+from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, NOT_AUTHORIZED, Fault
 
+EVERYTHING = b"#"
 WAIT_S = 2.0
 """How long a request waits for a commit before it is answered with "under way"."""
 
@@ -117,16 +121,69 @@ class SinkCommits:
         completion: StagingCompletion[object],
     ) -> None:
         """Store a block. Blocks of an epoch that is decided are not needed."""
-        if self._is_decided(stage.sink, stage.epoch):
+        fault = self.owner_fault(principal, stage.sink)
+        if fault is not None:
+            completion.fail(fault)
+        elif self._is_decided(stage.sink, stage.epoch):
             completion.done(None)
+        elif self._is_unclaimed(principal, stage.sink):
+            self._claim(principal, stage, number, block, completion)
         else:
             self.stages.stage(principal, stage, number, block, completion)
+
+    def _is_unclaimed(self, principal: Principal, sink: bytes) -> bool:
+        known = self._context.broker.sinks.get(sink)
+        return bool(principal.user) and (known is None or not known.user)
+
+    def _claim(
+        self,
+        principal: Principal,
+        stage: Stage,
+        number: int,
+        block: bytes,
+        completion: StagingCompletion[object],
+    ) -> None:
+        """Make the sink the user's, then stage. Others may claim it meanwhile: the fold decides."""
+        fault = self._room_fault(stage.sink)
+        if principal.rights.coverage(Action.PUBLISH, EVERYTHING) is Coverage.NONE:
+            fault = Fault(NOT_AUTHORIZED, f"user {principal.user} may not publish to any topic")
+        if fault is not None:
+            completion.fail(fault)
+            return
+
+        def claimed(is_own: object) -> None:
+            if is_own:
+                self.stages.stage(principal, stage, number, block, completion)
+            else:
+                completion.fail(_foreign(stage.sink))
+
+        command = SinkClaimed(stage.sink, principal.user)
+        with self._context.pipeline.as_leader():
+            self._context.pipeline.submit(
+                command, Callback(claimed, completion.refused), durable=True
+            )
+
+    def owner_fault(self, principal: Principal, sink: bytes) -> Fault | None:
+        """Why somebody may not use a sink: it is another user's."""
+        if self.is_seen(principal, sink, Action.ADMIN):
+            return None
+        return _foreign(sink)
+
+    def is_seen(self, principal: Principal, sink: bytes, or_by: Action) -> bool:
+        """Whether a sink is nobody's or one's own, or an action is allowed that opens all."""
+        known = self._context.broker.sinks.get(sink)
+        owner = known.user if known else ""
+        return not is_foreign(owner, principal.user) or principal.rights.may(or_by, b"")
 
     def commit(self, request: CommitRequest) -> None:
         """Publish what was staged, unless this epoch was published before.
 
         Begin, or join the commit that is running: it has not ended before it is on disk.
         """
+        fault = self.owner_fault(request.principal, request.sink)
+        if fault is not None:
+            request.completion.fail(fault)
+            return
         commit = self._commits.get(request.sink)
         known = self._context.broker.sinks.get(request.sink)
         is_settled = commit is None or known is None or known.epoch < commit.epoch
@@ -180,10 +237,8 @@ class SinkCommits:
         return epoch <= (max(last, commit.epoch) if commit else last)
 
     def _fault(self, request: CommitRequest) -> Fault | None:
-        sinks = self._context.broker.sinks
-        limit = self._context.config.limits.sinks_max
-        if sinks.get(request.sink) is None and len(sinks) >= limit:
-            return Fault(LIMIT, f"there are {limit} sinks (limits.sinks_max): forget some")
+        if fault := self._room_fault(request.sink):
+            return fault
         if len({part for part, _ in request.parts}) < len(request.parts):
             return Fault(BAD_REQUEST, "a part is named twice")
         for part, blocks in request.parts:
@@ -193,6 +248,12 @@ class SinkCommits:
                 what = f"part {printable(part)} has {stored} blocks on disk, not {blocks}"
                 return Fault(BAD_REQUEST, f"{what}: stage it again, as another part")
         return None
+
+    def _room_fault(self, sink: bytes) -> Fault | None:
+        sinks, limit = self._context.broker.sinks, self._context.config.limits.sinks_max
+        if sinks.get(sink) is not None or len(sinks) < limit:
+            return None
+        return Fault(LIMIT, f"there are {limit} sinks (limits.sinks_max): forget some")
 
     def _must_judge(self, request: CommitRequest) -> bool:
         """Whether topics must be looked at again: not if the same rights admitted all blocks."""
@@ -207,13 +268,22 @@ class SinkCommits:
             self._context, request.sink, request.epoch, self._ended
         )
         commit.join(request, lambda: self._answer(request))
-        command = SinkBegan(request.sink, request.epoch, request.parts, request.note)
+        known = self._context.broker.sinks.get(request.sink)
+        user = (known.user if known else "") or request.principal.user
+        command = SinkBegan(request.sink, request.epoch, request.parts, request.note, user)
         begun = Callback(
-            lambda _value: commit.go_on(),
+            lambda is_begun: self._begun(commit, is_begun=bool(is_begun)),
             lambda reason, detail: self._not_begun(commit, reason, detail),
         )
         with self._context.pipeline.as_leader():
             self._context.pipeline.submit(command, begun, durable=True)
+
+    def _begun(self, commit: "_Commit", *, is_begun: bool) -> None:
+        if is_begun:
+            commit.go_on()
+        else:
+            reason = DisconnectReason.NOT_AUTHORIZED
+            self._not_begun(commit, reason, _foreign(commit.sink).text)
 
     def _not_begun(self, commit: "_Commit", reason: DisconnectReason, detail: str) -> None:
         if self._commits.get(commit.sink) is commit:  # else another node leads
@@ -237,6 +307,11 @@ class SinkCommits:
         """Drop what was staged for epochs that are published."""
         stages = self.stages.of_sink(sink.name)
         self.stages.drop([stage for stage in stages if stage.epoch <= sink.epoch])
+
+
+def _foreign(sink: bytes) -> Fault:
+    what = f"sink {printable(sink)} belongs to another user"
+    return Fault(NOT_AUTHORIZED, f"{what}: choose another name, or ask an administrator")
 
 
 class _Judging:

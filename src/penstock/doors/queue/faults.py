@@ -93,6 +93,8 @@ def too_many(values: Sized, maximum: int, what: str) -> Fault | None:
 def storage_fault(reason: DisconnectReason, detail: str) -> Fault:
     if reason is DisconnectReason.SIGNATURE_REFUSED:
         return Fault(FORBIDDEN, detail)
+    if reason is DisconnectReason.NOT_AUTHORIZED:
+        return Fault(NOT_AUTHORIZED, detail)
     text = _TEXTS.get(reason) or f"internal error: {reason.value}"
     code, retry_ms = _CLUSTER_CODES.get(reason, (INTERNAL, 0))
     return Fault(code, f"{text} ({detail})" if detail else text, retry_ms)

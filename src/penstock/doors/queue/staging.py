@@ -10,6 +10,7 @@ from penstock.limits import KIB, SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
 from penstock.model.stages import Stage, part_fault, part_name_fault, sink_fault
 from penstock.obs.reasons import DisconnectReason
 from penstock.staging.sink_commits import CommitRequest, Committed, SinkView
+from penstock.trust.rules import Action
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import (
@@ -84,18 +85,22 @@ class _CommitResponse:
 
 def abort_stage(client: Requester, message: AbortStage, slot: Slot) -> None:
     sink, parts = message.sink.encode(), [part.encode() for part in message.parts]
-    fault = too_many(parts, STAGED_PARTS_MAX, "parts")
-    if fault is not None:
-        slot.fail(fault)
-    elif not _is_refused(slot, _names_fault(sink, message.epoch, parts)):
+    if slot.is_refused(too_many(parts, STAGED_PARTS_MAX, "parts")):
+        return
+    is_wrong = _is_refused(slot, _names_fault(sink, message.epoch, parts))
+    if not (is_wrong or _is_foreign(client, sink, slot)):
         client.door.sinks.abort(sink, message.epoch, parts)
         slot.ok()
 
 
 def forget_sink(client: Requester, message: ForgetSink, slot: Slot) -> None:
     sink = message.name.encode()
-    if not _is_refused(slot, sink_fault(sink)):
+    if not (_is_refused(slot, sink_fault(sink)) or _is_foreign(client, sink, slot)):
         client.door.sinks.forget(sink, slot)
+
+
+def _is_foreign(client: Requester, sink: bytes, slot: Slot) -> bool:
+    return slot.is_refused(client.door.sinks.owner_fault(client.principal, sink))
 
 
 def _names_fault(sink: bytes, epoch: int, parts: list[bytes]) -> str:
@@ -112,7 +117,8 @@ def _is_refused(slot: Slot, fault: str) -> bool:
 def list_sinks(client: Requester, message: ListSinks, slot: Slot) -> None:
     """Sinks by name. There may be many: a reader thread sorts them."""
     sinks, count = client.door.sinks, min(message.max, PAGE_MAX) or PAGE_MAX
-    names = {message.name.encode()} if message.name else sinks.names()
+    known = {message.name.encode()} if message.name else sinks.names()
+    names = {name for name in known if sinks.is_seen(client.principal, name, Action.MONITOR)}
     after, request_id = message.after.encode(), slot.request_id
 
     def job() -> list[bytes]:
