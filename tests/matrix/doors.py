@@ -196,8 +196,8 @@ class BinaryDoor(Door):
     def tries(self):
         return {
             "publish": self._publish,
-            "subscribe": lambda login, topic: self._open(Subscriber, login, topic),
-            "work": lambda login, topic: self._open(Worker, login, topic),
+            "subscribe": lambda login, topic: self._open(Subscriber, login, login.user, topic),
+            "work": lambda login, topic: self._open(Worker, login, topic, login.user),
         }
 
     def _options(self, login: Login) -> dict:
@@ -215,9 +215,9 @@ class BinaryDoor(Door):
         with Publisher(**self._options(login)) as publisher:
             _denied_if_refused(lambda: publisher.publish(topic, b"x"))
 
-    def _open(self, kind: type[Subscriber], login: Login, topic: str) -> None:
+    def _open(self, kind: type[Subscriber], login: Login, *names: str) -> None:
         def subscribe() -> None:
-            with kind(topic, f"client-of-{login.user}", **self._options(login)) as client:
+            with kind(*names, **self._options(login)) as client:
                 assert client.receive(timeout_s=20) is not None
 
         _denied_if_refused(subscribe)
