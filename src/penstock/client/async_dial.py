@@ -11,7 +11,7 @@ from typing import cast
 from penstock.client.credentials import Login
 from penstock.client.dial import lost, unreachable
 from penstock.client.errors import ClientError
-from penstock.client.tls_channel import TlsChannel, TlsSettings
+from penstock.client.tls_channel import HandshakeClosedError, TlsChannel, TlsSettings
 
 
 async def open_transport(
@@ -112,7 +112,10 @@ class _Stage(asyncio.Protocol):
         if self._is_done:
             self._inner.connection_lost(error)
         elif not self._ready.done():
-            self._ready.set_exception(error or lost())
+            self._ready.set_exception(error or self._closed())
+
+    def _closed(self) -> Exception:
+        return lost()
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
@@ -132,6 +135,9 @@ class _TlsProtocol(_Stage):
 
     def _begin(self, transport: asyncio.Transport) -> None:
         self._shake_hands(transport, b"")
+
+    def _closed(self) -> Exception:
+        return HandshakeClosedError()
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None

@@ -1,6 +1,7 @@
 """Opening a connection, with TLS if asked for, and the errors when that fails."""
 
 import socket
+import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard, overload
 
@@ -95,7 +96,7 @@ def unreachable(error: OSError, host: str, port: int, timeout_s: float) -> Clien
             )
         case socket.gaierror():
             return UnreachableError(f"no address is known for {host}", "check the name")
-        case _ if _is_of_tls(error):
+        case _ if is_of_tls(error):
             from penstock.client.tls_channel import handshake_failed  # noqa: PLC0415
 
             return handshake_failed(error, address)
@@ -105,7 +106,7 @@ def unreachable(error: OSError, host: str, port: int, timeout_s: float) -> Clien
 
 def lost(error: OSError | None = None) -> ConnectionLostError:
     """Return the error for a connection that ended, or that TLS ended with an alert."""
-    if error is not None and _is_of_tls(error):
+    if is_of_tls(error):
         from penstock.client.tls_channel import ended_by_tls  # noqa: PLC0415
 
         return ended_by_tls(error)
@@ -115,5 +116,6 @@ def lost(error: OSError | None = None) -> ConnectionLostError:
     )
 
 
-def _is_of_tls(error: OSError) -> "TypeGuard[ssl.SSLError]":
-    return type(error).__module__ == "ssl"
+def is_of_tls(error: BaseException | None) -> "TypeGuard[ssl.SSLError]":
+    ssl = sys.modules.get("ssl")
+    return ssl is not None and isinstance(error, ssl.SSLError)

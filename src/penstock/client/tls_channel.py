@@ -83,6 +83,10 @@ class TlsChannel:
         return self._outgoing.read()
 
 
+class HandshakeClosedError(ssl.SSLError):
+    """The other end closed the connection instead of shaking hands."""
+
+
 # ── Errors ────────────────────────────────────────────────────────────────────────────────────
 
 _NOT_TLS: Final = frozenset(
@@ -97,7 +101,7 @@ def handshake_failed(error: ssl.SSLError, address: str) -> ClientError:
             f"the certificate of {address} is not accepted: {error.verify_message}",
             "name its authority (ca_file, --ca-file), or connect by a name that it has",
         )
-    if error.reason in _NOT_TLS:
+    if isinstance(error, HandshakeClosedError) or error.reason in _NOT_TLS:
         return TlsFailedError(
             f"{address} does not answer with TLS", "has the broker a certificate? (--tls-cert)"
         )

@@ -11,7 +11,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final
 
-from penstock.client.tls_channel import ENCRYPT_BYTES, TlsChannel
+from penstock.client.tls_channel import ENCRYPT_BYTES, HandshakeClosedError, TlsChannel
 
 HANDSHAKE_BYTES: Final = 64 * 1024
 
@@ -48,7 +48,7 @@ class TlsSocket:
         self._raw.settimeout(remaining)
         data = self._raw.recv(HANDSHAKE_BYTES)
         if not data:
-            raise ConnectionResetError("the connection was closed during the TLS handshake")
+            raise HandshakeClosedError
         return data
 
     def _send_rest(self) -> None:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
@@ -42,6 +42,7 @@ class AsyncBroker:
     ``AsyncBroker(limits={"session_expiry_s": "1h"})``; errors in them raise ``ConfigError``.
     ``data`` is the data directory, a temporary one by default. ``log_level`` (short for
     ``log={"level": …}``) is "warning" by default; it has no effect if structlog is configured.
+    ``users`` are names and their secrets, with the role ``client``; see also ``add_user``.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class AsyncBroker:
         data: str | Path | None = None,
         port: int = 0,
         log_level: str | None = None,
+        users: Mapping[str, str] | None = None,
         **options: object,
     ) -> None:
         if log_level is not None:
@@ -60,6 +62,7 @@ class AsyncBroker:
         self._port = port
         self._server: Server | None = None
         self._quiet = Quiet()
+        self._users = dict(users or {})
         self.host = HOST
         self.clock = VirtualClock()
 
@@ -85,7 +88,11 @@ class AsyncBroker:
             raise RuntimeError("the broker is running already")
         try:
             await self._start()
+            for name, secret in self._users.items():
+                await self.add_user(name, secret)
         except BaseException:
+            if self._server is not None:
+                await self.stop()
             self.remove_data()
             raise
 
@@ -186,9 +193,10 @@ class Broker:
         data: str | Path | None = None,
         port: int = 0,
         log_level: str | None = None,
+        users: Mapping[str, str] | None = None,
         **options: object,
     ) -> None:
-        self._inner = AsyncBroker(data=data, port=port, log_level=log_level, **options)
+        self._inner = AsyncBroker(data=data, port=port, log_level=log_level, users=users, **options)
         self._thread: _LoopThread | None = None
 
     @property

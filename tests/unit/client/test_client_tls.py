@@ -1,4 +1,4 @@
-"""TLS of our clients, against the TLS of Python in front of a real broker."""
+"""TLS of our clients, against that of the broker, and of Python in front of it."""
 
 import asyncio
 import os
@@ -39,13 +39,18 @@ def certificates(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
+def broker(certificates):
+    files = {"cert": str(certificates / "server.crt"), "key": str(certificates / "server.key")}
+    with Broker(tls=files) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
-def front(certificates, broker):
+@pytest.fixture(scope="module", params=["broker", "witness"])
+def front(request, certificates, broker):
+    """TLS of the broker itself, and of Python in front of it: two that may differ."""
+    if request.param == "broker":
+        yield broker
+        return
     with TlsFront(certificates, broker.port) as serving:
         yield serving
 
@@ -85,7 +90,7 @@ def test_threads_of_a_queue_client_share_a_connection(front, trusting):
 
     def work(client, number):
         try:
-            topic = f"tls-threads-{number}"
+            topic = f"tls-threads-{front.port}-{number}"
             for _ in range(5):
                 client.produce(topic, LARGE[:300_000])
             assert len(list(client.messages(topic))) == 5
@@ -184,6 +189,10 @@ def test_a_server_without_tls_is_named_as_such(trusting):
         assert isinstance(error, TlsFailedError)
         assert "does not answer with TLS" in str(error)
     listener.shutdown(socket.SHUT_RDWR)
+    with Broker() as plain:
+        for error in attempts(plain.port, trusting):
+            assert isinstance(error, TlsFailedError)
+            assert "has the broker a certificate?" in str(error)
     for each in (listener, *held):
         each.close()
 
@@ -200,6 +209,19 @@ def test_a_client_certificate_is_presented(certificates, broker):
         with pytest.raises(ClientError):
             connect("localhost", front.port, tls=TlsOptions(ca_file=certificates / "ca.crt"))
         assert front.names == ["ann"]
+
+
+def test_a_demanded_certificate_is_asked_for(certificates):
+    files = {"cert": "server.crt", "key": "server.key", "client_ca": "ca.crt"}
+    tls = {name: str(certificates / file) for name, file in files.items()}
+    ours = TlsOptions(ca_file=certificates / "ca.crt")
+    with Broker(tls={**tls, "client_certs": "required"}) as broker:
+        for ask in (
+            lambda: connect("localhost", broker.port, tls=ours),
+            lambda: connect([f"localhost:{broker.port}"], tls=ours, timeout_s=0.5).topics(),
+        ):
+            with pytest.raises(ClientError, match="cert_file"):
+                ask()
 
 
 def test_a_context_of_the_program_is_used_as_it_is(certificates, front):

@@ -4,6 +4,7 @@ from hashlib import sha256
 
 import pytest
 
+from penstock.client import Credentials, LoginFailedError, connect
 from penstock.errors import LocalProtocolError
 from penstock.testing import AsyncBroker, Broker
 from penstock.trust.book import put
@@ -23,6 +24,23 @@ def test_an_added_user_is_in_force_and_survives_a_crash():
         user = broker.call(lambda: book(broker).users["ann"])
     assert user.roles == ("client",)
     assert user.secrets == (sha256(b"a secret of ann").digest(),)
+
+
+def test_users_are_there_from_the_start_and_log_in():
+    with Broker(users={"ann": "a secret of ann"}) as broker:
+        connect(broker.host, broker.port, credentials=Credentials("ann", "a secret of ann")).close()
+        with pytest.raises(LoginFailedError):
+            connect(broker.host, broker.port, credentials=Credentials("ann", "another"))
+        broker.restart()
+        assert list(broker.call(lambda: book(broker).users)) == ["ann"]
+
+
+def test_a_user_with_an_invalid_name_fails_the_start_without_traces():
+    broker = Broker(users={"not a name": "secret"})
+    with pytest.raises(LocalProtocolError, match="name"):
+        broker.start()
+    with pytest.raises(RuntimeError):
+        _ = broker.server
 
 
 def test_rules_become_the_users_only_role():

@@ -123,9 +123,12 @@ class AsyncBinaryLink:
     async def _run(self) -> None:
         try:
             while True:
-                with suppress(OSError):
+                cause: OSError | None = None
+                try:
                     await self._converse()
-                await self._reconnect()
+                except OSError as error:
+                    cause = error
+                await self._reconnect(cause)
         except Exception as error:  # noqa: BLE001 - raised to the callers
             self._hang_up()
             self._fail(error)
@@ -163,18 +166,18 @@ class AsyncBinaryLink:
         is_full = len(self._manager.inbox.arrived) >= ARRIVED_MAX
         return not is_full or bool(self._waiting) or self._manager.awaits_sign
 
-    async def _reconnect(self) -> None:
+    async def _reconnect(self, cause: OSError | ClientError | None) -> None:
         loop = asyncio.get_running_loop()
         self._hang_up()
         while self._streams is None:
-            again_at = self._manager.ended(loop.time(), random())  # noqa: S311 - no secret
+            again_at = self._manager.ended(loop.time(), random(), cause)  # noqa: S311 - no secret
             await asyncio.sleep(again_at - loop.time())
             try:
                 await self._dial()
             except LoginFailedError:
                 raise
-            except ClientError:
-                continue
+            except ClientError as error:
+                cause = error
 
     async def _dial(self) -> None:
         options = self._manager.options

@@ -76,15 +76,16 @@ class BlockingBinaryLink:
             return
         try:
             act(self._socket)
-        except OSError:
-            self._lose()
+        except OSError as error:
+            self._lose(error)
         except ClientError as error:
             self._fail(error)
 
-    def _lose(self) -> None:
+    def _lose(self, cause: OSError | ClientError | None = None) -> None:
         self._hang_up()
         try:
-            self._again_at = self._manager.ended(monotonic(), random())  # noqa: S311 - no secret
+            now = monotonic()
+            self._again_at = self._manager.ended(now, random(), cause)  # noqa: S311 - no secret
         except ClientError as error:
             self._fail(error)
 
@@ -106,8 +107,8 @@ class BlockingBinaryLink:
                 self._dial()
             except LoginFailedError as error:
                 self._fail(error)
-            except ClientError:
-                self._lose()
+            except ClientError as error:
+                self._lose(error)
 
     def _dial(self) -> None:
         options = self._manager.options

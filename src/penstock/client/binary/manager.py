@@ -13,7 +13,8 @@ from penstock.client.binary.login import BinaryLogin
 from penstock.client.binary.session import BinarySession, SessionEvent
 from penstock.client.binary.timing import Backoff, PingTimer, Retry
 from penstock.client.credentials import Credentials
-from penstock.client.errors import ConnectionLostError
+from penstock.client.dial import is_of_tls, lost
+from penstock.client.errors import ClientError, ConnectionLostError
 from penstock.client.tls import Tls, tls_settings
 
 READ_BYTES: Final = 256 * 1024
@@ -120,10 +121,10 @@ class ConnectionManager:
         if raised is not None:
             raise raised
 
-    def ended(self, now: float, chance: float) -> float:
+    def ended(self, now: float, chance: float, cause: OSError | ClientError | None = None) -> float:
         """Return when to try again after a loss or a failed attempt; raise to give up."""
         self.inbox.connection_lost()
-        farewell = self.session.farewell or "no reason given"
+        farewell = self.session.farewell or _reason(cause)
         when = self._retry.next_at(now, chance)
         if when is None:
             raise ConnectionLostError(
@@ -133,3 +134,10 @@ class ConnectionManager:
             )
         log.info("connection lost (%s); next attempt in %.2f s", farewell, when - now)
         return when
+
+
+def _reason(cause: OSError | ClientError | None) -> str:
+    """What a failed attempt, or TLS, says; the system says no more than that it was lost."""
+    if isinstance(cause, ClientError):
+        return cause.message
+    return lost(cause).message if is_of_tls(cause) else "no reason given"
