@@ -211,3 +211,26 @@ def _import(kit, kind, *words):
 
     where = ["--data", str(kit.data), "--yes"]
     return CliRunner().invoke(penstock, ["access", "import", kind, *where, *words])
+
+
+# ── Who changed what
+
+
+def test_the_log_of_changes_names_who_and_what_and_no_secret(kit):
+    entries = kit.ask("access", "log")
+    last = entries[-1]
+    assert (last["action"], last["user"][:4]) == ("access", "uid ")
+    assert last["changes"][0]["name"] == "address:192.0.2.0/24"
+    assert kit.book.users["ann"].secrets[0].hex() not in str(entries)
+    assert "access, ban address:192.0.2.0/24" in kit.say("access", "log")
+
+
+def test_a_broker_on_which_nothing_was_changed_has_an_empty_log(tmp_path):
+    with Broker(data=tmp_path / "data") as broker:
+        assert Kit(broker).ask("access", "log") == []
+
+
+@pytest.mark.parametrize("asked", [("read", "$audit/access"), ("subscribe", "$audit/access")])
+def test_the_log_of_changes_is_for_administrators(kit, asked):
+    assert kit.run("acl", "check", "ann", *asked).stdout.startswith("denied")
+    assert kit.run("acl", "check", "root", *asked).stdout.startswith("allowed")

@@ -3,7 +3,6 @@
 from starlette.requests import Request
 from starlette.routing import Route
 
-from penstock.access.admission import judged
 from penstock.access.denials import Denial
 from penstock.admin.access_changes import AccessPages
 from penstock.admin.guard import Guard
@@ -20,6 +19,7 @@ from penstock.admin.view import AccessAdmin
 from penstock.model.topic import has_wildcard
 from penstock.trust.rights import Coverage, Rights, Verdict
 from penstock.trust.rules import TOPICLESS, Action
+from penstock.trust.touched import touched
 
 _CHECKED = ("user", "role", "action", "topic", "client_id", "stale")
 _ACTIONS = {action.word: action for action in Action}
@@ -51,7 +51,7 @@ class _StatePages(AccessPages):
         await check_current(request, self._admin)
         query = request.query_params
         action, rights = _action(query.get("action", "")), self._rights(request)
-        topic, action = judged(query.get("topic", "").encode(), action)
+        topic, action = touched(query.get("topic", "").encode(), action)
         if not action & TOPICLESS and not topic:
             raise RequestRefused(400, f"{action.word} is about a topic", "add the topic")
         if has_wildcard(topic):

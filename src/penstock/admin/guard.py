@@ -45,6 +45,7 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.trust.book import AccessBook
 from penstock.trust.principal import ANYONE, Principal
 from penstock.trust.rules import Action
+from penstock.trust.touched import touched
 
 DOOR = "http"
 CONFIGURED_TOKEN = "admin.token"  # noqa: S105 - who has presented it, for the journal
@@ -130,6 +131,7 @@ class Guard:
 
     def may(self, request: Request, action: Action, topic: bytes) -> bool:
         """Whether the caller may do this; not counted as denied. For lists."""
+        topic, action = touched(topic, action)
         return caller_of(request).principal.rights.may(action, topic)
 
     # ── whose request it is ───────────────────────────────────────────────────────────────────

@@ -1,7 +1,9 @@
 """``penstock access``: users and rules as a file, and those of other brokers."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 import msgspec
@@ -19,6 +21,7 @@ from penstock.limits import ACCESS_DOCUMENT_BYTES_MAX
 from penstock.obs.log import printable
 
 AUDIT_TOPIC = "$audit/access"
+NAMES_SHOWN = 5  # rows of one change
 
 _file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
 _file_argument = click.argument("file", type=_file_type)
@@ -223,12 +226,32 @@ def import_redis(file: Path, broker: AdminClient) -> None:
 @access_options
 @stale_option
 def log(*, count: int, broker: AdminClient) -> None:
-    """Show the latest changes of users and rules: who, when, from where."""
-    path = "/topics/" + AUDIT_TOPIC.replace("$", "%24")
-    found = broker.get(path, limit=count)["messages"]
+    """Show the latest changes of users, keys, topics and the cluster: who, when, from where.
+
+    Failed logins are in it, too, summed up by the minute. It is the topic $audit/access.
+    """
+    path = f"/topics/{quote(AUDIT_TOPIC)}"
+    is_there = broker.get("/topics", prefix=AUDIT_TOPIC)["topics"]
+    found = broker.get(path, limit=count)["messages"] if is_there else []
     entries = [msgspec.json.decode(message["payload"]) for message in found]
-    print_result(entries, table(("CHANGE",), map(_entry_row, entries), "nothing was changed"))
+    head = ("TIME", "WHO", "FROM", "WHAT")
+    print_result(entries, table(head, map(_entry_row, entries), "nothing was changed"))
 
 
 def _entry_row(entry: Document) -> tuple[str, ...]:
-    return (printable(msgspec.json.encode(entry), 1_000),)
+    time = datetime.fromtimestamp(entry["time_ms"] / 1000, UTC)
+    return (
+        f"{time:%Y-%m-%d %H:%M:%S}",
+        printable(entry.get("user", "")) or "-",
+        printable(entry.get("address", "")) or "-",
+        printable(_what(entry), 400),
+    )
+
+
+def _what(entry: Document) -> str:
+    rows = entry.get("changes", [])
+    names = [f"{row['kind']} {row['name']}" for row in rows[:NAMES_SHOWN]]
+    more = [f"and {len(rows) - NAMES_SHOWN:,} more"] if len(rows) > NAMES_SHOWN else []
+    count = [f"{entry['count']:,} times"] if entry.get("count") else []
+    note = [entry["note"]] if entry.get("note") else []
+    return ", ".join([entry["action"], *names, *more, *count, *note])
