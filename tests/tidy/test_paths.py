@@ -39,10 +39,10 @@ def test_every_function_that_a_page_names_exists(page):
     assert not missing, missing
 
 
-def test_the_architecture_page_describes_five_paths():
+def test_the_architecture_page_describes_six_paths():
     text = (ROOT / "docs" / "internals" / "architecture.md").read_text()
-    paths = text.split("## Five paths")[1].split("\n## ")[0].split("\n### ")[1:]
-    assert len(paths) == 5
+    paths = text.split("## Six paths")[1].split("\n## ")[0].split("\n### ")[1:]
+    assert len(paths) == 6
     assert all(len(NAMED.findall(path)) >= 7 for path in paths)
 
 
