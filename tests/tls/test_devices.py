@@ -173,16 +173,15 @@ class Paho:
 def test_paho_sees_each_verdict(broker):
     with Paho(broker, "paho", "bob", SECRET) as client:
         assert client.next() == ("connect", 0)
-        client.client.subscribe([("dev/#", 1), ("other/#", 1), ("$share/g/dev/x", 1)])
-        assert client.next() == ("subscribe", [1, 0x80, 0x80])
+        filters = ("dev/secret", "dev/open", "other/#", "$share/g/dev/x")
+        client.client.subscribe([(topic_filter, 1) for topic_filter in filters])
+        assert client.next() == ("subscribe", [1, 1, 0x80, 0x80])
         client.client.publish("dev/secret", b"dropped", 0)
         client.client.publish("dev/open", b"kept", 1)
         told = [client.next() for _ in range(3)]
-        assert ("message", b"kept") in told
-        assert ("message", b"dropped") not in told
-        denied = client.client.publish("dev/secret", b"denied", 1).mid
+        assert [one for one in told if one[0] == "message"] == [("message", b"kept")]
+        client.client.publish("dev/secret", b"denied", 1)
         assert client.next() == ("disconnect", None)
-        assert ("publish", denied) not in told
 
 
 @pytest.mark.parametrize(("user", "secret"), [("bob", "wrong"), ("nobody", SECRET)])
