@@ -47,6 +47,7 @@ def test_a_right_password_is_accepted(dial, unique):
     client.ping()
 
 
+@pytest.mark.proves("MQTT-3.2.2-4", "MQTT-3.2.2-5")
 @pytest.mark.parametrize(
     ("name", "secret"),
     [
@@ -78,6 +79,7 @@ def test_a_user_name_without_a_password_is_a_wrong_login(dial, unique):
     client.expect_close()
 
 
+@pytest.mark.proves("MQTT-3.2.2-4", "MQTT-3.2.2-5")
 @pytest.mark.parametrize("options", [{}, {"username": ""}, {"username": "", "password": b""}])
 def test_who_must_log_in_and_does_not_gets_code_5(broker, dial, unique, options):
     before = disconnects(broker, "login_required")
@@ -88,6 +90,7 @@ def test_who_must_log_in_and_does_not_gets_code_5(broker, dial, unique, options)
     assert disconnects(broker, "login_required") == before + 1
 
 
+@pytest.mark.proves("MQTT-3.1.4-5")
 def test_nothing_behind_a_refused_connect_is_handled(broker, dial, connect, unique):
     reader = connect(unique + "r", username="ann", password=SECRET.encode())
     reader.send(subscribe(1, (f"{unique}/#", 1)))

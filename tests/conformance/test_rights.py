@@ -83,6 +83,7 @@ def test_a_denied_publish_of_qos_0_is_dropped_and_counted_and_the_rest_goes_on(
     assert (Action.PUBLISH, denied_topic.encode()) in denied(broker, "bob")
 
 
+@pytest.mark.proves("MQTT-3.3.5-2")
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_denied_publish_that_wants_an_answer_ends_the_connection_without_one(
     broker, ann, bob, unique, qos
@@ -121,6 +122,7 @@ def test_a_topic_that_another_user_published_to_is_not_open_to_everybody(ann, bo
 # ── SUBSCRIBE
 
 
+@pytest.mark.proves("MQTT-3.9.3-1", "MQTT-3.9.3-2")
 def test_each_filter_is_judged_by_itself(bob, unique):
     filters = (f"pump/{unique}", "own/#", "plant/#", f"pump/{unique}/hidden", "#", "other")
     bob.send(subscribe(9, *((name, 1) for name in filters)))
