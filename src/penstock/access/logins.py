@@ -275,8 +275,24 @@ class Logins:
         return refusal
 
     def _backoff_refusal(self, attempt: _Attempt) -> LoginRefusal | None:
-        now = self._clock.monotonic()
-        wait_s = self._backoff.wait_s(attempt.block, attempt.account, now)
+        return self._wait_refusal(attempt.block, attempt.account)
+
+    def must_wait(self, origin: Origin, credentials: Credentials) -> LoginRefusal | None:
+        """Ask before a secret of the configuration is compared; then call ``note``."""
+        return self._wait_refusal(block_of(origin.host), _account(credentials))
+
+    def note(self, origin: Origin, door: str, credentials: Credentials, *, is_right: bool) -> None:
+        """Count a login with a secret of the configuration, as others are counted."""
+        block, account = block_of(origin.host), _account(credentials)
+        word = "accepted" if is_right else WRONG.reason.value
+        self._counters.logins[door, word] = self._counters.logins.get((door, word), 0) + 1
+        if is_right:
+            self._backoff.succeeded(block, account)
+        else:
+            self._backoff.failed(block, account, self._clock.monotonic())
+
+    def _wait_refusal(self, block: str, account: str) -> LoginRefusal | None:
+        wait_s = self._backoff.wait_s(block, account, self._clock.monotonic())
         if not wait_s:
             return None
         text = f"too many wrong logins; try again in {wait_s:.0f} s"
@@ -504,7 +520,7 @@ class Logins:
             self._book.rights_of_roles(user.roles if roles is None else roles, user.name, text),
             door,
             origin.peer,
-            expires_ms=min(filter(None, (expires_ms, user.expires_ms)), default=0),
+            expires_ms=_earliest(expires_ms, user.expires_ms),
             via=via,
             client_id=text,
             roles=roles or (),
@@ -572,13 +588,16 @@ class Logins:
     def _renewed_user(self, principal: Principal, user: User) -> Principal | LoginRefusal:
         if not self._is_in_force(principal, user):
             return REVOKED
-        roles = user.roles
+        roles, expires_ms = user.roles, 0
+        if principal.via in ("jwt", "certificate"):
+            expires_ms = principal.expires_ms
         if principal.via == "jwt" or (principal.via == "configuration" and principal.roles):
             roles = principal.roles
         elif principal.via in _TOKENS:
-            roles = self._token_roles(self._book.tokens[principal.proof.decode()])
+            row = self._book.tokens[principal.proof.decode()]
+            roles, expires_ms = self._token_roles(row), row.expires_ms
         rights = self._book.rights_of_roles(roles, user.name, principal.client_id)
-        return principal._replace(rights=rights)
+        return principal._replace(rights=rights, expires_ms=_earliest(expires_ms, user.expires_ms))
 
     def _is_in_force(self, principal: Principal, user: User) -> bool:
         """Whether the credentials that a principal came with are still the user's."""
@@ -598,6 +617,10 @@ def _check(text: str, secret: bytes, dummy: str, cost: Cost) -> bool:
     if not is_right and is_weak(text, cost):
         verify(dummy, secret)
     return is_right
+
+
+def _earliest(*times_ms: int) -> int:
+    return min(filter(None, times_ms), default=0)
 
 
 def _account(credentials: Credentials) -> str:

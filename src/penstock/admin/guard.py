@@ -141,6 +141,8 @@ class Guard:
         if origin.owner:
             return Caller(_administrator(origin, origin.owner))
         bearer = _bearer(request)
+        if bearer:
+            self._check_may_try(origin, bearer)
         if bearer and self._is_bootstrap(bearer):
             return Caller(_administrator(origin, BOOTSTRAP))
         if self._is_open:
@@ -151,12 +153,23 @@ class Guard:
             return await self._logged_in(request, origin)
         return self._unnamed(request, origin)
 
+    def _check_may_try(self, origin: Origin, bearer: str) -> None:
+        """Whoever guesses has to wait, also for tokens of the configuration."""
+        if self._parts is None:
+            return
+        refusal = self._parts.logins.must_wait(origin, Credentials("", bearer.encode()))
+        if refusal is not None:
+            raise _login_refused(refusal)
+
     def _caller_without_users(
         self, request: Request, origin: Origin, bearer: str, *, is_public: bool
     ) -> Caller:
         if is_public:
             return Caller(_administrator(origin, ""))
         if self._token:
+            if bearer and self._parts is not None and not _is_same(bearer, self._token):
+                credentials = Credentials("", bearer.encode())
+                self._parts.logins.note(origin, DOOR, credentials, is_right=False)
             _check_token(request, bearer, self._token)
             return Caller(_administrator(origin, CONFIGURED_TOKEN))
         if not origin.is_local:

@@ -293,10 +293,11 @@ class Connection(asyncio.Protocol, Generic[Event]):
 
     def become(self, principal: Principal) -> None:
         """From now on the connection acts for this principal, and counts for its quotas."""
-        self._leave_meter()
+        if principal.user != self.principal.user:
+            self._leave_meter()
         self._judge_stranger(is_known=principal.is_known)
         self.principal = principal
-        if principal.user:
+        if principal.user and self.meter is None:
             self.meter = self._connections.meter_of(principal.user)
         if principal.expires_ms:
             self._check_earlier(self._expires_at())

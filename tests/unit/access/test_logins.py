@@ -17,7 +17,7 @@ from tests.unit.access.login_setup import (
 )
 
 from penstock.access import logins as module
-from penstock.access.logins import BUSY, UNAVAILABLE, WRONG, LoginFault, LoginRefusal
+from penstock.access.logins import BUSY, UNAVAILABLE, WRONG, Credentials, LoginFault, LoginRefusal
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.book import put, removed
 from penstock.trust.key_logins import key_password
@@ -466,6 +466,33 @@ async def test_a_principal_is_renewed_with_its_new_rights(setup):
     assert renewed.rights.may(Action.MONITOR, b"")
     assert not renewed.rights.may(Action.PUBLISH, b"t")
     assert renewed._replace(rights=found.rights) == found
+
+
+async def test_a_changed_expiry_reaches_who_is_connected(setup):
+    s = setup(put(with_secret("ann")), put(token_row()))
+    found = [await s.log_in("ann", SECRET), await s.log_in("", TOKEN)]
+    assert [one.expires_ms for one in found] == [0, 0]
+    ends_ms = s.clock.wall_ms() + 60_000
+    s.change(put(with_secret("ann", expires_ms=ends_ms)), put(token_row(expires_ms=ends_ms - 1)))
+    assert [s.logins.renewed(one).expires_ms for one in found] == [ends_ms, ends_ms - 1]
+
+
+async def test_a_user_of_the_configuration_is_renewed_with_its_roles(setup):
+    s = setup(put(with_secret("ann")))
+    rights = s.book.rights_of_roles(("client",))
+    default = Principal("default", rights, "resp", via="configuration", roles=("client",))
+    s.change(put(Role("client", ("allow publish a",))))
+    assert not s.logins.renewed(default).rights.may(Action.PUBLISH, b"b")
+
+
+async def test_guessing_a_secret_of_the_configuration_is_slowed_down_too(setup):
+    s = setup()
+    wrong = Credentials("default", b"guess")
+    for _ in range(11):
+        assert s.logins.must_wait(REMOTE, wrong) is None
+        s.logins.note(REMOTE, "resp", wrong, is_right=False)
+    assert s.logins.must_wait(REMOTE, wrong).reason is DisconnectReason.LOGIN_BACKOFF
+    assert s.counters.logins == {("resp", "bad_credentials"): 11}
 
 
 async def revoked(s: Setup, found: Principal) -> bool:

@@ -14,6 +14,7 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.testing import AsyncBroker
 from penstock.trust.book import AccessBook, put
 from penstock.trust.principal import ANYONE
+from penstock.trust.rights import NO_RIGHTS
 from penstock.trust.rows import Quotas as Limits
 from penstock.trust.rows import User
 
@@ -127,6 +128,21 @@ async def test_reading_pauses_and_nothing_is_lost(limits):
         assert client._is_reading_paused
         await until(lambda: received[0] == 31, broker, step_s=0.01)
         assert client.reason is None
+
+
+@pytest.mark.asyncio
+async def test_new_rights_of_the_same_user_keep_what_it_uses():
+    async with AsyncBroker() as broker, client_of(broker) as (_reader, _writer, client):
+        limits = Limits(connections=9, subscriptions=5)
+        broker.server.broker.access.apply([put(User("ann", quotas=limits))], -1, 10**6)
+        client.become(ANYONE._replace(user="ann"))
+        assert not client.meter.admit_subscriptions(5)
+        client.become(ANYONE._replace(user="ann", rights=NO_RIGHTS))
+        other = broker.server.parts.quotas.meter("ann")
+        assert other.admit_subscriptions(1)
+        client.become(ANYONE)
+        assert client.meter is None
+        assert not other.admit_subscriptions(5)
 
 
 @pytest.mark.asyncio

@@ -37,13 +37,16 @@ def log_in(call: Call, user: bytes, secret: bytes, done: Callable[[str], None]) 
             connection.login_failed(outcome)
 
     name = user.decode(errors="replace")
-    configured = _configured(door, connection.origin, name, secret)
-    if configured is not None:
-        judged(configured)
-    elif door.broker.access.is_open:
-        judged(WRONG)
-    else:
-        door.logins.log_in(connection.origin, PROTOCOL, Credentials(name, secret), judged)
+    origin, credentials = connection.origin, Credentials(name, secret)
+    if refusal := door.logins.must_wait(origin, credentials):
+        judged(refusal)
+        return
+    configured = _configured(door, origin, name, secret)
+    if configured is None and not door.broker.access.is_open:
+        door.logins.log_in(origin, PROTOCOL, credentials, judged)
+        return
+    door.logins.note(origin, PROTOCOL, credentials, is_right=configured is not None)
+    judged(configured or WRONG)
 
 
 def _configured(door: RespParts, origin: Origin, user: str, secret: bytes) -> Principal | None:
