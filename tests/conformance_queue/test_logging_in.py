@@ -4,7 +4,7 @@ import pytest
 
 from penstock.testing import Broker
 from penstock.wire.queue.server import STRANGER_BYTES_MAX
-from tests.access import LOGIN_REQUIRED, SECRET
+from tests.access import LOGIN_REQUIRED, PRESENTED, SECRET, add_with
 from tests.conformance_queue.wire_client import request
 
 ANN = {"user": "ann", "secret": SECRET.encode()}
@@ -69,6 +69,22 @@ def test_what_is_sent_behind_a_login_waits_for_it(client):
     assert ok.HasField("ok")
     assert produced.HasField("produced")
     assert fetched.fetched.end_offset == 1
+
+
+@pytest.mark.parametrize("kind", PRESENTED)
+def test_whatever_the_credentials_requests_behind_them_wait(broker, client, kind):
+    """A chosen password is checked in a thread, and nothing runs before that."""
+    secret = add_with(broker, kind, "allow publish,read jobs/#")
+    shown = {"token": secret} if kind == "token" else {"user": kind, "secret": secret.encode()}
+    client.send(
+        request(authenticate=shown),
+        request(produce={"topic": "jobs/kinds", "payload": b"x"}),
+        request(produce={"topic": "other", "payload": b"x"}),
+    )
+    ok, produced, denied = client.receive_many(3)
+    assert ok.HasField("ok")
+    assert produced.HasField("produced")
+    assert denied.error.code == "not_authorized"
 
 
 def test_nothing_runs_behind_a_wrong_login(client):

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from hashlib import sha256
 
 import pytest
 import redis
@@ -11,8 +12,8 @@ from penstock.doors.resp.calls import flat
 from penstock.doors.resp.commands import COMMANDS
 from penstock.testing import Broker
 from penstock.trust.book import put
-from penstock.trust.rows import Role
-from tests.access import LOGIN_REQUIRED, SECRET
+from penstock.trust.rows import Quotas, Role, User
+from tests.access import LOGIN_REQUIRED, PRESENTED, SECRET, add_with
 from tests.conformance.wire_client import wait_until
 from tests.conformance_resp.wire import Peer, ask
 
@@ -338,6 +339,21 @@ def test_the_password_of_the_configuration_is_that_of_the_user_default():
         assert answer == b"+OK\r\n" + KEYS + b"\r\n:0\r\n+OK\r\n"
 
 
+@pytest.mark.parametrize("kind", PRESENTED)
+def test_whatever_the_credentials_commands_behind_them_wait(broker, kind):
+    """A chosen password is checked in a thread, and nothing runs before that."""
+    secret = add_with(broker, kind, "allow publish,read own/#")
+    commands = ("XADD own/kinds * a b", "XLEN other/1", "ACL WHOAMI")
+    answer = ask(broker.port, f"AUTH {kind} {secret}", *commands)
+    assert re.fullmatch(
+        rb"\+OK\r\n\$\d+\r\n\d+-\d+\r\n"
+        + re.escape(KEYS)
+        + rb"\r\n\$\d+\r\n%b\r\n\+OK\r\n" % kind.encode(),
+        answer,
+    ), answer
+    assert ask(broker.port, f"AUTH {kind} {secret}x", "PING").startswith(WRONGPASS)
+
+
 # ── transactions, and what waits
 
 
@@ -393,6 +409,27 @@ def _waiting(broker):
     return [one for one in clients if getattr(one, "unblock", None) is not None]
 
 
+def test_a_transaction_is_judged_again_when_rights_changed_meanwhile(broker, connect):
+    broker.add_user("queuer", SECRET, rules=["allow publish,read own/#"])
+    client = connect("queuer", single_connection_client=True)
+    client.execute_command("MULTI")
+    assert client.execute_command("XADD", "own/exec", "*", "a", "b") == "QUEUED"
+    assert client.execute_command("XLEN", "own/exec") == "QUEUED"
+    broker.add_user("queuer", SECRET, rules=["allow read own/#"])
+    added, length = client.execute_command("EXEC")
+    assert isinstance(added, redis.exceptions.NoPermissionError)
+    assert length == 0
+
+
+def test_connections_of_a_user_that_is_disabled_end(broker):
+    broker.add_user("gone", SECRET, rules=["allow read own/#"])
+    with Peer(broker.port) as peer:
+        peer.send(*_as("gone"))
+        assert peer.read(b"+OK\r\n") == b"+OK\r\n"
+        broker.change_access(put(User("gone", ("gone",), is_disabled=True)))
+        assert peer.read_end() == b""
+
+
 # ── subscriptions
 
 
@@ -410,6 +447,81 @@ def test_a_pattern_shows_no_more_channels_than_the_user_may_see(connect):
         ("other/listed", 0),
     ]
     listener.close()
+
+
+def _messages(listener, until):
+    """Channels of the messages that a listener gets, up to the last one."""
+    found = []
+    while until not in found:
+        message = listener.get_message(timeout=10)
+        assert message is not None, found
+        if message["type"].endswith("message"):
+            found.append(message["channel"])
+    return found
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize("wanted", ["#", "*"])
+def test_what_is_denied_is_left_out_of_filters_and_patterns(broker, connect, wanted, protocol):
+    broker.add_user(
+        "narrow", SECRET, rules=["allow subscribe own/#", "deny subscribe own/secret/#"]
+    )
+    listener = connect("narrow", protocol=protocol).pubsub()
+    (listener.subscribe if wanted == "#" else listener.psubscribe)(wanted)
+    assert listener.get_message(timeout=10)["type"].endswith("subscribe")
+    root = connect("root")
+    for channel in ("other/narrow", "own/secret/1", "own/a", "own/end"):
+        root.publish(channel, "x")
+    assert _messages(listener, "own/end") == ["own/a", "own/end"]
+    listener.close()
+
+
+def test_a_subscription_goes_quiet_when_the_right_ends_and_speaks_again(broker, connect):
+    broker.add_user("listener", SECRET, rules=["allow subscribe own/#"])
+    listener, root = connect("listener").pubsub(), connect("root")
+    listener.subscribe("own/quiet", "own/end")
+    for _ in range(2):
+        assert listener.get_message(timeout=10)["type"] == "subscribe"
+    root.publish("own/quiet", "1")
+    broker.add_user("listener", SECRET, rules=["allow subscribe own/end"])
+    root.publish("own/quiet", "2")
+    root.publish("own/end", "x")
+    assert _messages(listener, "own/end") == ["own/quiet", "own/end"]
+    broker.add_user("listener", SECRET, rules=["allow subscribe own/#"])
+    root.publish("own/quiet", "3")
+    assert _messages(listener, "own/quiet") == ["own/quiet"]
+    listener.close()
+
+
+def test_subscriptions_are_those_of_whoever_the_client_has_become(connect):
+    """In RESP 3 a client may log in again while it is subscribed."""
+    root = connect("root")
+    client = connect("root", protocol=3, single_connection_client=True)
+    listener = client.pubsub()
+    listener.subscribe("other/become", "own/end")
+    for _ in range(2):
+        assert listener.get_message(timeout=10)["type"] == "subscribe"
+    root.publish("other/become", "1")
+    listener.execute_command("AUTH", "client", SECRET)
+    while listener.parse_response(block=True) != "OK":
+        pass
+    root.publish("other/become", "2")
+    root.publish("own/end", "x")
+    assert listener.parse_response(block=True)[:2] == ["message", "own/end"]
+    listener.close()
+
+
+def test_a_user_has_as_many_subscriptions_as_its_quota_allows(broker):
+    digest = sha256(SECRET.encode()).digest()
+    row = User("few", ("client",), secrets=(digest,), quotas=Quotas(subscriptions=2))
+    broker.change_access(put(row))
+    refused = b"-ERR quota: user few may have 2 subscriptions on each node\r\n"
+    assert refused in ask(broker.port, *_as("few"), "SUBSCRIBE own/1 own/2 own/3")
+    answer = ask(broker.port, *_as("few"), "SUBSCRIBE own/1 own/2", "PSUBSCRIBE own/*")
+    assert answer.count(b"subscribe\r\n") == 2
+    assert refused in answer
+    commands = ("SUBSCRIBE own/1 own/2", "UNSUBSCRIBE own/1", "PSUBSCRIBE own/*")
+    assert refused not in ask(broker.port, *_as("few"), *commands)
 
 
 def test_history_is_replayed_to_who_may_read_it():

@@ -149,6 +149,8 @@ class RespClient(Connection[Event]):
     def logged_in(self, principal: Principal) -> None:
         self._failed_logins = 0
         self.become(principal)
+        if self.meter is not None and self.meter.admit_subscriptions(self.subscriptions.count):
+            self.subscriptions.clear()  # more than this user may have
         self.subscriptions.route_again()
         self.principal_changed()
 

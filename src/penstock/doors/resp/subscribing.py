@@ -1,6 +1,6 @@
 """SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, their opposites, and PUBSUB; many names take several turns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.doors.resp.access import OPEN, Access, Demand, Keys, Used
 from penstock.doors.resp.calls import Call, Spec, container
@@ -17,19 +17,28 @@ SLICE = 128  # names taken in one turn of the loop; a pattern takes a tenth of a
 def _subscribe(call: Call) -> None:
     """Subscribe to channels: SUBSCRIBE channel …."""
     subscriptions = call.connection.subscriptions
-    _begin(call, b"subscribe", subscriptions.channel_fault, subscriptions.subscribe)
+    _begin(
+        call, b"subscribe", subscriptions.channel_fault, subscriptions.subscribe,
+        subscriptions.channels,
+    )  # fmt: skip
 
 
 def _psubscribe(call: Call) -> None:
     """Subscribe to all channels that match: PSUBSCRIBE pattern …."""
     subscriptions = call.connection.subscriptions
-    _begin(call, b"psubscribe", subscriptions.pattern_fault, subscriptions.subscribe_pattern)
+    _begin(
+        call, b"psubscribe", subscriptions.pattern_fault, subscriptions.subscribe_pattern,
+        subscriptions.patterns,
+    )  # fmt: skip
 
 
 def _ssubscribe(call: Call) -> None:
     """Subscribe to shard channels, which are topics like all others: SSUBSCRIBE channel …."""
     subscriptions = call.connection.subscriptions
-    _begin(call, b"ssubscribe", subscriptions.shard_fault, subscriptions.subscribe_shard)
+    _begin(
+        call, b"ssubscribe", subscriptions.shard_fault, subscriptions.subscribe_shard,
+        subscriptions.shards,
+    )  # fmt: skip
 
 
 def _begin(
@@ -37,12 +46,22 @@ def _begin(
     kind: bytes,
     fault_of: Callable[[list[bytes]], str],
     subscribe: Callable[[bytes], None],
+    known: Mapping[bytes, object],
 ) -> None:
     names = call.args[1:]
     if fault := fault_of(names):
         call.fail(f"ERR {fault}")
+    elif fault := _quota_fault(call, len(set(names).difference(known))):
+        call.fail(f"ERR quota: {fault}")
     else:
         _Slices(call, kind, names, subscribe).go_on()
+
+
+def _quota_fault(call: Call, more: int) -> str:
+    """Why the user may not have so many subscriptions more; empty if it may."""
+    meter = call.connection.meter
+    total = call.connection.subscriptions.count + more
+    return "" if meter is None else meter.admit_subscriptions(total)
 
 
 def _unsubscribe(call: Call) -> None:
@@ -95,6 +114,7 @@ class _Slices:
         if not self._names:
             self._confirm(None)
         call.connection.limit()
+        _quota_fault(call, 0)  # counts what was given up
         call.reply(b"".join(self._confirmed))
 
     def _count(self, count: int) -> None:
