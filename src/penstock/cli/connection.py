@@ -41,6 +41,7 @@ DEFAULT: Final = Address("127.0.0.1", 1883)
 USER_VARIABLE: Final = "PENSTOCK_USER"
 PASSWORD_FILE_VARIABLE: Final = "PENSTOCK_PASSWORD_FILE"  # noqa: S105 - a name
 TOKEN_FILE_VARIABLE: Final = "PENSTOCK_TOKEN_FILE"  # noqa: S105 - a name
+CA_FILE_VARIABLE: Final = "PENSTOCK_CA_FILE"
 CONTEXT_VARIABLE: Final = "PENSTOCK_CONTEXT"
 ADMIN_TOKEN_VARIABLE: Final = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - of the broker's admin.token
 
@@ -51,7 +52,11 @@ def _file_option(flags: str, name: str, text: str) -> Callable[[_Command], _Comm
 
 tls_options = option_set(
     click.option("--tls", is_flag=True, help="Encrypt, and verify the broker's certificate."),
-    _file_option("--ca-file", "ca_file", "Trust the authority in FILE (PEM); implies --tls."),
+    _file_option(
+        "--ca-file",
+        "ca_file",
+        f"Trust the authority in FILE (PEM); implies --tls.  [env: {CA_FILE_VARIABLE}]",
+    ),
     _file_option("--cert", "cert_file", "Our certificate (PEM); implies --tls."),
     _file_option("--key", "key_file", "The key of our certificate (PEM)."),
     click.option(
@@ -203,6 +208,8 @@ def _target(given: dict[str, Any], server: Address | None) -> BrokerTarget:
     if server is None and (given["host"] or given["port"]):
         server = Address(given["host"] or DEFAULT.host, given["port"] or DEFAULT.port)
     context = _context(given["context_name"], server)
+    if context is None:
+        given["ca_file"] = given["ca_file"] or os.environ.get(CA_FILE_VARIABLE)
     if server is not None:
         servers: tuple[Address, ...] = (server,)
     else:

@@ -34,7 +34,7 @@ NOT_OPTIONS: Final = frozenset(
     {FILE_VARIABLE}
     | {
         ENVIRONMENT_PREFIX + name
-        for name in ("USER", "PASSWORD_FILE", "TOKEN_FILE", "CONTEXT", "CONTEXTS")
+        for name in ("USER", "PASSWORD_FILE", "TOKEN_FILE", "CA_FILE", "CONTEXT", "CONTEXTS")
     }
 )
 """Variables that are no options of the broker: its file, and those of the commands that connect."""

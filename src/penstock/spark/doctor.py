@@ -23,6 +23,7 @@ from penstock.errors import PenstockError
 from penstock.limits import MIB
 from penstock.spark.cache import cache_directory
 from penstock.spark.java import search
+from penstock.spark.login import login_of
 from penstock.spark.requirements import INSTALL, Requirement, requirements
 
 ANSWER_S_MAX: Final = 120  # limit for a trial process
@@ -193,7 +194,7 @@ def _broker(servers: str | None) -> Iterator[Finding]:
         return
     nodes = [node.strip() for node in servers.split(",") if node.strip()]
     try:
-        with connect(nodes, timeout_s=BROKER_S_MAX) as client:
+        with connect(nodes, timeout_s=BROKER_S_MAX, **login_of({}).keywords()) as client:
             topics = client.stats().topics
             yield Finding("broker", "ok", f"answers at {servers}, {topics:,} topics")
             yield from (_speaks(client, what, ask) for what, ask in _OPERATIONS)

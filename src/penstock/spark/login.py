@@ -3,8 +3,13 @@
 Spark pickles options to executors, and shows them in plans, logs and its web pages. So there is no
 option for a password or a token, only for the name of a file with it. The file must exist wherever
 a task runs, with the same name: as a secret of the pods, or by ``spark.files``.
+
+What no option says, the environment of the driver does, with the variables of the command line. So
+jobs of ``penstock spark run`` log in, too.
 """
 
+import os
+from collections.abc import Mapping
 from typing import Final, TypedDict
 
 import msgspec
@@ -13,8 +18,9 @@ from penstock.client.credentials import Credentials
 from penstock.client.tls import TlsOptions
 from penstock.spark.options_text import Given, boolean, option_error
 
+_LOGIN: Final = ("user", "passwordFile", "tokenFile")
 NAMES: Final = (
-    *("user", "passwordFile", "tokenFile"),
+    *_LOGIN,
     *("tls", "tlsCaFile", "tlsCertFile", "tlsKeyFile", "tlsServerName"),
 )
 
@@ -61,9 +67,21 @@ class BrokerLogin(msgspec.Struct, frozen=True):
 NO_LOGIN: Final = BrokerLogin()
 
 
-def login_of(given: Given) -> BrokerLogin:
-    """Read the options. Raises ConfigError."""
+_VARIABLES: Final = {
+    "user": "PENSTOCK_USER",
+    "passwordFile": "PENSTOCK_PASSWORD_FILE",
+    "tokenFile": "PENSTOCK_TOKEN_FILE",
+    "tlsCaFile": "PENSTOCK_CA_FILE",
+}
+
+
+def login_of(given: Given, environ: Mapping[str, str] = os.environ) -> BrokerLogin:
+    """Read the options, then the environment. Raises ConfigError."""
     texts = {name: given.get(name.lower(), "").strip() for name in NAMES if name != "tls"}
+    if not (texts["user"] or texts["passwordFile"] or texts["tokenFile"]):
+        texts |= {name: environ.get(_VARIABLES[name], "") for name in _LOGIN}
+    if not any(name.lower() in given for name in NAMES if name.startswith("tls")):
+        texts["tlsCaFile"] = environ.get(_VARIABLES["tlsCaFile"], "")
     _check_user(texts)
     of_tls = [name for name in texts if name.startswith("tls") and texts[name]]
     is_encrypted = boolean(given, "tls", default=bool(of_tls))

@@ -35,6 +35,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.spark.blocks import Blocks
 from penstock.spark.broker import CALL_S, client_for, with_retries
 from penstock.spark.identity import batch_of_task, query_of_task, this_task
+from penstock.spark.login import login_of
 from penstock.spark.options import RetryPolicy
 from penstock.spark.sink_options import BatchJob, SinkOptions, batch_job, read_options
 from penstock.spark.sink_schema import Layout, layout_of
@@ -83,7 +84,7 @@ def _check_append(overwrite: bool, instead: str) -> None:
 
 def last_epoch(servers: Sequence[str] | str, sink: str) -> tuple[int | None, bytes]:
     addresses = servers.split(",") if isinstance(servers, str) else servers
-    found = client_for(tuple(addresses)).sinks(sink)
+    found = client_for(tuple(addresses), login_of({})).sinks(sink)
     return (found[0].epoch, found[0].note) if found else (None, b"")
 
 

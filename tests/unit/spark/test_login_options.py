@@ -6,7 +6,7 @@ import pytest
 
 from penstock.client import LoginFailedError
 from penstock.errors import ConfigError
-from penstock.spark.login import NO_LOGIN, BrokerLogin
+from penstock.spark.login import NO_LOGIN, BrokerLogin, login_of
 from penstock.spark.options import source_options
 from penstock.spark.sink_options import read_options
 
@@ -64,3 +64,10 @@ def test_what_contradicts_or_would_show_a_secret_is_refused(given, said):
     with pytest.raises(ConfigError, match=said) as caught:
         login(**given)
     assert SECRET not in str(caught.value)
+
+
+def test_the_environment_of_the_driver_counts_where_no_option_does():
+    environ = {"PENSTOCK_USER": "etl", "PENSTOCK_PASSWORD_FILE": "/p", "PENSTOCK_CA_FILE": "/ca"}
+    assert login_of({}, environ) == BrokerLogin("etl", "/p", tls=True, ca_file="/ca")
+    assert login_of({"tokenfile": "/t", "tls": "false"}, environ) == BrokerLogin(token_file="/t")
+    assert login_of({}, {"PENSTOCK_TOKEN_FILE": "/t"}) == BrokerLogin(token_file="/t")

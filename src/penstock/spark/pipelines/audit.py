@@ -31,6 +31,7 @@ from penstock.spark.archived.frames import files
 from penstock.spark.archived.layout import root_of
 from penstock.spark.archived.snapshot import ArchiveFile, chosen, position, take
 from penstock.spark.filters import filters_of, names_matching, topic_regex
+from penstock.spark.login import login_of
 from penstock.spark.offsets import OffsetRange
 from penstock.spark.options import LOSS_TOPIC
 from penstock.spark.pipelines import audit_report
@@ -62,7 +63,9 @@ def audit(
     with ExitStack() as stack:
         client: QueueClient | None = None
         if servers is not None:
-            client = QueueClient(servers.split(","), timeout_s=_TIMEOUT_S)
+            client = QueueClient(
+                servers.split(","), timeout_s=_TIMEOUT_S, **login_of({}).keywords()
+            )
             stack.enter_context(client.open())
         if path is None:
             assert client is not None

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client import connect
 from penstock.errors import PenstockError
+from penstock.spark.login import login_of
 
 HEARTBEATS: Final = "penstock/heartbeat"  # above the heartbeats of all jobs
 
@@ -23,7 +24,7 @@ class JobHeartbeat:
         self._period_s = period_s
 
     def beat(self) -> None:
-        with connect(self._servers) as client:
+        with connect(self._servers, **login_of({}).keywords()) as client:
             client.produce(self.topic, b"")
 
     def follow(self, query: StreamingQuery) -> None:
