@@ -40,6 +40,7 @@ from penstock.node.key_admin import NodeKeyAdmin
 from penstock.node.node import Node
 from penstock.node.queue_admin import NodeQueueAdmin
 from penstock.node.sys_topics import SysTopics
+from penstock.node.tls_admin import NodeTlsAdmin, TlsView
 from penstock.node.topic_publisher import NodeTopicPublisher
 from penstock.node.view import NodeView
 from penstock.obs.counters import Counters
@@ -183,18 +184,7 @@ class Server:
             self._clock,
             parts.audit,
         )
-        self.view = NodeView(
-            broker=self.broker,
-            store=self.store,
-            pipeline=parts.pipeline,
-            feed=parts.feed,
-            fanout=fanout,
-            connections=parts.connections,
-            cluster=parts.cluster,
-            gate=parts.gate,
-            queues=self.queues,
-            steady=steady,
-        )
+        self.view = self._make_view(fanout, steady)
         self._sys_topics = SysTopics(
             self.broker, self.store, fanout, self._clock, __version__, self.view.uptime_s
         )
@@ -206,6 +196,22 @@ class Server:
             self._doors(),
             Bans(self.broker.access),
             self._make_tls_entrance(),
+        )
+
+    def _make_view(self, fanout: LiveFanout, steady: SteadyClock) -> NodeView:
+        parts = self.parts
+        return NodeView(
+            broker=self.broker,
+            store=self.store,
+            pipeline=parts.pipeline,
+            feed=parts.feed,
+            fanout=fanout,
+            connections=parts.connections,
+            cluster=parts.cluster,
+            gate=parts.gate,
+            queues=self.queues,
+            steady=steady,
+            tls=TlsView(self.certificates, self._tls_listeners),
         )
 
     def _make_http_door(self) -> HttpDoor:
@@ -230,6 +236,7 @@ class Server:
                 self._clock,
                 parts.audit,
             ),
+            tls_admin=NodeTlsAdmin(self.certificates) if self.certificates else None,
             publisher=publisher,
             hosts=own_names(self.config),
             guard=Guard(
@@ -253,6 +260,11 @@ class Server:
         if self.certificates is None:
             return None
         return TlsEntrance(self.certificates, self.parts.loop, self.counters)
+
+    def _tls_listeners(self) -> list[str]:
+        """The listeners that encrypt, as they are configured."""
+        modes = {s.address: s.tls_mode(has_certificate=True) for s in wanted(self.config)}
+        return [str(address) for address, mode in modes.items() if mode != "off"]
 
     def _doors(self) -> dict[Protocol, Door]:
         return {

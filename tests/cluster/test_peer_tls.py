@@ -108,3 +108,66 @@ async def test_certificates_that_are_not_there_are_said(authority, tmp_path):
     missing = TlsFiles(tmp_path / "missing.pem", files.key, files.authority)
     with pytest.raises(ConfigError, match="tls_cert"):
         PeerSecurity(b"", missing)
+
+
+OTHER_SECRET = b"another secret of at least sixteen bytes"
+
+
+@pytest.mark.parametrize(("dialing", "answering"), [(b"", OTHER_SECRET), (OTHER_SECRET, b"")])
+async def test_while_the_secret_is_rotated_both_are_accepted_by_every_node(dialing, answering):
+    """Each node uses the first of its secrets and accepts both, whatever their order."""
+    first, second = dialing or SECRET, answering or SECRET
+    nodes = [
+        Node(1, security=PeerSecurity(first, other_secrets=(second,))),
+        Node(2, security=PeerSecurity(second, other_secrets=(first,))),
+    ]
+    async with started(*nodes) as (one, two):
+        one.knows(two)
+        two.knows(one)
+        one.transport.send(2, heartbeat(1))
+        two.transport.send(1, heartbeat(2))
+        await until(lambda: one.inbox.frames and two.inbox.frames)
+
+
+async def test_a_secret_that_was_rotated_out_is_refused():
+    """Threat 38."""
+    nodes = [Node(1, security=PeerSecurity(SECRET)), Node(2, security=PeerSecurity(OTHER_SECRET))]
+    async with started(*nodes) as (one, two):
+        await never_meet(one, two, PeerReason.WRONG_SECRET)
+
+
+async def test_a_replaced_certificate_is_used_for_the_next_connection(authority, tmp_path):
+    """Two nodes change to a new authority; the third, which has not, is refused by then."""
+    new = Authority(tmp_path, "new")
+    old = [security(authority, f"node-{n}", SECRET) for n in (1, 2, 3)]
+    async with started(*(Node(n, security=old[n - 1]) for n in (1, 2, 3))) as (one, two, three):
+        for number in (2, 3):
+            fresh = security(new, f"node-{number}", SECRET)
+            changes = old[number - 1].replace(fresh, number)
+            assert changes == ["the certificate for other nodes"]
+        three.knows(two)
+        three.transport.send(2, heartbeat(3))
+        await until(lambda: len(two.inbox.frames) == 1)
+        two.inbox.frames.clear()
+        await never_meet(one, two, PeerReason.WRONG_CERTIFICATE)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"), [("node-2", "certificate for node-2"), ("node-1", None)]
+)
+async def test_a_node_does_not_take_a_certificate_that_others_would_refuse(authority, name, fault):
+    own = security(authority, "node-1", SECRET)
+    contexts = own.server_tls, own.client_tls
+    if fault is None:
+        assert own.replace(security(authority, name, SECRET), 1)
+        return
+    with pytest.raises(ConfigError, match=fault):
+        own.replace(security(authority, name, SECRET), 1)
+    assert (own.server_tls, own.client_tls) == contexts
+
+
+async def test_a_node_does_not_give_up_its_certificate_while_it_runs(authority):
+    own = security(authority, "node-1", SECRET)
+    with pytest.raises(ConfigError, match="while they run"):
+        own.replace(PeerSecurity(SECRET), 1)
+    assert own.server_tls is not None

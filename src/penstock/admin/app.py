@@ -27,6 +27,7 @@ from penstock.admin import (
     queues,
     roles,
     status,
+    tls,
     tokens,
     topics,
     users,
@@ -42,6 +43,7 @@ from penstock.admin.view import (
     ClusterAdmin,
     KeyAdmin,
     QueueAdmin,
+    TlsAdmin,
     TopicPublisher,
 )
 from penstock.trust.rules import Action
@@ -55,6 +57,7 @@ def create_app(
     cluster_admin: ClusterAdmin | None = None,
     *,
     access_admin: AccessAdmin | None = None,
+    tls_admin: TlsAdmin | None = None,
     publisher: TopicPublisher | None = None,
     hosts: Collection[str] = (),
     guard: Guard | None = None,
@@ -74,6 +77,7 @@ def create_app(
             *(groups.routes(queue_admin, guard) if queue_admin else []),
             *(dead_letters.routes(queue_admin, guard) if queue_admin else []),
             *(cluster.routes(cluster_admin, guard) if cluster_admin else []),
+            *(tls.routes(tls_admin, guard) if tls_admin else []),
             *(_access_routes(access_admin, guard) if access_admin else []),
         ],
         middleware=[Middleware(Hardened)],

@@ -50,6 +50,7 @@ LOGIN_REASONS = (
     DisconnectReason.TLS_REQUIRED,
     DisconnectReason.NO_QUORUM,
 )
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 PROTOCOLS = ("mqtt", "binary", "resp", "queue", "http")  # label values that are always present
 
 
@@ -117,6 +118,25 @@ METRICS: tuple[Metric, ...] = (
         "Requests that the access rules denied, by protocol and action.",
         _denied,
         "door,action",
+    ),
+    # ── TLS
+    counter(
+        "penstock_tls_handshakes_total",
+        "TLS handshakes done, by version; failed ones are disconnects with reason tls_failed.",
+        lambda s: dict.fromkeys(TLS_VERSIONS, 0) | s.counters.tls_handshakes_total,
+        "version",
+    ),
+    gauge(
+        "penstock_tls_certificate_expires_seconds",
+        "Time until the certificate expires, by listener; negative if it has.",
+        lambda s: s.view.certificate_expiry(),
+        "listener",
+    ),
+    counter(
+        "penstock_tls_reloads_total",
+        "Reloads of certificates, by outcome; after refused ones the old certificate is in use.",
+        lambda s: s.view.reloads(),
+        "outcome",
     ),
     # ── Messages
     counter(

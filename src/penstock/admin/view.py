@@ -5,7 +5,7 @@ A ``BrokerView`` answers from memory, on the event loop. Only ``store``, ``journ
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -84,6 +84,10 @@ class BrokerView(Confirmed, Protocol):
     def sessions(self) -> tuple[int, int]: ...  # connected, and with the client away
     def queued(self) -> int: ...
 
+    def certificate_expiry(self) -> Mapping[str, float]: ...  # in seconds, by listener
+
+    def reloads(self) -> Mapping[str, int]: ...  # of certificates, by outcome
+
     def outgoing(self) -> tuple[int, int, int]:
         """Bytes waiting to be sent, their limit, and the connections waiting for room."""
 
@@ -118,6 +122,13 @@ class ClusterAdmin(Protocol):
 
     async def digests(self, index: int, log_first: int) -> msgspec.Struct:
         """Digests of this node's state at an entry (0: the last), and of its log from an entry."""
+
+
+class TlsAdmin(Protocol):
+    """The certificate that clients are shown."""
+
+    def describe(self) -> dict[str, object]: ...
+    async def reload(self) -> list[str]: ...  # what changed; raises ConfigError
 
 
 class TopicPublisher(Protocol):

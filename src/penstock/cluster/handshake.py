@@ -197,10 +197,17 @@ class Answerer:
     """The side that accepts. ``admit`` may refuse an authenticated node with a PeerFault."""
 
     def __init__(
-        self, me: Identity, secret: bytes, nonce: bytes, admit: Callable[[Hello], None]
+        self,
+        me: Identity,
+        secret: bytes,
+        nonce: bytes,
+        admit: Callable[[Hello], None],
+        other_secrets: tuple[bytes, ...] = (),
     ) -> None:
+        """``other_secrets`` are accepted, too, while the cluster's secret is rotated."""
         self._me = me
         self._secret = secret
+        self._other_secrets = other_secrets
         self._nonce = nonce
         self._admit = admit
         self._hello: Hello | None = None
@@ -231,7 +238,7 @@ class Answerer:
         return challenge
 
     def _accept(self, proof: bytes, hello: Hello) -> bytes:
-        _compare(proof, _hmac(self._secret, b"dialer", self._transcript))
+        self._find_secret(proof)
         self._check(hello)
         self._admit(hello)
         self.session = PeerSession(
@@ -244,6 +251,13 @@ class Answerer:
             _hmac(self._secret, b"from dialer", self._transcript),
         )
         return _encode(HandshakeAccepted(_hmac(self._secret, b"answerer", self._transcript)))
+
+    def _find_secret(self, proof: bytes) -> None:
+        """Go on with the secret that the dialer has."""
+        for secret in self._other_secrets:
+            if hmac.compare_digest(proof, _hmac(secret, b"dialer", self._transcript)):
+                self._secret = secret
+        _compare(proof, _hmac(self._secret, b"dialer", self._transcript))
 
     def _check(self, hello: Hello) -> None:
         me = self._me

@@ -124,8 +124,15 @@ class PeerListener:
             self._security.check_certificate(hello.node_id, connection.certificate)
             self._owner.admit(hello)
 
-        secret, nonce = self._security.secret, os.urandom(NONCE_BYTES)
-        connection = PeerConnection(self, Answerer(self._identity(), secret, nonce, admit))
+        security = self._security
+        answerer = Answerer(
+            self._identity(),
+            security.secret,
+            os.urandom(NONCE_BYTES),
+            admit,
+            security.other_secrets,
+        )
+        connection = PeerConnection(self, answerer)
         return connection
 
     def opened(self, connection: PeerConnection, session: PeerSession) -> None:

@@ -14,6 +14,7 @@ from penstock.config.problems import ConfigFault
 from penstock.config.schema import Cluster, Config
 from penstock.errors import ConfigError
 
+SECRETS_MAX = 2  # in the file: more than one while the secret is rotated
 SECRET_FILE_BYTES_MAX = 4096  # a secret has at most 256 characters
 
 CLUSTER_KEYS = frozenset(
@@ -53,9 +54,17 @@ def client_addresses(config: Config) -> list[Address]:
 
 
 def cluster_secret(cluster: Cluster) -> bytes:
-    """Raises ``ConfigError`` if the file is invalid, or readable by all users of the machine."""
+    """The secret that this node proves itself with. Raises ConfigError."""
+    return cluster_secrets(cluster)[0]
+
+
+def cluster_secrets(cluster: Cluster) -> tuple[bytes, ...]:
+    """The secrets that this node accepts; it uses the first, a second one is for rotation.
+
+    Raises ConfigError if the file is invalid, or readable by all users of the machine.
+    """
     if cluster.secret or not cluster.secret_file:
-        return cluster.secret.encode()
+        return (cluster.secret.encode(),)
     try:
         with Path(cluster.secret_file).open("rb") as file:
             mode, text = Path(cluster.secret_file).stat().st_mode, file.read(SECRET_FILE_BYTES_MAX)
@@ -63,12 +72,19 @@ def cluster_secret(cluster: Cluster) -> bytes:
         raise _secret_error(cluster, f"cannot be read: {error.strerror}", "make one") from error
     if mode & stat.S_IROTH:
         raise _secret_error(cluster, "is readable by all users of this machine", "chmod 600 it")
-    secret = text.strip()
-    if not (16 <= len(secret) <= 256 and secret.isascii() and len(secret.split()) == 1):
+    secrets = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not 1 <= len(secrets) <= SECRETS_MAX or not all(map(_is_secret, secrets)):
         raise _secret_error(
-            cluster, "must contain 16 to 256 ASCII characters without spaces", "make another"
+            cluster,
+            "must contain 16 to 256 ASCII characters without spaces; a second line may have"
+            " another secret, which is accepted",
+            "make another",
         )
-    return secret
+    return secrets
+
+
+def _is_secret(line: bytes) -> bool:
+    return 16 <= len(line) <= 256 and line.isascii() and len(line.split()) == 1
 
 
 def _secret_error(cluster: Cluster, what: str, advice: str) -> ConfigError:

@@ -21,7 +21,7 @@ from penstock.cluster.snapshots import Snapshots
 from penstock.cluster.start import identity_of
 from penstock.cluster.transport import Transport
 from penstock.config.address import parse_listen
-from penstock.config.cluster import advertised, cluster_secret
+from penstock.config.cluster import advertised, cluster_secrets
 from penstock.config.digest import settings_digest
 from penstock.config.schema import Cluster, Config
 from penstock.raft.types import NodeId, RaftMessage
@@ -70,6 +70,7 @@ class Node:
         self._clock = clock
         self._member = identity_of(settings, str(advertised(config) or ""))
         self._digest = settings_digest(config)
+        self._security = security_of(settings) if settings.peer_listen else PeerSecurity()
         self.transport = self._make_transport() if settings.peer_listen else None
         environment = ReplicaEnvironment(
             settings=settings,
@@ -88,10 +89,17 @@ class Node:
         if self.transport is not None:
             self.transport.snapshots = self._make_snapshots(Path(config.data), store, arrived)
 
+    def replace_security(self, new: PeerSecurity) -> list[str]:
+        """Meet other nodes with other credentials from now on; return what changed.
+
+        Connections that exist go on. Raises ConfigError, and changes nothing then.
+        """
+        return self._security.replace(new, self.replica.node_id)
+
     def _make_transport(self) -> Transport:
         return Transport(
             identity=self._identity,
-            security=security_of(self._settings),
+            security=self._security,
             receiver=self,
             roll=secrets.randbelow,
         )
@@ -159,4 +167,5 @@ def security_of(settings: Cluster) -> PeerSecurity:
     """How peers authenticate each other, as configured. Raises ConfigError."""
     files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
     tls = TlsFiles(*map(Path, files)) if any(files) else None
-    return PeerSecurity(cluster_secret(settings), tls)
+    secret, *others = cluster_secrets(settings)
+    return PeerSecurity(secret, tls, tuple(others))

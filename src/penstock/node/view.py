@@ -1,5 +1,6 @@
 """The broker as the HTTP pages read it (``admin.view.BrokerView``): numbers, from memory."""
 
+from collections.abc import Mapping
 from itertools import chain, islice
 
 from penstock import __version__
@@ -17,6 +18,7 @@ from penstock.errors import StorageError
 from penstock.model.queue_names import PREFIX, WORKERS
 from penstock.net.connections import Connections
 from penstock.node.client_list import away_clients, connected_clients
+from penstock.node.tls_admin import TlsView
 from penstock.obs.client_view import ClientView
 from penstock.reading.confirming import confirmed
 from penstock.store.store import Store, TopicInfo
@@ -43,6 +45,7 @@ class NodeView:
         gate: Gate,
         queues: QueueView,
         steady: SteadyClock,
+        tls: TlsView,
     ) -> None:
         self._broker = broker
         self.store = store
@@ -55,6 +58,7 @@ class NodeView:
         self.gate = gate
         self.queues = queues
         self._steady = steady
+        self._tls = tls
         self._started_at = connections.monotonic()
 
     def sessions(self) -> tuple[int, int]:
@@ -62,6 +66,12 @@ class NodeView:
 
     def queued(self) -> int:
         return self._broker.queued_count
+
+    def certificate_expiry(self) -> Mapping[str, float]:
+        return self._tls.expiry()
+
+    def reloads(self) -> Mapping[str, int]:
+        return self._tls.reloads()
 
     def outgoing(self) -> tuple[int, int, int]:
         budget = self._connections.budget

@@ -2,7 +2,12 @@
 
 import pytest
 
-from penstock.config.cluster import advertised, advertised_peer, cluster_secret
+from penstock.config.cluster import (
+    advertised,
+    advertised_peer,
+    cluster_secret,
+    cluster_secrets,
+)
 from penstock.config.load import load
 from penstock.config.problems import ConfigProblemsError
 from penstock.config.schema import Cluster, Config
@@ -134,3 +139,15 @@ def test_file_that_will_not_do_is_refused_without_showing_it(tmp_path, text, mod
 def test_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         cluster_secret(Cluster(secret_file=str(tmp_path / "none")))
+
+
+def test_a_second_line_is_another_secret_that_is_accepted(tmp_path):
+    settings = secret_file(tmp_path, f"{SECRET}\n\n  {SECRET}-before \n")
+    assert cluster_secrets(settings) == (SECRET.encode(), f"{SECRET}-before".encode())
+    assert cluster_secret(settings) == SECRET.encode()
+
+
+@pytest.mark.parametrize("text", [f"{SECRET}\nshort", f"{SECRET}\n{SECRET}\n{SECRET}"])
+def test_every_line_must_be_a_secret_and_two_are_enough(tmp_path, text):
+    with pytest.raises(ConfigError, match="16 to 256 ASCII characters"):
+        cluster_secrets(secret_file(tmp_path, text))
