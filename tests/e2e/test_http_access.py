@@ -136,6 +136,17 @@ def test_malformed_credentials_are_401(site, header):
     assert site.curl("/metrics", "-H", f"Authorization: {header}").status == 401
 
 
+def test_guessing_is_slowed_down_and_says_when_to_come_back():
+    with Broker() as broker:
+        broker.change_access(*CHANGES)
+        site = Site(broker)
+        answers = [site.curl("/metrics", user=f"guess{number}") for number in range(12)]
+        assert [answer.status for answer in answers[:10]] == [401] * 10
+        assert answers[-1].status == 429
+        assert int(answers[-1].headers["retry-after"]) >= 1
+        assert site.curl("/health").status == 200
+
+
 # ── Messages
 
 

@@ -14,6 +14,7 @@ from penstock.trust.rights import NO_RIGHTS, Coverage, Rights
 from penstock.trust.rules import TOPICLESS, Action
 
 EVERY_TOPIC = "every topic"
+DIFFERENCES_MAX = 1_000  # that are shown
 ORDER = {Coverage.NONE: 0, Coverage.SOME: 1, Coverage.ALL: 2}
 _TOPIC_ACTIONS = [action for action in Action if not action & TOPICLESS]
 _TOPICLESS_ACTIONS = [action for action in Action if action & TOPICLESS]
@@ -52,14 +53,22 @@ class Plan(NamedTuple):
 
 
 def make_plan(before: AccessBook, after: AccessBook, changes: Iterable[Change]) -> Plan:
-    rows = [_row_change(before, after, change) for change in changes]
-    found = list(_differences(before, after))
-    return Plan(
-        rows,
-        [difference for difference in found if difference.is_loss],
-        [difference for difference in found if not difference.is_loss],
-        sorted(_able(before) - _able(after)),
-    )
+    losses: list[Difference] = []
+    gains: list[Difference] = []
+    comparison = _Comparison(before, after)
+    for user in sorted(before.users.keys() | after.users.keys()):
+        if user not in before.users and len(gains) > DIFFERENCES_MAX:
+            continue  # it can only gain, and nobody reads more of that
+        for difference in comparison.of(user):
+            (losses if difference.is_loss else gains).append(difference)
+    rows = row_changes(before, after, changes)
+    return Plan(rows, losses, gains, sorted(_able(before) - _able(after)))
+
+
+def row_changes(
+    before: AccessBook, after: AccessBook, changes: Iterable[Change]
+) -> list[RowChange]:
+    return [_row_change(before, after, change) for change in changes]
 
 
 def _row_change(before: AccessBook, after: AccessBook, change: Change) -> RowChange:
@@ -80,11 +89,21 @@ def _able(book: AccessBook) -> set[str]:
     }
 
 
-def _differences(before: AccessBook, after: AccessBook) -> Iterator[Difference]:
-    for user in sorted(before.users.keys() | after.users.keys()):
-        old, new = before.rights_of(user), after.rights_of(user)
-        if [*map(str, old.rules())] != [*map(str, new.rules())]:
-            yield from _compared(user, old, new)
+class _Comparison:
+    """Users with the same roles share their rights, so these are compared once."""
+
+    def __init__(self, before: AccessBook, after: AccessBook) -> None:
+        self._before = before
+        self._after = after
+        self._known: dict[tuple[Rights, Rights], list[Difference]] = {}
+
+    def of(self, user: str) -> list[Difference]:
+        old, new = self._before.rights_of(user), self._after.rights_of(user)
+        found = self._known.get((old, new))
+        if found is None:
+            is_same = [*map(str, old.rules())] == [*map(str, new.rules())]
+            found = self._known[old, new] = [] if is_same else list(_compared(user, old, new))
+        return [difference._replace(user=user) for difference in found]
 
 
 def _compared(user: str, old: Rights, new: Rights) -> Iterator[Difference]:
@@ -92,8 +111,9 @@ def _compared(user: str, old: Rights, new: Rights) -> Iterator[Difference]:
         had, has = (_whole(rights.may(action, b"")) for rights in (old, new))
         if had is not has:
             yield Difference(user, action.word, "", had.value, has.value)
+    filters = _filters(user, old, new)
     for action in _TOPIC_ACTIONS:
-        for topic_filter in _filters(user, old, new):
+        for topic_filter in filters:
             had, has = (_coverage(rights, action, topic_filter) for rights in (old, new))
             if had is not has:
                 name = topic_filter.decode() or EVERY_TOPIC

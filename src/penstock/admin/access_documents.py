@@ -12,7 +12,13 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from penstock.access.documents import AccessDocument, changes_of, document_of
-from penstock.access.plans import Difference, Plan, make_plan
+from penstock.access.plans import (
+    DIFFERENCES_MAX,
+    Difference,
+    Plan,
+    make_plan,
+    row_changes,
+)
 from penstock.admin.access_changes import AccessPages
 from penstock.admin.guard import Guard, check_may_make_secrets
 from penstock.admin.pages import admin_page, admin_read_page, bool_parameter, read_payload
@@ -20,8 +26,6 @@ from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import AccessAdmin, AffectedSubscription
 from penstock.limits import ACCESS_DOCUMENT_BYTES_MAX
 from penstock.trust.book import ANY_VERSION, AccessBook, Change
-
-SHOWN_MAX = 1_000  # losses, gains and subscriptions in an answer
 
 
 class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +65,7 @@ class _DocumentPages(AccessPages):
         proposal = self._proposal(await _read(request))
         version = self.book.version
         plan = await run_in_threadpool(make_plan, *proposal[1:], proposal.changes)
-        affected = self._admin.affected(proposal.after, SHOWN_MAX) if plan.losses else []
+        affected = self._admin.affected(proposal.after, DIFFERENCES_MAX) if plan.losses else []
         return _describe(plan, affected) | {"version": version}
 
     async def apply(self, request: Request) -> dict[str, object]:
@@ -69,10 +73,10 @@ class _DocumentPages(AccessPages):
         if wanted.document.has_credentials():
             check_may_make_secrets(request)
         proposal = self._proposal(wanted)
-        plan = await run_in_threadpool(make_plan, *proposal[1:], proposal.changes)
         if proposal.changes:
             await self.submit(request, lambda: self._proposal(wanted).changes, wanted.expected)
-        return _describe(plan, []) | {"version": self.book.version}
+        rows = row_changes(proposal.before, proposal.after, proposal.changes)
+        return {"changes": [row._asdict() for row in rows], "version": self.book.version}
 
     def _proposal(self, wanted: _Request) -> _Proposal:
         try:
@@ -99,7 +103,7 @@ def _describe(plan: Plan, affected: list[AffectedSubscription]) -> dict[str, obj
         "changes": [row._asdict() for row in plan.rows],
         "loses": _differences(plan.losses),
         "gains": _differences(plan.gains),
-        "more": max(len(plan.losses), len(plan.gains)) > SHOWN_MAX,
+        "more": max(len(plan.losses), len(plan.gains)) > DIFFERENCES_MAX,
         "locked_out": plan.locked_out,
         "subscriptions": [one._asdict() for one in affected],
     }
@@ -114,5 +118,5 @@ def _differences(found: list[Difference]) -> list[dict[str, object]]:
             "before": one.before,
             "after": one.after,
         }
-        for one in found[:SHOWN_MAX]
+        for one in found[:DIFFERENCES_MAX]
     ]
