@@ -9,6 +9,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from penstock.access.documents import changes_of, read_document
+from penstock.access.imports.faults import ImportFault
+from penstock.access.imports.mosquitto import imported as import_mosquitto
+from penstock.access.imports.redis import imported as import_redis
 from penstock.cluster.faults import PeerFault
 from penstock.cluster.frames import decode_frame
 from penstock.cluster.framing import PeerFrameReader
@@ -20,11 +24,17 @@ from penstock.model.topic import filter_fault
 from penstock.net.detect import detect
 from penstock.store.entry import decode as decode_entry
 from penstock.trust.acl import compile_acl, patterns_fault
+from penstock.trust.book import AccessBook
+from penstock.trust.key_logins import key_id_of, parse_key_password
+from penstock.trust.passwords import hash_fault
 from penstock.trust.rights import Coverage, NamedRule, Rights
+from penstock.trust.rows import User
 from penstock.trust.rules import Action, parse_rule
+from penstock.trust.secrets import parse_token
 from penstock.wire.binary import BinaryClientMachine, BinaryServerMachine
 from penstock.wire.mqtt import MqttClientMachine, MqttServerMachine
 from penstock.wire.mqtt.envelope import opened
+from penstock.wire.proxy import ProxyFault, decode_header
 from penstock.wire.queue import QueueServerMachine
 from penstock.wire.queue.client import QueueClientMachine
 from penstock.wire.resp import RespServerMachine
@@ -38,6 +48,7 @@ Target = Callable[[bytes], None]
 
 FRAME_BYTES_MAX = 4_096  # limits that a fuzzer reaches with small inputs
 PENDING_BYTES_MAX = 2 * FRAME_BYTES_MAX
+PROXY_BYTES_MAX = 536
 
 TARGETS: dict[str, Target] = {}
 
@@ -129,6 +140,18 @@ def first_bytes(data: bytes) -> None:
     detect(data[:16])
 
 
+@target
+def proxy_header(data: bytes) -> None:
+    """A header is found at the same place however much of what follows has come."""
+    try:
+        header = decode_header(data)
+    except ProxyFault:
+        return
+    if header is not None:
+        assert decode_header(data[: header.size]) == header
+        assert 0 < header.size <= PROXY_BYTES_MAX
+
+
 # ── Between nodes ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -157,6 +180,51 @@ def journal_entry(data: bytes) -> None:
     for verify in (True, False):
         with contextlib.suppress(PenstockError):
             decode_entry(data, verify=verify)
+
+
+# ── Users ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@target
+def password_hash(data: bytes) -> None:
+    """A hash from a file is bounded before anything is computed."""
+    text = data.decode("utf-8", "surrogateescape")
+    if not hash_fault(text):
+        User("ann", password=text).fault()
+
+
+@target
+def token(data: bytes) -> None:
+    found = parse_token(data)
+    assert found is None or found.secret.decode() not in repr(found)
+    parse_key_password(data)
+    key_id_of(data.decode("utf-8", "surrogateescape"))
+
+
+@target
+def mosquitto_files(data: bytes) -> None:
+    passwords, _, acl = data.decode("utf-8", "surrogateescape").partition("\n\n")
+    with contextlib.suppress(ImportFault):
+        import_mosquitto(passwords, acl)
+
+
+@target
+def redis_file(data: bytes) -> None:
+    with contextlib.suppress(ImportFault):
+        import_redis(data.decode("utf-8", "surrogateescape"))
+
+
+@target
+def access_file(data: bytes) -> None:
+    """What can be read either is applied as a whole, or names what is wrong."""
+    book = AccessBook()
+    try:
+        document = read_document(data.decode("utf-8", "surrogateescape"))
+        changes = list(changes_of(book, document, 0))
+    except (ImportFault, ValueError):
+        return
+    after = book.preview(changes)
+    assert isinstance(after, AccessBook) or after
 
 
 # ── Configuration, rules, names ───────────────────────────────────────────────────────────────

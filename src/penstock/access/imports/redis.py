@@ -72,6 +72,8 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > LINE_CHARACTERS_MAX or number > LINES_MAX:
             raise ImportFault(FILE, number, "the line is too long, or there are too many")
+        if not line.isascii() and not _is_utf8(line):
+            raise ImportFault(FILE, number, "not UTF-8")
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
@@ -79,6 +81,14 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
         if not is_user or not all(NAME.fullmatch(name) for name in (words[1], f"redis-{words[1]}")):
             raise ImportFault(FILE, number, f"not user NAME and its rules; {NAME_FAULT}")
         yield number, words
+
+
+def _is_utf8(line: str) -> bool:
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _User:
