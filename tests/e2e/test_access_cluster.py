@@ -1,68 +1,138 @@
-"""Users and rules in a cluster: the same on all nodes, changed at the leader, kept when it dies."""
+"""Access changes in a cluster: leaders are killed in the middle of them, and users race for ids."""
 
+import base64
 import json
-import subprocess
-import sys
-from pathlib import Path
+import threading
+import urllib.error
+import urllib.request
+from hashlib import sha256
+from itertools import count
 
 import pytest
 
+from tests.conformance.wire_client import WireClient, connect_packet
 from tests.e2e.cluster_processes import nodes, until
 
-SCRIPT = str(Path(sys.executable).with_name("penstock"))
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+SECRET = "a-secret-of-20-bytes"
+USERS = {
+    name: {"roles": [role], "secrets": [sha256(SECRET.encode()).hexdigest()]}
+    for name, role in (("root", "admin"), ("ann", "client"), ("bob", "client"))
+}
+NOT_AUTHORIZED = 5
 
 
-def run(*words, check=True):
-    command = [SCRIPT, *map(str, words)]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
-    assert not check or done.returncode == 0, done.stderr
-    return done
+def ask(node, path, body=None):
+    """Ask a page as root; return its status and document, 0 if the node does not answer."""
+    url = f"http://{node.host}:{node.http_port}{path}"
+    login = base64.b64encode(f"root:{SECRET}".encode()).decode()
+    data = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(url, data, {"authorization": f"Basic {login}"})
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, {}
+    except (OSError, ValueError):
+        return 0, {}
 
 
-def listed(data):
-    """The users that a node knows, whoever leads."""
-    found = json.loads(run("users", "list", "--data", data, "--stale", "--json").stdout)
-    return {user["name"]: user["roles"] for user in found}
+def begin(made):
+    options = [f"--node={made.as_option(number)}" for number in made.running]
+    assert made.command(1, "init", *options)[0] == 0
+    leader = made.running[made.leader()]
+    assert ask(leader, "/access/apply", {"document": {"users": USERS}})[0] == 200
+    return leader
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    with nodes(tmp_path, 3) as found:
-        members = [word for number in (1, 2, 3) for word in ("--node", found.as_option(number))]
-        assert found.command(1, "init", *members)[0] == 0
-        found.leader()
-        yield found
+def pair(number):
+    """A change of two rows that belong together."""
+    rules = {"rules": [f"allow read t/{number}"]}
+    return {"document": {"roles": {f"a{number}": rules, f"b{number}": rules}}}
 
 
-def test_users_are_the_same_on_all_nodes_and_survive_the_leader(cluster, tmp_path):
-    leader = cluster.leader()
-    data = {number: tmp_path / f"node{number}" for number in (1, 2, 3)}
-    run("users", "add", "ann", "--admin", "--data", data[leader])
-    run("roles", "add", "sensors", "--allow", "publish plant/#", "--data", data[leader])
-    run("users", "add", "pump", "--role", "sensors", "--data", data[leader])
-    expected = {"ann": ["admin"], "pump": ["sensors"]}
-    for directory in data.values():
-        until(lambda directory=directory: listed(directory) == expected)
-
-    follower = next(number for number in data if number != leader)
-    refused = run("users", "disable", "pump", "--data", data[follower], check=False)
-    assert refused.returncode == 1
-    assert f"the node at {cluster.address(leader)} does" in refused.stderr
-
-    cluster.kill(leader)
-    successor = until(lambda: _leads(data, cluster))
-    run("users", "roles", "pump", "+monitor", "--data", data[successor])
-    assert listed(data[successor])["pump"] == ["sensors", "monitor"]
-    cluster.start(leader)
-    until(lambda: listed(data[leader]).get("pump") == ["sensors", "monitor"])
+def exported(node):
+    _, found = ask(node, "/access/export")
+    return found.get("document", {}).get("roles", {}), found.get("version")
 
 
-def _leads(data, cluster):
-    """The node that takes a change: one that changes nothing."""
-    for number in cluster.running:
-        words = ("users", "enable", "pump", "--data", data[number])
-        if run(*words, check=False).returncode == 0:
-            return number
-    return 0
+def test_leaders_killed_in_the_middle_of_changes_lose_none_and_halve_none(tmp_path):
+    with nodes(tmp_path, 3) as made:
+        begin(made)
+        acknowledged, over = [], threading.Event()
+
+        def work():
+            for number in count():
+                if over.is_set():
+                    return
+                for node in list(made.running.values()):  # whoever leads
+                    status, _ = ask(node, "/access/apply", pair(number))
+                    if status == 200:
+                        acknowledged.append(number)
+                        break
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        try:
+            for _ in range(2):
+                enough = len(acknowledged) + 5
+                until(lambda enough=enough: len(acknowledged) >= enough)
+                killed = made.leader()
+                made.kill(killed)
+                made.leader()
+                made.start(killed)
+        finally:
+            enough = len(acknowledged) + 3
+            until(lambda: len(acknowledged) >= enough)
+            over.set()
+            worker.join()
+        made.leader()
+        until(lambda: len({str(exported(node)) for node in made.running.values()}) == 1)
+        roles, version = exported(made.running[1])
+        assert version
+        assert {f"{kind}{number}" for kind in "ab" for number in acknowledged} <= roles.keys()
+        assert {name[1:] for name in roles if name[0] == "a"} == {
+            name[1:] for name in roles if name[0] == "b"
+        }
+
+
+def connected(address, name):
+    """Present one client id as a user; return the connection and the code of its CONNACK."""
+    host, port = address.split(":")
+    client = WireClient(host, int(port))
+    client.send(connect_packet("pump", clean=False, username=name, password=SECRET.encode()))
+    return client, client.receive()[3]
+
+
+def test_two_users_who_present_a_client_id_at_two_nodes_at_once_get_one_owner(tmp_path):
+    with nodes(tmp_path, 3) as made:
+        begin(made)
+        until(lambda: all(exported(node)[1] for node in made.running.values()))
+        ready = threading.Barrier(2)
+        found = {}
+
+        def enter(name, number):
+            ready.wait()
+            found[name] = connected(made.address(number), name)
+
+        racers = [threading.Thread(target=enter, args=pair) for pair in (("ann", 1), ("bob", 2))]
+        for racer in racers:
+            racer.start()
+        for racer in racers:
+            racer.join()
+        assert sorted(code for _, code in found.values()) == [0, NOT_AUTHORIZED]
+        owner = next(name for name, (_, code) in found.items() if code == 0)
+        other = "bob" if owner == "ann" else "ann"
+        found[owner][0].ping()  # it was not taken over
+        made.kill(made.leader())
+        made.leader()
+        for number in made.running:  # the owner is known everywhere, and to the next leader
+            client, code = connected(made.address(number), other)
+            assert code == NOT_AUTHORIZED
+            client.__exit__()
+        client, code = connected(made.address(next(iter(made.running))), owner)
+        assert code == 0
+        for one, _ in [*found.values(), (client, 0)]:
+            one.__exit__()

@@ -5,7 +5,8 @@ deleted or given a new password, a revoked token) the connection ends; the admin
 the change gets the answer first. Others go on with their new rights: doors end what is not allowed
 any more (``principal_changed``), and what is routed or delivered later is judged by the new rights.
 
-A change of users alone concerns their own connections. Roles, tokens and bans may concern all.
+A change of users alone concerns their own connections. Roles, tokens, bans and keys may concern
+all.
 """
 
 import asyncio
@@ -53,12 +54,6 @@ class Revocation:
             if effect.is_wide or principal.user in effect.changed:
                 self._renew(connection, effect.by)
         self._forget_routes()  # those that were found since with the rights of before
-
-    def keys_changed(self) -> None:
-        """Signing keys changed: renew those who logged in with one."""
-        for connection in list(self._connections):
-            if connection.principal.via == "key":
-                self._renew(connection, "")
 
     def _renew(self, connection: PrincipalHolder, by: str) -> None:
         principal = connection.principal

@@ -83,5 +83,8 @@ class AccessChanges:
         rows = command.rows if isinstance(command, KeysStored) else [command.row]
         for row in rows:
             self._keys.put(Key.decode(row))
+        if not self._book.is_open:  # whoever logged in with a key is judged by it
+            self.refresh()
+            effects.controls.append(AccessApplied(()))
         if waiter is not None:
             effects.controls.append(Outcome(waiter, None))

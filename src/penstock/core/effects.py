@@ -143,7 +143,7 @@ class AccessApplied(msgspec.Struct, frozen=True):
 
     changed: tuple[str, ...]  # users whose own row changed or was removed
     by: str = ""  # who made the change
-    is_wide: bool = True  # whether others are concerned, too: roles, tokens or bans changed
+    is_wide: bool = True  # whether others are concerned, too: roles, tokens, bans or keys changed
     waiter: None = None
 
 

@@ -17,7 +17,14 @@ from penstock.core.commands import (
     SinkClaimed,
     SinkEnded,
 )
-from penstock.core.effects import Accepted, IdentityTaken, Outcome, SessionDenied, TakenOver
+from penstock.core.effects import (
+    Accepted,
+    AccessApplied,
+    IdentityTaken,
+    Outcome,
+    SessionDenied,
+    TakenOver,
+)
 from penstock.core.owners import OWNED_BY_ANOTHER
 from penstock.core.tables import Moment, tables_of
 from penstock.obs.counters import Counters
@@ -303,8 +310,35 @@ def test_deliveries_that_are_denied_are_settled_and_counted_as_such(bench):
 def test_several_keys_are_stored_at_once(bench):
     keys = [Key(1, bytes(32), "d", "#", 1, successor=2), Key(2, b"2" * 32, "d", "#", 1)]
     effects = bench.apply(KeysStored([key.encode() for key in keys]), "waiter")
-    assert effects.controls == [Outcome("waiter", None)]
+    assert effects.controls == [AccessApplied(()), Outcome("waiter", None)]
     assert bench.broker.keys.all() == keys
+
+
+def test_a_session_that_a_key_opened_is_judged_by_the_key(bench):
+    bench.change(put(Role("keys", ("allow subscribe plant/%u/#",))))
+    key = Key(7, bytes(32), "pump", "plant/pump/*", 1)
+    bench.apply(KeysStored([key.encode()]))
+    opened = SessionOpened(b"p", 1, clean=False, will=None, user="key:7", via="key")
+    bench.apply(opened, "p#1")
+    bench.subscribe("p", (b"#", 1))
+    bench.publish(b"plant/pump/x", b"own")
+    bench.publish(b"plant/tank/x", b"of another")
+    assert bench.broker.sessions[b"p"].inflight_count == 1
+    revoked = Key(7, bytes(32), "pump", "plant/pump/*", 1, revoked_ms=2)
+    bench.apply(KeysStored([revoked.encode()]))
+    bench.publish(b"plant/pump/x", b"too late")
+    assert bench.broker.sessions[b"p"].inflight_count == 1
+
+
+def test_roles_of_a_json_web_token_count_without_a_row_of_its_user(bench):
+    opened = SessionOpened(
+        b"p", 1, clean=False, will=None, user="web", roles=("limited",), via="jwt"
+    )
+    bench.apply(opened, "p#1")
+    bench.subscribe("p", (b"#", 1))
+    bench.publish(b"a/x", b"m")
+    bench.publish(b"b", b"m")
+    assert bench.broker.sessions[b"p"].inflight_count == 1
 
 
 def test_a_void_open_leaves_the_closed_session_of_its_owner_alone(bench):
