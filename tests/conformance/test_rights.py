@@ -6,7 +6,7 @@ import pytest
 
 from penstock.testing import Broker
 from penstock.trust.book import put
-from penstock.trust.rows import Quotas, User
+from penstock.trust.rows import Quotas, Role, User
 from penstock.trust.rules import Action
 from tests.access import SECRET
 from tests.conformance.wire_client import (
@@ -201,6 +201,9 @@ def test_a_quota_of_subscriptions_refuses_one_more_filter(broker, connect, uniqu
     client.expect(unsuback(2))
     client.send(subscribe(3, ("b", 0), ("c", 0)))
     client.expect(suback(3, 0, 0))
+    broker.change_access(put(Role("unrelated", ())))  # renews everybody's rights
+    client.send(subscribe(4, ("d", 0)))
+    client.expect(suback(4, 0x80))
 
 
 # ── envelopes

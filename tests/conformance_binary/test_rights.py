@@ -6,7 +6,7 @@ import pytest
 
 from penstock.testing import Broker
 from penstock.trust.book import Change, put
-from penstock.trust.rows import Ban, Quotas, User
+from penstock.trust.rows import Ban, Quotas, Role, User
 from penstock.trust.rules import Action
 from tests.access import LOGIN_REQUIRED, SECRET
 from tests.conformance_binary.looks import disconnects, drops
@@ -182,6 +182,9 @@ def test_a_quota_of_subscriptions_counts_what_there_is(broker, log_in, unique):
     fred.send(unsubscribe(topics[0], 7))
     fred.expect(ack(7))
     assert fred.subscribe(topics[2]) == []
+    broker.change_access(put(Role("unrelated", ())))  # renews everybody's rights
+    fred.send(subscribe(unique + b"/4"))
+    fred.expect_error("Cannot subscribe", "user fred may have 2 subscriptions")
 
 
 # ── rights that change

@@ -166,6 +166,18 @@ def test_a_set_of_filters_matches_what_one_of_them_matches(many, topic):
     assert FilterSet(many).matches(topic) is expected
 
 
+@given(st.lists(filters(plain_levels) | st.just(""), max_size=6), filters(plain_levels))
+@example(["#"], "$x/#")
+@example(["+/#"], "#")
+@example(["a/#"], "a")
+@example(["$x/a"], "+/a")
+def test_a_set_of_filters_covers_and_overlaps_as_its_filters_do(many, topic_filter):
+    encoded, wanted = [one.encode() for one in many], topic_filter.encode()
+    found = FilterSet(encoded)
+    assert found.covers(wanted) == any(covers(one, wanted) for one in encoded)
+    assert found.overlaps(wanted) == any(overlaps(one, wanted) for one in encoded)
+
+
 @given(filters(plain_levels), filters(plain_levels))
 @example("+/#", "#")
 @example("#", "+/#")

@@ -62,7 +62,8 @@ class Revocation:
         if principal.user:
             renewed = self._logins.renewed(principal)
         else:
-            renewed = self._logins.welcome(connection.origin, principal.door)
+            client_id = principal.client_id.encode()
+            renewed = self._logins.welcome(connection.origin, principal.door, client_id)
         if isinstance(renewed, LoginRefusal):
             self._end(connection, renewed.reason, renewed.text, by)
         elif not renewed.is_known:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from penstock.trust.rules import ALL_ACTIONS, TOPICLESS, Action, FilterSet, Rule, covers, overlaps
+from penstock.trust.rules import ALL_ACTIONS, TOPICLESS, Action, FilterSet, Rule
 
 VERDICTS_MAX = 65_536  # cached per action; then the cache is emptied
 CACHED_TOPIC_BYTES_MAX = 256
@@ -58,6 +58,7 @@ class Rights:
     __slots__ = (
         "__weakref__",
         "_allowed",
+        "_coverages",
         "_denied",
         "_rules",
         "_spend",
@@ -80,6 +81,7 @@ class Rights:
         self._denied = self._filter_sets(allows=False)
         self.global_actions = self._global_actions()
         self._verdicts: dict[Action, dict[bytes, bool]] = {action: {} for action in Action}
+        self._coverages: dict[tuple[Action, bytes], Coverage] = {}
         self.publishable: set[bytes] | None = None if self._publishes_everything() else set()
 
     def _filter_sets(self, *, allows: bool) -> dict[Action, FilterSet]:
@@ -128,6 +130,7 @@ class Rights:
             verdicts.clear()
         if self.publishable is not None:
             self.publishable.clear()
+        self._coverages.clear()
 
     def _judge(self, action: Action, topic: bytes) -> bool:
         if action & TOPICLESS:
@@ -148,15 +151,23 @@ class Rights:
 
     def coverage(self, action: Action, topic_filter: bytes) -> Coverage:
         """How much of what a filter matches is allowed."""
-        allowed, denied = self._allowed[action].filters, self._denied[action].filters
-        if any(covers(deny, topic_filter) for deny in denied):
+        found = self._coverages.get((action, topic_filter))
+        if found is None:
+            found = self._cover(action, topic_filter)
+            if len(topic_filter) <= CACHED_TOPIC_BYTES_MAX:
+                self._spend()
+                if len(self._coverages) >= VERDICTS_MAX:
+                    self._coverages.clear()
+                self._coverages[action, topic_filter] = found
+        return found
+
+    def _cover(self, action: Action, topic_filter: bytes) -> Coverage:
+        allowed, denied = self._allowed[action], self._denied[action]
+        if denied.covers(topic_filter) or not allowed.overlaps(topic_filter):
             return Coverage.NONE
-        if not any(overlaps(allow, topic_filter) for allow in allowed):
-            return Coverage.NONE
-        is_narrowed = any(overlaps(deny, topic_filter) for deny in denied)
-        if not is_narrowed and any(covers(allow, topic_filter) for allow in allowed):
-            return Coverage.ALL
-        return Coverage.SOME
+        if denied.overlaps(topic_filter) or not allowed.covers(topic_filter):
+            return Coverage.SOME
+        return Coverage.ALL
 
     def explain(self, action: Action, topic: bytes) -> Verdict:
         """The verdict and the rule that decides it; reads all rules, for people."""

@@ -202,6 +202,49 @@ class FilterSet:
             return below is not None and _matches(below, levels, 1)
         return _matches(self._root, levels, 0)
 
+    def covers(self, topic_filter: bytes) -> bool:
+        """Whether one of the filters matches all that this one does (``covers``), at one walk."""
+        if self.is_everything:
+            return True
+        levels = (b"+/#" if topic_filter == b"#" else topic_filter).split(b"/")
+        hides_wildcards, nodes = topic_filter.startswith(b"$"), [self._root]
+        for level in levels:
+            wild = () if hides_wildcards else (b"+",)
+            keys = wild if level in (b"+", b"#") else (*wild, level)
+            if not hides_wildcards and any(b"#" in node for node in nodes):
+                return True
+            if level == b"#":
+                return False
+            nodes = [node[key] for node in nodes for key in keys if key in node]
+            hides_wildcards = False
+        return any(None in node or b"#" in node for node in nodes)
+
+    def overlaps(self, topic_filter: bytes) -> bool:
+        """Whether one of the filters matches some topic that this one does (``overlaps``)."""
+        if self.is_everything or not topic_filter:
+            return bool(self.filters)
+        nodes = _first_nodes(self._root, topic_filter)
+        for level in topic_filter.split(b"/"):
+            if level == b"#":
+                return any(nodes)
+            if any(b"#" in node for node in nodes):
+                return True
+            if level == b"+":
+                nodes = [below for node in nodes for key, below in node.items() if key is not None]
+            else:
+                keys = (level, b"+")
+                nodes = [node[key] for node in nodes for key in keys if key in node]
+        return any(None in node or b"#" in node for node in nodes)
+
+
+def _first_nodes(root: _Node, topic_filter: bytes) -> list[_Node]:
+    """The root without what cannot match: wildcards in front and ``$`` exclude each other."""
+    if topic_filter.startswith(b"$"):
+        return [{key: node for key, node in root.items() if key not in (b"+", b"#")}]
+    if topic_filter[:1] in (b"+", b"#"):
+        return [{key: node for key, node in root.items() if not (key or b"").startswith(b"$")}]
+    return [root]
+
 
 def _matches(root: _Node, levels: list[bytes], start: int) -> bool:
     """Level by level, with the set of nodes reached: never more than there are filters."""

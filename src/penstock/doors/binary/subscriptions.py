@@ -125,6 +125,7 @@ class BinarySubscriptions:
 
     def judge_again(self) -> None:
         """The rights have changed: end what is not allowed any more, and say so."""
+        self._note_quota()
         admission, principal = self._door.admission, self._connection.principal
         lost = [
             topic for topic in [*self._cursors, *self.worker.queues] if not self._may_have(topic)
@@ -248,6 +249,9 @@ class BinarySubscriptions:
             self.worker.leave(topic)
         elif topic in self._cursors or topic in self._filters:
             self._unfollow(topic)
+        self._note_quota()
+
+    def _note_quota(self) -> None:
         if self._connection.meter is not None:
             self._connection.meter.admit_subscriptions(self._count)
 

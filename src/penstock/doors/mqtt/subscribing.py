@@ -137,6 +137,7 @@ class MqttSubscribing:
 
     def judge_again(self) -> None:
         """The rights have changed. Ordinary subscriptions are narrowed where topics are routed."""
+        self._note_quota()
         lost = self._shared.lost_topic() if self._shared is not None else b""
         if lost:
             detail = f"the right to work on {printable(lost)} was withdrawn"
