@@ -21,6 +21,7 @@ from penstock.commit.recovery import SignedBefore, recover, signed_before
 from penstock.config.address import Address, parse_listen
 from penstock.config.hosts import own_names
 from penstock.config.listeners import wanted
+from penstock.config.reloading import with_changes
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.stale_publishes import has_stale_publish
@@ -340,6 +341,12 @@ class Server:
         if self.retention.turn(now):
             self.parts.dispatchers.turn()
             self.parts.sinks.turn()
+
+    def reconfigure(self, config: Config, names: list[str]) -> None:
+        """Take some options of another configuration; all are in ``config.reloading.LIVE``."""
+        self.config = with_changes(self.config, config, names)
+        connections = self.parts.connections
+        connections.visitors.limits = connections.limits = self.config.limits
 
     # ── stop ──────────────────────────────────────────────────────────────────────────────────
 

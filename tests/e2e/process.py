@@ -78,6 +78,11 @@ class BrokerProcess:
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────
 
+    def line(self) -> str:
+        """The next line that it prints after the greeting."""
+        assert self._child.stdout is not None
+        return self._child.stdout.readline().rstrip("\n")
+
     def kill(self) -> None:
         """Kill it with SIGKILL."""
         self.signal(signal.SIGKILL)

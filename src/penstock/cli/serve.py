@@ -15,6 +15,7 @@ import msgspec
 from penstock.access.exposure import clear_text
 from penstock.cli.greeting import greeting
 from penstock.cli.options import configured
+from penstock.cli.reloading import Reloader
 from penstock.config.load import Loaded
 from penstock.config.schema import Config
 from penstock.errors import StorageError, StorageFull
@@ -32,14 +33,14 @@ def serve(loaded: Loaded) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     config = _fit_files(config)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config))
+        runner.run(_serve(config, loaded))
 
 
 class _StopRequested(BaseException):
     """A signal arrived while the broker was starting."""
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config, loaded: Loaded) -> None:
     stop = asyncio.Event()
     server = Server(config)
     try:
@@ -48,6 +49,8 @@ async def _serve(config: Config) -> None:
         click.echo("Stopped during startup. No data was lost.")
         return
     _tune_collector()
+    reloader = Reloader(loaded, server, _fit_files)
+    reloading = _reload_on_hangup(reloader)
     click.echo(greeting(server))
     logger = log.get_logger("serve")
     logger.info("started", listening=", ".join(map(str, server.addresses)))
@@ -55,8 +58,10 @@ async def _serve(config: Config) -> None:
     while await _is_replaced(server, stop):
         logger.warning("store_replaced", why="this node was too far behind and received a snapshot")
         await server.give_way()
-        server = Server(config, snapshots_received=server.snapshots_received + 1)
+        server = Server(server.config, snapshots_received=server.snapshots_received + 1)
         await server.start()
+        reloader.server = server
+    reloading.cancel()
     click.echo("Stopping: completing what was accepted.")
     logger.info("stopping", clients=len(server.parts.connections.clients))
     if await server.stop():
@@ -64,6 +69,25 @@ async def _serve(config: Config) -> None:
     else:
         click.echo("Stopped, but not everything that was accepted could be written to disk.")
         raise StorageError(_loss(config), "Free disk space, then start the broker again.")
+
+
+def _reload_on_hangup(reloader: Reloader) -> asyncio.Task[None]:
+    """Reload at SIGHUP and when a file changes, until the task is cancelled."""
+    hangup = asyncio.Event()
+
+    async def reload_again() -> None:
+        while True:
+            await hangup.wait()
+            hangup.clear()
+            await reloader.reload("SIGHUP")
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reload_again())
+            group.create_task(reloader.watch())
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
+    return asyncio.create_task(both())
 
 
 async def _start(server: Server, stop: asyncio.Event) -> None:
@@ -74,6 +98,7 @@ async def _start(server: Server, stop: asyncio.Event) -> None:
         stop.set()
         raise _StopRequested
 
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what would be reloaded is being loaded
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, interrupt)
     gc.disable()  # creates hundreds of thousands of objects, none of them garbage

@@ -48,6 +48,10 @@ class Loaded(msgspec.Struct, frozen=True):
     config: Config
     sources: dict[str, str]  # by option, as in "environment PENSTOCK_X", "file x.toml line 3"
     file: str | None = None
+    flags: Mapping[str, object] = {}  # as they were given, to load again
+
+    def __repr__(self) -> str:
+        return f"Loaded({self.config!r})"  # flags may have secrets
 
     def value(self, name: str) -> object:
         section, _, leaf = name.rpartition(".")
@@ -88,7 +92,7 @@ def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, objec
     ]
     if problems:
         raise ConfigProblemsError(sorted(problems, key=_order))
-    return Loaded(config, {name: str(_origin(layers, name)) for name in KEYS}, path)
+    return Loaded(config, {name: str(_origin(layers, name)) for name in KEYS}, path, dict(flags))
 
 
 def _order(problem: Problem) -> tuple[int, int]:
