@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "cluster": ("penstock.cli.cluster:cluster", "Create, inspect and change a cluster."),
     "context": ("penstock.cli.context:context", "Name brokers, and how to log in there."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
+    "doctor": ("penstock.cli.doctor:doctor", "Say what is wrong or weak about a broker."),
     "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),
     "store": ("penstock.cli.store:store", "Check a data directory."),
 }

@@ -50,7 +50,7 @@ def access_options(command: Callable[..., object]) -> Callable[..., object]:
     ) -> object:
         with ExitStack() as stack:
             if data is not None and not _is_address_given():
-                broker = _local(stack, data, config_file)
+                broker = local_broker(stack, data, config_file)
             return command(*arguments, broker=broker, **parameters)
 
     return admin_options(_data_options(with_data))
@@ -66,7 +66,7 @@ def _is_address_given() -> bool:
     return has_address
 
 
-def _local(stack: ExitStack, data: Path, config_file: str | None) -> AdminClient:
+def local_broker(stack: ExitStack, data: Path, config_file: str | None) -> AdminClient:
     if not _is_running(data):
         from penstock.cli.stopped_broker import opened  # noqa: PLC0415 - loads the whole broker
 
