@@ -170,7 +170,8 @@ def connect(
 ) -> "Client | QueueClient":
     """Open a connection, to be used in a ``with`` statement.
 
-    To a **host**: for MQTT, see ``mqtt.client.connect``. To a **list of addresses** such as
+    To a **host**: for MQTT, see ``mqtt.client.connect``; also as ``mqtt://host:port``, or
+    ``mqtts://`` with TLS. To a **list of addresses** such as
     ``["127.0.0.1:1883"]``: for work queues, see ``QueueClient``. Name some nodes of a cluster; the
     client finds the leader. ``timeout_s`` then limits a call, lost connections and elections
     included. With a ``producer_id`` the broker recognises repeated messages even after a restart of
@@ -183,6 +184,10 @@ def connect(
     on every connection, but to no server that was not named here, unless its certificate proves it.
     """
     if isinstance(host, str):
+        if "://" in host:
+            from penstock.client.mqtt.url import connect_to_url  # noqa: PLC0415 - rarely needed
+
+            return connect_to_url(host, *arguments, **keywords)
         _check_host(host)
         return connect_to_mqtt(host, *arguments, **keywords)
     from penstock.client.queue.blocking import QueueClient  # noqa: PLC0415 - see the module

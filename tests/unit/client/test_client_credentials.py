@@ -1,12 +1,15 @@
 """How our clients log in: with every kind of credentials, on every connection, and to whom."""
 
 import asyncio
+import logging
 import os
 import pickle
 import threading
+import traceback
 
 import pytest
 
+from penstock.access.new_secrets import new_token
 from penstock.client import (
     ArgumentError,
     AsyncPublisher,
@@ -19,13 +22,20 @@ from penstock.client import (
     RefusedError,
     SigningKey,
     Subscriber,
+    TlsFailedError,
     UnauthenticatedError,
     connect,
     connect_async,
 )
 from penstock.client.queue.server_pool import ServerPool
 from penstock.client.tls import tls_settings
+from penstock.commit.completion import FutureCompletion
+from penstock.core.commands import KeyStored
 from penstock.testing import Broker
+from penstock.trust.book import put
+from penstock.trust.keys import Key
+from penstock.trust.rows import Token
+from penstock.trust.signatures import key_pair
 
 SECRET = "a-secret-of-ann-0123456789"
 ANN = Credentials("ann", SECRET)
@@ -112,6 +122,85 @@ async def test_asyncio_queue_clients_have_the_rights_of_their_user(broker):
 
         async with client.subscribe("ann/async-jobs", "work", handle):
             await asyncio.wait_for(done.wait(), 60)
+
+
+def clients(broker, credentials):
+    """Each kind of client publishes to ``ann/t``."""
+    nodes = [f"{broker.host}:{broker.port}"]
+    with connect(broker.host, broker.port, credentials=credentials) as client:
+        client.publish("ann/t", b"1", qos=1)
+    with Publisher(port=broker.port, credentials=credentials) as publisher:
+        publisher.publish("ann/t", b"2")
+    with connect(nodes, credentials=credentials) as client:
+        client.produce("ann/t", b"3")
+
+
+def test_an_api_token_is_enough_for_every_client(broker, tmp_path):
+    token = new_token()
+    broker.change_access(put(Token(token.token_id, "ann", token.digest)))
+    file = tmp_path / "token"
+    file.write_text(token.text + "\n")
+    file.chmod(0o600)
+    for credentials in (Credentials(token=token.text), Credentials(token_file=file)):
+        clients(broker, credentials)
+    with pytest.raises(LoginFailedError):
+        clients(broker, Credentials(token=token.text[:-1] + "x"))
+
+
+def store_key(broker, key):
+    async def store():
+        pipeline, waiter = broker.server.parts.pipeline, FutureCompletion("the key is not stored")
+        with pipeline.as_leader():
+            pipeline.submit(KeyStored(key.id, key.encode()), waiter, durable=True)
+        await waiter.future
+
+    broker._run(store)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+def test_a_device_logs_in_with_its_key(kind):
+    secret, other = key_pair(bytes(range(32))), key_pair(bytes(32))
+    with Broker(users={"somebody": "else"}) as broker:
+        store_key(broker, Key(7, secret.public_key, "pump", "pump/#", 0))
+        key = Credentials(key=SigningKey(7, secret.secret_key))
+
+        async def publish(credentials):
+            async with AsyncPublisher(port=broker.port, credentials=credentials) as publisher:
+                await publisher.publish("pump/1", b"1")
+
+        def publish_blocking(credentials):
+            with Publisher(port=broker.port, credentials=credentials) as publisher:
+                publisher.publish("pump/1", b"1")
+
+        run = publish_blocking if kind == "blocking" else lambda who: asyncio.run(publish(who))
+        run(key)
+        with pytest.raises(LoginFailedError):
+            run(Credentials(key=SigningKey(7, other.secret_key)))
+
+
+# ── Addresses ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_address_may_be_a_url_without_secrets(broker):
+    connect(f"mqtt://{broker.host}:{broker.port}", "an-id", credentials=ANN).close()
+    for wrong in (
+        f"mqtt://ann:{SECRET}@h",
+        "mqtt://ann@h",
+        "http://h",
+        "mqtt://",
+        "mqtt://h:x",
+        "mqtt://h/path",
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            connect(wrong)
+        assert SECRET not in str(caught.value)
+
+
+def test_mqtts_is_with_tls(broker):
+    with pytest.raises(TlsFailedError):
+        connect(f"mqtts://{broker.host}:{broker.port}")
+    with pytest.raises(ArgumentError, match="mqtts"):
+        connect("mqtt://h", tls=True)
 
 
 # ── Wrong ones ────────────────────────────────────────────────────────────────────────────────
@@ -232,6 +321,21 @@ def test_credentials_follow_only_to_a_leader_that_is_trusted(leader, tls, creden
 
 
 # ── Secrets stay secret ───────────────────────────────────────────────────────────────────────
+
+
+def test_no_log_or_error_of_a_client_has_a_secret(broker, caplog):
+    """With all that can be logged, also by asyncio, right and wrong, and over reconnects."""
+    canary = Credentials("ann", "canary-of-a-wrong-password")
+    said = []
+    with caplog.at_level(logging.DEBUG):
+        clients(broker, ANN)
+        for way in range(5):
+            with pytest.raises(LoginFailedError) as caught:
+                openings(broker, canary)[way]()
+            said += traceback.format_exception(caught.value)
+    for text in (caplog.text, *said):
+        assert SECRET not in text
+        assert canary.secret().decode() not in text
 
 
 def test_credentials_are_neither_shown_nor_pickled():
