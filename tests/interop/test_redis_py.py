@@ -7,6 +7,8 @@ import pytest
 import redis
 import redis.asyncio
 from redis._parsers import _RESP2Parser, _RESP3Parser
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from penstock.client import connect
 from penstock.testing import Broker
@@ -115,7 +117,8 @@ def test_a_password_is_asked_for(protocol):
     secret = "correct-horse-battery"
     with Broker(resp={"password": secret}) as broker:
         for word in (None, "wrong"):
-            client = redis.Redis(port=broker.port, protocol=protocol, password=word)
+            once = Retry(NoBackoff(), 0)  # by itself it tries again, until it is told to wait
+            client = redis.Redis(port=broker.port, protocol=protocol, password=word, retry=once)
             with closing(client), pytest.raises(redis.AuthenticationError):
                 client.ping()
         with closing(redis.Redis(port=broker.port, protocol=protocol, password=secret)) as client:
