@@ -41,6 +41,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # understood by old s
 
 _Reason = TypeVar("_Reason", bound=Enum)
 
+DOORS = ("mqtt", "binary", "redis", "queue", "http")  # as principals name them
 LOGIN_REASONS = (
     DisconnectReason.BAD_CREDENTIALS,
     DisconnectReason.LOGIN_BACKOFF,
@@ -60,13 +61,13 @@ def _by_protocol(scrape: Scrape) -> Mapping[str, float]:
 
 def _logins(scrape: Scrape) -> Mapping[tuple[str, ...], float]:
     outcomes = ("accepted", *(reason.value for reason in LOGIN_REASONS))
-    none: dict[tuple[str, ...], float] = dict.fromkeys(product(PROTOCOLS, outcomes), 0)
+    none: dict[tuple[str, ...], float] = dict.fromkeys(product(DOORS, outcomes), 0)
     return none | scrape.counters.logins
 
 
 def _denied(scrape: Scrape) -> Mapping[tuple[str, ...], float]:
     actions = (action.word for action in Action)
-    none: dict[tuple[str, ...], float] = dict.fromkeys(product(PROTOCOLS, actions), 0)
+    none: dict[tuple[str, ...], float] = dict.fromkeys(product(DOORS, actions), 0)
     return none | scrape.counters.denied
 
 
@@ -99,7 +100,7 @@ METRICS: tuple[Metric, ...] = (
         "penstock_logins_total",
         "Logins, by protocol and outcome: accepted, or the reason of the refusal.",
         _logins,
-        "door,outcome",
+        "door, outcome",
     ),
     counter(
         "penstock_logins_accepted_total",
@@ -117,7 +118,7 @@ METRICS: tuple[Metric, ...] = (
         "penstock_denied_total",
         "Requests that the access rules denied, by protocol and action.",
         _denied,
-        "door,action",
+        "door, action",
     ),
     # ── TLS
     counter(
