@@ -277,6 +277,17 @@ def test_a_name_that_somebody_points_here_is_refused(site, path):
     assert answer.status == 403
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/topics", "/users"])
+def test_who_logs_in_may_call_the_broker_by_any_name(site, path):
+    assert site.curl(path, "-H", "Host: broker.example", user="root").status == 200
+
+
+def test_without_users_credentials_are_no_way_around_the_host(tmp_path):
+    with Broker(data=tmp_path / "data") as broker:
+        words = ("-H", "Host: evil.example")
+        assert Site(broker).curl("/topics", *words, user="anybody").status == 403
+
+
 @pytest.mark.parametrize("path", ["/", "/health", "/users", "/metrics", "/nothing", "/topics"])
 def test_every_answer_tells_browsers_to_load_and_frame_nothing(site, path):
     headers = site.curl(path).headers

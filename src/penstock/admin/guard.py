@@ -314,6 +314,12 @@ def check_host(request: Request) -> None:
             raise RequestRefused(403, f"unknown host name {printable(host)}", advice) from None
 
 
+def check_host_of_nobody(request: Request) -> None:
+    """``check_host``, unless it is known who asks: no web page knows credentials of ours."""
+    if not caller_of(request).principal.user:
+        check_host(request)
+
+
 def check_web_page(request: Request) -> None:
     """Refuse requests of web pages of other origins, and changes that a form could send."""
     origin = request.headers.get("origin")

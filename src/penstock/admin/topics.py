@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.admin.guard import Guard, caller_of, check_host
+from penstock.admin.guard import Guard, caller_of, check_host_of_nobody
 from penstock.admin.pages import (
     JsonLine,
     applied,
@@ -51,7 +51,7 @@ def routes(view: BrokerView, guard: Guard, publisher: TopicPublisher | None = No
     ) -> Route:
         async def answer(request: Request) -> Response:
             await guard.admit(request, None, is_public=True)
-            check_host(request)
+            check_host_of_nobody(request)
             if "topic" in request.path_params:
                 require(request, Action.READ, request.path_params["topic"].encode())
             check_parameters(request, (*parameters, "stale"))
@@ -62,7 +62,7 @@ def routes(view: BrokerView, guard: Guard, publisher: TopicPublisher | None = No
 
     async def publish(request: Request) -> Response:
         await guard.admit(request, None, is_public=True)
-        check_host(request)
+        check_host_of_nobody(request)
         check_parameters(request, ("retain",))
         assert publisher is not None
         return JsonLine(await _publish(request, publisher, view.store))
