@@ -40,6 +40,9 @@ def environment(data: Path) -> dict[str, str]:
 
 def test_the_image_s_broker_keeps_its_data_in_the_volume_and_listens_beyond_the_container(tmp_path):
     data = tmp_path / "data"
+    penstock = Path(sys.executable).with_name("penstock")
+    added = [penstock, "users", "add", "ann", "--admin", "--secret", "--data", data]
+    subprocess.run(added, check=True, timeout=TIMEOUT_S, stdout=subprocess.DEVNULL)
     entry = [*json.loads(instructions()["ENTRYPOINT"][0]), *json.loads(instructions()["CMD"][0])]
     with subprocess.Popen(
         [str(Path(sys.executable).with_name(entry[0])), *entry[1:]],
@@ -75,6 +78,16 @@ def test_the_image_s_user_owns_its_data_and_begins_there():
     assert found["USER"] == ["penstock"]
     assert found["WORKDIR"] == found["VOLUME"] == ["/data"]
     assert "install -d -o penstock -m 0700 /data" in " ".join(found["RUN"])
+    assert "--uid 10001" in " ".join(found["RUN"])
+
+
+def test_no_container_lets_everybody_in_and_nodes_have_no_capabilities():
+    for name in ("Dockerfile", "compose.yaml"):
+        assert "ALLOW_ANONYMOUS" not in (DEPLOY / name).read_text()
+    text = (DEPLOY / "compose.yaml").read_text()
+    node = text[text.index("x-node:") : text.index("x-environment:")]
+    for line in ("read_only: true", "cap_drop: [ALL]", "no-new-privileges:true"):
+        assert line in node
 
 
 def test_what_the_image_copies_is_let_through_and_data_is_not():
@@ -92,6 +105,14 @@ def test_systemd_does_not_restart_a_broker_whose_disk_failed(name):
     unit.read(DEPLOY / name)
     assert unit["Service"]["Restart"] == "on-failure"
     assert unit["Service"]["RestartPreventExitStatus"] == "74"
+
+
+@pytest.mark.parametrize("name", ["penstock.service", "penstock@.service"])
+def test_systemd_gives_the_broker_few_rights(name):
+    lines = (DEPLOY / name).read_text().splitlines()
+    for line in ("SystemCallFilter=@system-service", "NoNewPrivileges=yes", "UMask=0077"):
+        assert line in lines
+    assert any("LoadCredential=" in line for line in lines)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")

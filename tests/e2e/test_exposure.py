@@ -60,3 +60,11 @@ def test_a_node_yet_to_join_starts_and_serves_nobody_from_elsewhere(start, tmp_p
     )  # fmt: skip
     assert "nobody else until penstock users add NAME --admin" in broker.greeting
     assert connack(port_of(broker)) == b"\x20\x02\x00\x05"
+
+
+def test_a_bootstrap_token_lets_a_reachable_broker_start_and_serve_nobody_yet(start, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("pst-bootstrap-token-of-this-test-0123456789")
+    token.chmod(0o600)
+    broker = start(*WORLD, "--set", f"auth.bootstrap_token_file={token}", listen=False)
+    assert connack(port_of(broker)) == b"\x20\x02\x00\x05"

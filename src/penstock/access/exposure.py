@@ -2,7 +2,8 @@
 
 A listener on a loopback address serves this machine, without a password. One that other machines
 can reach needs users, or the operator's word that everybody may come in. A node of a cluster starts
-without users: they come from the other nodes, and until then it refuses whoever is not local.
+without users, as they come from the other nodes, and so does a broker with a bootstrap token, which
+makes the first one. Until then they refuse whoever is not local.
 """
 
 from penstock.config.listeners import ListenerSettings, wanted
@@ -22,7 +23,8 @@ def check_exposure(config: Config, book: AccessBook, *, is_private: bool = False
     ``is_private``: there are no listeners.
     """
     exposed = [] if is_private else reachable(config)
-    if config.allow_anonymous or not book.is_open or not exposed or config.cluster.peer_listen:
+    is_to_come = bool(config.cluster.peer_listen or config.auth.bootstrap_token_file)
+    if config.allow_anonymous or not book.is_open or not exposed or is_to_come:
         return
     address = exposed[0].address
     raise ConfigError(
