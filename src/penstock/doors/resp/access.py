@@ -57,6 +57,9 @@ def on_keys(*actions: Action) -> Access:
     """On each topic that the command names (``Spec.keys``); one of the actions is enough."""
 
     def demands(args: list[bytes], keys: Keys) -> Iterable[Demand]:
+        first, last, _step = keys
+        if first == last:
+            return (Demand(actions, args[first], Used.KEY),)
         return [Demand(actions, args[place], Used.KEY) for place in places(args, keys)]
 
     return Access(actions, demands)
@@ -99,7 +102,10 @@ def would_be_met(admission: Admission, principal: Principal, demand: Demand) -> 
     if demand.is_whole or demand.is_filter:
         enough = {Coverage.ALL} if demand.is_whole else {Coverage.ALL, Coverage.SOME}
         return any(principal.rights.coverage(action, topic) in enough for action in actions)
-    return any(admission.allows(principal, action, topic) for action in actions)
+    for action in actions:  # noqa: SIM110 - twice as fast
+        if admission.allows(principal, action, topic):
+            return True
+    return False
 
 
 SEEN = on_keys(Action.READ, Action.WORK, Action.MANAGE)

@@ -5,6 +5,7 @@ The order of checks is that of Redis: it decides which of two mistakes the clien
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.doors.resp.faults import NOT_AN_INTEGER, SYNTAX, CommandError, argument_fault
@@ -12,6 +13,8 @@ from penstock.doors.resp.streams import ids
 from penstock.doors.resp.streams.ids import EntryId, Position
 from penstock.wire.resp.names import topic_of
 
+REMEMBERED_MAX = 32
+REMEMBERED_BYTES_MAX = 512  # arguments of an XREAD or XREADGROUP whose streams are remembered
 RETRIES_MAX = 2**31  # largest RETRYCOUNT: deliveries counted on from it must fit every protocol
 
 INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
@@ -215,8 +218,16 @@ def read_options(args: Sequence[bytes], *, may_block: bool = True) -> ReadOption
     return options._replace(sources=sources[:half], block_ms=block_ms)
 
 
-def read_topics(args: Sequence[bytes]) -> list[bytes]:
+def read_topics(args: Sequence[bytes]) -> Sequence[bytes]:
+    """The streams of XREAD or XREADGROUP. A worker sends the same short command again and again."""
+    if len(args) <= REMEMBERED_MAX and sum(map(len, args)) <= REMEMBERED_BYTES_MAX:
+        return _short_topics(tuple(args))
     return [source.topic for source in read_options(args).sources]
+
+
+@lru_cache(maxsize=1_024)
+def _short_topics(args: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    return tuple(source.topic for source in read_options(args).sources)
 
 
 def _read_option(
