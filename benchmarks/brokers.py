@@ -5,6 +5,7 @@ no journal. Each kind knows its command line and its counters; the rest is share
 """
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -20,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar, NamedTuple
 
+from benchmarks import certificates
 from benchmarks.machine import pinned
 from penstock.testing import Broker as TestBroker
 from penstock.trust.book import put
@@ -31,6 +33,7 @@ __all__ = [
     "BrokerError",
     "GuardedPenstockBroker",
     "MosquittoBroker",
+    "MosquittoTlsBroker",
     "PenstockBroker",
     "RedisBroker",
     "SyncedRedisBroker",
@@ -161,7 +164,7 @@ class PenstockBroker(Broker):
         command += ["--data", str(self.directory / "data"), "--listen", f"{HOST}:{self.port}"]
         command += ["--http-listen", f"{HOST}:{free_port()}", "--log-level", "warning"]
         for key, value in self.settings.items():
-            command += ["--set", f"{key}={value}"]
+            command += ["--set", f"{key}={certificates.with_files(value)}"]
         return command
 
     def metrics(self) -> Metrics:
@@ -225,6 +228,10 @@ class MosquittoBroker(Broker):
     def version(cls) -> str:
         return _first_line([cls.program() or "mosquitto", "-h"])
 
+    def more_lines(self) -> tuple[str, ...]:
+        """Return further lines of the configuration."""
+        return ()
+
     def command(self) -> list[str]:
         lines = (
             f"listener {self.port} {HOST}",
@@ -233,10 +240,22 @@ class MosquittoBroker(Broker):
             "max_inflight_messages 100",
             "persistence false",
             "log_dest none",
+            *self.more_lines(),
         )
         config = self.directory / "mosquitto.conf"
         config.write_text("\n".join(lines) + "\n")
         return [self.program() or "mosquitto", "-c", str(config)]
+
+
+class MosquittoTlsBroker(MosquittoBroker):
+    """The same with the certificate that ours has in these workloads."""
+
+    name = "mosquitto-tls"
+
+    def more_lines(self) -> tuple[str, ...]:
+        files = certificates.files()
+        own = (f"certfile {files[certificates.CERT]}", f"keyfile {files[certificates.KEY]}")
+        return (*own, "user root") if os.geteuid() == 0 else own  # it could not read the key
 
 
 class RedisBroker(Broker):
@@ -278,6 +297,7 @@ BROKERS: dict[str, type[Broker]] = {
         PenstockBroker,
         GuardedPenstockBroker,
         MosquittoBroker,
+        MosquittoTlsBroker,
         RedisBroker,
         SyncedRedisBroker,
     )

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from benchmarks.certificates import CERT, KEY
+
 __all__ = [
     "CLIENT",
     "FRAMES",
@@ -31,7 +33,7 @@ __all__ = [
     "select",
 ]
 
-GROUPS = ("core", "edge", "queue", "scale")
+GROUPS = ("core", "edge", "queue", "scale", "tls")
 
 MQLOAD = "mqload"
 CLIENT = "client"
@@ -146,6 +148,24 @@ _CORE = (
     Workload("G2k", "2,000 idle clients", "-I 2000 -P 0 -S 0", MEMORY, _SMALL_CONNECTION),
     Workload("G10k", "10,000 idle clients", "-I 10000 -P 0 -S 0", MEMORY, _SMALL_CONNECTION, _ROOM),
     Workload("K10k", "A, 10,000 clients held", "-I 10000 -i 1 -s 64", settings=_ROOM),
+)
+
+
+def _tls(
+    id_: str, title: str, load: str, figure: Figure = RATE, target: Target | None = None
+) -> Workload:
+    settings = {"tls.cert": CERT, "tls.key": KEY}
+    return Workload(
+        id_, title, f"{load} -T", figure, target, settings, "tls", Peer("mosquitto-tls")
+    )
+
+
+_TLS = (
+    _tls("A-tls", "A over TLS", "-s 64", target=Target(1.0)),
+    _tls("M-tls", "M over TLS", "-t 100 -R -s 16:512 -F wild", target=Target(1.0)),
+    _tls("C1-tls", "C1 over TLS", "-P 100 -s 64 -b 1"),
+    _tls("E-tls", "E over TLS", "-q 1 -w 100", target=Target(1.0)),
+    _tls("idle-tls", "1,000 idle clients, TLS", "-I 1000 -P 0 -S 0", MEMORY),
 )
 
 _REDIS = Peer("redis")
@@ -368,7 +388,7 @@ def _scale() -> Iterable[Workload]:
         yield Workload(f"T{name}", f"{name} topics", f"-t {topics} -R -F wild", group="scale")
 
 
-WORKLOADS = {workload.id: workload for workload in (*_CORE, *_EDGE, *_QUEUE, *_scale())}
+WORKLOADS = {workload.id: workload for workload in (*_CORE, *_EDGE, *_QUEUE, *_scale(), *_TLS)}
 
 
 class UnknownWorkloadError(Exception):
