@@ -52,7 +52,8 @@ def toml(document: Mapping[str, Mapping[str, Mapping[str, object]]]) -> str:
     for kind in ("roles", "users", "bans"):
         for name, fields in document.get(kind, {}).items():
             lines += ["", f"[{kind}.{_json(name)}]"]
-            lines += [f"{field} = {_value(value)}" for field, value in fields.items()]
+            given = {field: value for field, value in fields.items() if value != {}}
+            lines += [f"{field} = {_value(value)}" for field, value in given.items()]
     return "\n".join(lines)
 
 

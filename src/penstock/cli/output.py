@@ -35,10 +35,11 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], empty: str) ->
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things, as in "1 message", "1,200 messages" or "2 entries"."""
+    """A number of things, as in "1 message", "2 entries" or "3 days"."""
     if count == 1:
         return f"1 {noun}"
-    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+    is_irregular = noun.endswith("y") and noun[-2] not in "aeiou"
+    return f"{count:,} {noun[:-1]}ies" if is_irregular else f"{count:,} {noun}s"
 
 
 def format_time(time: str | None) -> str:

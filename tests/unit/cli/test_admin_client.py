@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from penstock.cli.admin_client import AdminClient
 from penstock.cli.inputs import confirm, duration, in_lines, yes_option
+from penstock.cli.output import counted
 from penstock.config.address import Address
 from penstock.errors import PenstockError
 
@@ -44,6 +45,14 @@ def test_names_in_a_query_are_escaped_and_what_is_none_is_left_out():
         ("DELETE", "/groups?topic=a%2Fb%26c&group=%C3%A4", None),
         ("PUT", "/groups", b'{"topic":"a","seek":0}'),
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "said"),
+    [(1, "day", "1 day"), (89, "day", "89 days"), (2, "entry", "2 entries"), (0, "row", "0 rows")],
+)
+def test_counted_things_have_their_plural(count, noun, said):
+    assert counted(count, noun) == said
 
 
 # ── Asking first
