@@ -1,6 +1,7 @@
 """Publishing by HTTP: one message per request, answered with its offset."""
 
 from penstock.access.admission import Admission, Refusal
+from penstock.access.audit import CALLER
 from penstock.commit.completion import FutureCompletion
 from penstock.commit.pipeline import Pipeline
 from penstock.core.completion import Journaled
@@ -31,7 +32,8 @@ class NodeTopicPublisher:
         now_ms = self._connections.wall_ms()
         waiter = FutureCompletion("the message is not stored")
         self._connections.counters.messages_in_total[1] += 1
-        self._pipeline.publish(topic, [payload], now_ms, qos=1, retain=retain)
+        author = CALLER.get().user
+        self._pipeline.publish(topic, [payload], now_ms, qos=1, retain=retain, author=author)
         self._pipeline.tell_offsets(topic, 1, waiter, now_ms)
         journaled = await waiter.future
         assert isinstance(journaled, Journaled)

@@ -65,6 +65,7 @@ class AccessBook:
         self._rights: dict[tuple[str, ...], Rights] = {}
         self._in_use: WeakSet[Rights] = WeakSet()
         self._verdicts = 0  # cached since the caches were last emptied
+        self._known_admin = ""  # a user that was found to be a usable administrator
         self._sort()
 
     def _sort(self) -> None:
@@ -82,7 +83,22 @@ class AccessBook:
         return not self.users
 
     def has_admin(self) -> bool:
-        return any(map(self._is_usable_admin, self.users.values()))
+        """Whether there is an administrator who can log in; looks at the last one found first."""
+        known = self.users.get(self._known_admin)
+        if known is None or not self._is_usable_admin(known):
+            self._known_admin = self._find_admin()
+        return bool(self._known_admin)
+
+    def _find_admin(self) -> str:
+        verdicts: dict[tuple[str, ...], bool] = {}  # few sets of roles, many users
+        for user in self.users.values():
+            is_admin = verdicts.get(user.roles)
+            if is_admin is None:
+                rights = self.rights_of_roles(user.roles, user.name)
+                is_admin = verdicts[user.roles] = rights.may(Action.ADMIN, b"")
+            if is_admin and self._is_usable_admin(user):
+                return user.name
+        return ""
 
     def get(self, kind: str, name: str) -> Row | None:
         return self._rows.get((kind, name))
@@ -100,39 +116,95 @@ class AccessBook:
             self.dirty[row_key(change.kind, change.name)] = None
         self.dirty[b"version"] = None
         self.version = index
-        self._rows = after._rows  # noqa: SLF001 - of the same class
-        self._sort()
+        self._take_over(after)
         return ""
+
+    def _take_over(self, other: "AccessBook") -> None:
+        """Have the rows of another book, which is not used any more."""
+        self._rows = other._rows  # noqa: SLF001 - of the same class
+        self.users, self.roles = other.users, other.roles
+        self.tokens, self.bans = other.tokens, other.bans
+        self._known_admin = other._known_admin  # noqa: SLF001
+        self._compiled.clear()
+        self._rights.clear()
+
+    def _copied(self) -> "AccessBook":
+        """A book with the same rows; to copy dicts is faster than to sort all rows again."""
+        copy = AccessBook()
+        copy._rows = dict(self._rows)
+        copy.users, copy.roles = dict(self.users), dict(self.roles)
+        copy.tokens, copy.bans = dict(self.tokens), dict(self.bans)
+        copy._known_admin = self._known_admin
+        return copy
+
+    def _put(self, row: Row) -> None:
+        self._rows[row.kind, row.name] = row
+        match row:
+            case User():
+                self.users[row.name] = row
+            case Role():
+                self.roles[row.name] = row
+            case Token():
+                self.tokens[row.name] = row
+            case Ban():
+                self.bans[row.name] = row
+
+    def _remove(self, kind: str, name: str) -> None:
+        self._rows.pop((kind, name), None)
+        for table in (self.users, self.roles, self.tokens, self.bans):
+            if table is self._names_by_kind()[kind]:
+                table.pop(name, None)
 
     def preview(self, changes: Iterable[Change]) -> "AccessBook | str":
         """The book as it would be after these changes, or why that cannot be."""
-        rows = dict(self._rows)
+        changes, after = list(changes), self._copied()
         for kind, name, row in changes:
             if kind not in KINDS:
                 return f"rows of kind {kind!r} are unknown to this version"
             if row is None:
-                rows.pop((kind, name), None)
+                after._remove(kind, name)  # noqa: SLF001 - of the same class
                 continue
             try:
-                rows[kind, name] = decoded = decode_row(kind, row)
+                decoded = decode_row(kind, row)
             except StorageDamaged as error:
                 return error.message
             fault = decoded.fault()
             if fault or decoded.name != name:
                 return fault or f"{kind} {name}: the row is of {decoded.name}"
-        after = AccessBook(rows)
+            after._put(decoded)  # noqa: SLF001
         if self.has_admin() and not after.has_admin():
             return "the last administrator must remain: make another one first"
-        return after.fault() or after
+        return after._fault_after(changes) or after  # noqa: SLF001
+
+    def _fault_after(self, changes: list[Change]) -> str:
+        """``fault``, if all was well before these changes: most concern their own rows alone."""
+        is_wide = any(kind == "role" or row is None for kind, _, row in changes)
+        if is_wide or len(changes) > len(self._rows) // 2:
+            return self.fault()
+        return self._count_fault() or self._row_faults(
+            [self._rows[kind, name] for kind, name, _ in changes]
+        )
+
+    def _row_faults(self, rows: list[Row]) -> str:
+        for row in rows:
+            for name in row.roles if isinstance(row, (User, Token)) else ():
+                if self.role(name) is None:
+                    return f"{row.kind} {row.name}: there is no role {name}"
+            if isinstance(row, Token) and row.owner not in self.users:
+                return f"token {row.name}: there is no user {row.owner}"
+        return ""
 
     def fault(self) -> str:
         """What is wrong with the book as a whole; empty if nothing."""
+        return self._count_fault() or self._role_fault() or self._owner_fault()
+
+    def _count_fault(self) -> str:
         for kind, names in self._names_by_kind().items():
             if len(names) > LIMITS[kind]:
                 return f"there are more than {LIMITS[kind]} rows of kind {kind}"
         if "admin" in self.roles:
             return "the role admin is built in and cannot be changed"
-        return self._role_fault() or self._owner_fault()
+        return ""
 
     def _names_by_kind(self) -> dict[str, Collection[str]]:
         return {"user": self.users, "role": self.roles, "token": self.tokens, "ban": self.bans}
