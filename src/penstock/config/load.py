@@ -26,6 +26,7 @@ from penstock.config.problems import (
     faults_in,
 )
 from penstock.config.schema import SECTIONS, Config
+from penstock.config.secret_files import expanded, with_secret_files
 from penstock.config.values import decode
 
 FILE_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"  # the path of the file, if no flag gives it
@@ -78,15 +79,16 @@ def _key_name(name: str) -> str:
 def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
     """Raises :class:`ConfigProblemsError`. ``flags`` maps option names to values or their text."""
     path = path or environ.get(FILE_VARIABLE) or None
-    layers = [_file_layer(path), _environment_layer(environ), _flag_layer(flags)]
+    layers = [_file_layer(path, environ), _environment_layer(environ), _flag_layer(flags)]
     values: dict[str, object] = {}
     unknown: set[str] = set()
     for layer in layers:
         decoded = _decoded(layer)
         values |= decoded
         unknown = (unknown - decoded.keys()) | layer.unknown
-    config = _build(values)
+    config, faults = with_secret_files(_build(values))
     problems = [problem for layer in layers for problem in layer.problems]
+    problems += [_located(fault, _origin(layers, fault.key)) for fault in faults]
     problems += [
         _located(fault, _origin(layers, fault.key)) for fault in cross_faults(config, unknown)
     ]
@@ -142,7 +144,7 @@ def _build(values: dict[str, object]) -> Config:
 # ── The file ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _file_layer(path: str | None) -> _Layer:
+def _file_layer(path: str | None, environ: Mapping[str, str]) -> _Layer:
     if path is None:
         return _Layer()
     try:
@@ -158,7 +160,18 @@ def _file_layer(path: str | None) -> _Layer:
     layer = _Layer(origins={name: Origin("file", path, line) for name, line in lines.items()})
     for name, value in document.items():
         _take(layer, name, value)
+    _expand(layer, environ)
     return layer
+
+
+def _expand(layer: _Layer, environ: Mapping[str, str]) -> None:
+    for name, value in list(layer.values.items()):
+        try:
+            layer.values[name] = expanded(KEYS[name], value, environ)
+        except ConfigFault as fault:
+            del layer.values[name]
+            layer.unknown.add(name)
+            layer.problems.append(_located(fault, layer.origin(name)))
 
 
 def _unreadable(origin: Origin, what: str) -> _Layer:

@@ -22,7 +22,7 @@ HTTP_LISTEN = ("127.0.0.1:9091",)
 _DAY_S = 24 * 3600
 _YEAR_S = 365 * _DAY_S
 
-FORMS = ("", "address", "filter", "listener", "network", "secret", "user")
+FORMS = ("", "address", "secret_file", "filter", "listener", "network", "secret", "user")
 
 
 def _about(flag: str = "", form: str = "") -> Meta:
@@ -287,6 +287,9 @@ class Admin(Section, frozen=True, kw_only=True):
         "Bearer token of administrators; without one, everybody on this machine is an"
         " administrator.",
     ] = ""
+    token_file: Annotated[
+        str, _about(form="secret_file"), "File with that token in its first line."
+    ] = ""
     hosts: Annotated[
         tuple[str, ...],
         "Host names accepted in HTTP requests, besides addresses and localhost; protects"
@@ -489,6 +492,9 @@ class Resp(Section, frozen=True, kw_only=True):
     ] = False
     password: Annotated[
         str, _about(form="secret"), "Password for AUTH and HELLO; without one, none is required."
+    ] = ""
+    password_file: Annotated[
+        str, _about(form="secret_file"), "File with that password in its first line."
     ] = ""
 
 

@@ -118,6 +118,7 @@ _FORMS: Final[dict[str, Callable[[str], None]]] = {
     "listener": _listener,
     "network": _network,
     "secret": _secret,
+    "secret_file": lambda _text: None,
     "user": _user,
 }
 

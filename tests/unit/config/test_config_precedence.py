@@ -78,7 +78,12 @@ def values_of(key: ConfigKey):
             items = st.sampled_from(key.choices)
             return st.lists(items, min_size=1, unique=True).map(tuple)
         case "text":
-            texts = {"secret": secrets, "address": lone_addresses, "user": st.just("ann@x")}
+            texts = {
+                "secret_file": st.just(""),
+                "secret": secrets,
+                "address": lone_addresses,
+                "user": st.just("ann@x"),
+            }
             return texts.get(key.form, words)
         case "list":
             items = {
