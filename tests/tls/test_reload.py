@@ -3,6 +3,7 @@
 import contextlib
 import resource
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
@@ -248,3 +249,27 @@ def test_a_new_authority_takes_the_place_of_the_old_one(broker, authority, tmp_p
     changes = broker.call(broker.server.certificates.reload, changed)
     assert [change.partition(":")[0] for change in changes] == ["tls.client_ca", "tls.crl"]
     assert serial_shown(broker, theirs)
+
+
+def test_a_node_rotates_the_secret_of_its_cluster_while_it_runs(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("the first secret of the cluster".replace(" ", "-"))
+    secret.chmod(0o600)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    cluster = {"node_id": 1, "peer_listen": address, "secret_file": str(secret)}
+    with Broker(cluster=cluster) as broker:
+        node = broker.server.node
+
+        def reload_node():
+            prepared = node.prepare_security()
+            assert prepared is not None
+            return node.replace_security(prepared)
+
+        assert broker.call(reload_node) == []
+        secret.write_text("the-second-secret-of-the-cluster\nthe-first-secret-of-the-cluster\n")
+        assert broker.call(reload_node) == ["the cluster's secret"]
+        secret.write_text("short")
+        with pytest.raises(ConfigError, match="16 to 256"):
+            broker.call(reload_node)

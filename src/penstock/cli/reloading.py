@@ -64,11 +64,14 @@ class Reloader:
         prepared = None
         if certificates is not None:
             prepared = await asyncio.to_thread(certificates.prepare, config.tls)
+        peers = await asyncio.to_thread(server.node.prepare_security)
         live = [change for change in found if change.is_live]
         server.reconfigure(config, [change.name for change in live])
         applied = [change.text for change in live]
         if certificates is not None and prepared is not None:
             applied += certificates.apply(prepared)
+        if peers is not None:
+            applied += server.node.replace_security(peers)
         log.configure(server.config.log.level, server.config.log.format)
         return applied, [change.text for change in found if not change.is_live]
 
@@ -87,8 +90,9 @@ class Reloader:
             before = marks
 
     def _marks(self) -> _Marks:
-        tls = self.server.config.tls
+        tls, cluster = self.server.config.tls, self.server.config.cluster
         files = [self._loaded.file, tls.cert, tls.key, tls.client_ca, tls.crl]
+        files += [cluster.secret_file, cluster.tls_cert, cluster.tls_key, cluster.tls_ca]
         return tuple(_mark(file) for file in files if file)
 
 

@@ -80,12 +80,7 @@ class PeerSecurity:
 
         Raises ConfigError, and changes nothing, if they would not do for node ``node``.
         """
-        if (self.server_tls is None) != (new.server_tls is None) or new.is_open != self.is_open:
-            raise ConfigError(
-                "nodes cannot change while they run whether they need a secret or certificates",
-                "Restart them one by one.",
-            )
-        new.check_own(node)
+        self.check_replacement(new, node)
         changes = ["the cluster's secret"] if self.secrets != new.secrets else []
         if self.certificate != new.certificate:
             changes.append("the certificate for other nodes")
@@ -93,6 +88,15 @@ class PeerSecurity:
         self.server_tls, self.client_tls = new.server_tls, new.client_tls
         self.certificate = new.certificate
         return changes
+
+    def check_replacement(self, new: "PeerSecurity", node: NodeId) -> None:
+        """Raises ConfigError if ``replace`` would."""
+        if (self.server_tls is None) != (new.server_tls is None) or new.is_open != self.is_open:
+            raise ConfigError(
+                "nodes cannot change while they run whether they need a secret or certificates",
+                "Restart them one by one.",
+            )
+        new.check_own(node)
 
     @property
     def secrets(self) -> tuple[bytes, ...]:

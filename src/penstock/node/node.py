@@ -89,6 +89,17 @@ class Node:
         if self.transport is not None:
             self.transport.snapshots = self._make_snapshots(Path(config.data), store, arrived)
 
+    def prepare_security(self) -> PeerSecurity | None:
+        """Read the files for other nodes again, in any thread; None if there are no other nodes.
+
+        Raises ConfigError if other nodes would refuse what is in them.
+        """
+        if self.transport is None:
+            return None
+        new = security_of(self._settings)
+        self._security.check_replacement(new, self.replica.node_id)
+        return new
+
     def replace_security(self, new: PeerSecurity) -> list[str]:
         """Meet other nodes with other credentials from now on; return what changed.
 
