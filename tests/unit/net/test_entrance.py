@@ -113,6 +113,7 @@ def test_clients_that_log_in_do_not_count_as_strangers():
 
 FIRST_BYTES = {
     "mqtt": b"\x10",
+    "resp": PING,
     "binary": b"\x01",
     "queue": b"\0\0\0\x10",
     "undetected": b"G",
