@@ -171,3 +171,18 @@ def test_a_session_of_tls_1_2_ends_with_a_new_revocation_list(options, authority
         ]
         with pytest.raises((ssl.SSLError, ConnectionError)):
             connect(broker, context, session=session)
+
+
+def test_a_certificate_logs_in_as_its_user_and_only_while_there_is_one(options, authority):
+    """Threat 24: certificates of users that do not exist, and of nodes, give no rights."""
+    with Broker(tls=options, auth={"anonymous": "deny"}) as broker:
+        broker.add_user("ann")
+
+        def answer(name):
+            with connect(broker, client_context(authority, authority.sign(name))) as client:
+                client.sendall(b"ACL WHOAMI\r\n")
+                return client.recv(256)
+
+        assert answer("ann") == b"$3\r\nann\r\n"
+        assert answer("bob").startswith(b"-NOAUTH")
+        assert answer("node-3").startswith(b"-NOAUTH")
