@@ -90,7 +90,7 @@ ADVICE: dict[Enum, str] = {
     DisconnectReason.UNACCEPTABLE_PROTOCOL: "Set the client to MQTT 3.1.1 (protocol level 4).",
     DisconnectReason.UNKNOWN_PROTOCOL: (
         "The log line shows what it looked like. MQTT, HTTP, RESP, the binary and the queue "
-        "protocol are spoken on every port; TLS is not in this release."
+        "protocol are spoken on every port, with TLS if the broker has a certificate."
     ),
     DisconnectReason.IDENTIFIER_REJECTED: (
         "Give the client an id of at most `limits.client_id_bytes_max` bytes; an empty one needs "
