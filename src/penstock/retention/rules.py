@@ -69,7 +69,7 @@ def protected_topics(broker: Broker, floors: dict[bytes, int]) -> ProtectedTopic
         for topic, groups in broker.groups.by_topic.items()
         if is_queue(topic) and WORKERS in groups
     }
-    return ProtectedTopics(PREFIX, queues | floors, (STAGES, AUDIT_PREFIX))
+    return ProtectedTopics(PREFIX, queues | floors, (STAGES,), (AUDIT_PREFIX,))
 
 
 def _limits(messages_max: int, age_s_max: int, bytes_max: int) -> RetentionLimits:

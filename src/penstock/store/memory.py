@@ -449,7 +449,7 @@ class MemoryStore:
             if total is None or entry.index > self._disposable or self._used_bytes() <= total:
                 return
             for group in entry.groups:
-                if not request.protected.keeps(group.name) and not self._is_dropped(group):
+                if not request.protected.spares(group.name) and not self._is_dropped(group):
                     topic = self._topics[group.name]
                     self._drop_through(topic, reference(entry, group.number), removed)
             self._sweep(removed, self._disposable)

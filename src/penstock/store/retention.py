@@ -426,13 +426,13 @@ class RetentionEngine:
 
     def _remove_groups(self, work: RetentionSlice, entry: Entry, first: int, end: int) -> None:
         """Remove groups of an entry, and the entry with the last of them."""
-        keeps, changed = work.request.protected.keeps, work.changed
+        spares, changed = work.request.protected.spares, work.changed
         released = 0
         for number, topic_id, name, first_offset, count, size in entry.extents(first, end):
             topic = self._topic(work, name)
             if topic is None or topic.state.id != topic_id:
                 released += self._pass_dropped(work, topic_id, first_offset, count, size)
-            elif keeps(name) or topic.state.first_offset > first_offset:
+            elif spares(name) or topic.state.first_offset > first_offset:
                 continue
             elif topic.state.first_offset < first_offset or topic.deleted.count:
                 self._drop_through(work, name, reference(entry, number))

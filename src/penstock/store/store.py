@@ -223,10 +223,15 @@ class ProtectedTopics(msgspec.Struct, frozen=True):
 
     prefix: bytes | None = None
     floors: dict[bytes, int] = {}
-    kept: tuple[bytes, ...] = ()  # prefixes of topics that the bound of the journal spares
+    kept: tuple[bytes, ...] = ()  # prefixes of topics from which nothing is removed
+    spared: tuple[bytes, ...] = ()  # prefixes of topics that have limits of their own alone
 
     def keeps(self, topic: bytes) -> bool:
         return topic.startswith(self.kept)
+
+    def spares(self, topic: bytes) -> bool:
+        """Whether the bound of the journal removes nothing from a topic."""
+        return topic.startswith(self.kept + self.spared)
 
     def floor(self, topic: bytes) -> int | None:
         """The first offset still needed; None if the topic is not protected."""
