@@ -292,6 +292,26 @@ def test_a_poll_that_waits_ends_when_the_right_to_work_does(filled, log_in):
     assert client.refusal(poll={"topic": "own/empty", "group": "g"}) == "not_authorized"
 
 
+def test_a_lease_that_was_taken_before_is_settled_by_nobody_without_the_right(filled, log_in):
+    filled.add_user("leaser", SECRET, rules=["allow work,publish own/#"])
+    client, root = log_in("leaser"), log_in("root")
+    client.produce("own/leased", b"a")
+    client.ok(create_group={"topic": "own/leased", "group": GROUP})
+    lease = client.poll("own/leased")[0].lease_id
+    filled.add_user("leaser", SECRET, rules=["allow read own/#"])
+    named = {"topic": "own/leased", "group": GROUP}
+    settling = (
+        {"ack": {**named, "lease_id": lease}},
+        {"nack": {**named, "lease_id": lease}},
+        {"ack_many": {**named, "lease_ids": [lease]}},
+        {"extend": {**named, "lease_ids": [lease]}},
+        {"commit": {**named, "offset": 1}},
+    )
+    for asked in settling:
+        assert client.refusal(**asked) == "not_authorized", asked
+    assert root.group("own/leased", GROUP).in_flight == 1
+
+
 def _is_polling(broker):
     clients = broker.server.parts.connections.clients
     return any(one.principal.user == "poller" and one.polls for one in clients)

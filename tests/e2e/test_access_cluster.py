@@ -20,12 +20,17 @@ USERS = {
     name: {"roles": [role], "secrets": [sha256(SECRET.encode()).hexdigest()]}
     for name, role in (("root", "admin"), ("ann", "client"), ("bob", "client"))
 }
+UNAVAILABLE = 3
 NOT_AUTHORIZED = 5
 
 
 def ask(node, path, body=None):
     """Ask a page as root; return its status and document, 0 if the node does not answer."""
-    url = f"http://{node.host}:{node.http_port}{path}"
+    return ask_at(f"{node.host}:{node.http_port}", path, body)
+
+
+def ask_at(address, path, body=None):
+    url = f"http://{address}{path}"
     login = base64.b64encode(f"root:{SECRET}".encode()).decode()
     data = None if body is None else json.dumps(body).encode()
     asked = urllib.request.Request(url, data, {"authorization": f"Basic {login}"})
@@ -98,12 +103,93 @@ def test_leaders_killed_in_the_middle_of_changes_lose_none_and_halve_none(tmp_pa
         }
 
 
-def connected(address, name):
-    """Present one client id as a user; return the connection and the code of its CONNACK."""
+def connected(address, name, client_id="pump"):
+    """Present a client id as a user; return the connection and the code of its CONNACK."""
     host, port = address.split(":")
     client = WireClient(host, int(port))
-    client.send(connect_packet("pump", clean=False, username=name, password=SECRET.encode()))
+    client.send(connect_packet(client_id, clean=False, username=name, password=SECRET.encode()))
     return client, client.receive()[3]
+
+
+def code_of(address, name, client_id="pump"):
+    client, code = connected(address, name, client_id)
+    client.__exit__()
+    return code
+
+
+@pytest.fixture
+def as_root(tmp_path, monkeypatch):
+    """Commands log in as root."""
+    file = tmp_path / "password"
+    file.write_text(SECRET)
+    file.chmod(0o600)
+    monkeypatch.setenv("PENSTOCK_USER", "root")
+    monkeypatch.setenv("PENSTOCK_PASSWORD_FILE", str(file))
+
+
+def kept(address):
+    """What must be the same at every node: the book and the audit log."""
+    _, book = ask_at(address, "/access/export")
+    _, log = ask_at(address, "/topics/%24audit%2Faccess?limit=1000")
+    return book, [message["payload"] for message in log.get("messages", ())]
+
+
+def test_a_node_that_gets_a_snapshot_has_users_owners_and_the_audit_log(tmp_path, as_root):
+    settings = ("--set", "cluster.log_kept_entries=10", "--set", "auth.anonymous=deny")
+    with nodes(tmp_path, 1, *settings) as made:
+        begin(made)
+        assert code_of(made.address(1), "ann") == 0
+        for number in range(40):  # more entries than are kept
+            assert ask(made.running[1], "/access/apply", pair(number))[0] == 200
+        made.start(2, *settings)
+        code, said = made.command(2, "join", "--to", made.address(1), "--timeout", "60s")
+        assert code == 0, said
+        expected = kept(made.address(1))
+        assert len(expected[1]) > 40
+        until(lambda: kept(made.address(2)) == expected)
+        assert "store_replaced" in made.running[2].log_path.read_text()
+        assert code_of(made.address(2), "bob") == NOT_AUTHORIZED
+        assert code_of(made.address(2), "ann") == 0
+
+        code, said = made.command(1, "compare", "--json")
+        assert code == 0, said
+        found = json.loads(said)
+        assert (found["is_equal"], len(found["nodes"])) == (True, 2)
+        assert found["nodes"][0]["state"]["access"] == found["nodes"][1]["state"]["access"]
+
+
+def test_a_node_that_is_cut_off_keeps_its_clients_and_takes_no_logins(tmp_path, as_root):
+    with nodes(tmp_path, 3, "--set", "auth.stale_s=1s") as made:
+        begin(made)
+        until(lambda: all(exported(node)[1] for node in made.running.values()))
+        cut = next(number for number in made.running if number != made.leader())
+        client, code = connected(made.address(cut), "ann")
+        assert code == 0
+        for number in sorted(set(made.running) - {cut}):
+            made.kill(number)
+        refused = 'penstock_logins_total{door="mqtt",outcome="no_quorum"}'
+
+        def is_refused():
+            code = code_of(made.address(cut), "bob", "other")
+            return code == UNAVAILABLE and made.running[cut].metric(refused)
+
+        until(is_refused)
+        client.ping()
+        for number in {1, 2, 3} - {cut}:
+            made.start(number, "--set", "auth.stale_s=1s")
+        made.leader()
+        until(lambda: code_of(made.address(cut), "bob", "other") == 0)
+        client.ping()
+        disabled = {"users": {"ann": {**USERS["ann"], "disabled": True}}}
+        until(
+            lambda: any(
+                ask(node, "/access/apply", {"document": disabled})[0] == 200
+                for node in made.running.values()
+            )
+        )
+        client.expect_close()  # what it missed is in force as soon as it is applied
+        client.__exit__()
+        assert code_of(made.address(cut), "ann") != 0
 
 
 def test_two_users_who_present_a_client_id_at_two_nodes_at_once_get_one_owner(tmp_path):
