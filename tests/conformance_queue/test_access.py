@@ -334,3 +334,46 @@ def test_a_user_that_is_disabled_is_gone(filled, log_in):
     client = log_in("gone")
     filled.change_access(put(User("gone", ("gone",), is_disabled=True)))
     client.expect_close()
+
+
+@pytest.fixture
+def fresh():
+    """A broker without other tests' topics."""
+    with Broker(auth=LOGIN_REQUIRED) as own:
+        own.add_user("root", SECRET, roles=["admin"])
+        yield own
+
+
+def test_a_push_channel_that_waits_for_a_poll_is_judged_when_it_begins(fresh):
+    """A Subscribe begins when all before it is answered, which may take a minute."""
+    fresh.add_user("poller", SECRET, rules=["allow work own/#"])
+    with _connect(fresh, "poller") as client, _connect(fresh, "root") as root:
+        root.produce("own/1", b"denied")
+        client.send(
+            request(poll={"topic": "own/idle", "group": "g", "wait_ms": 60_000}),
+            request(subscribe={"topic": "own/1", "group": "behind", "prefetch": 1}),
+        )
+        wait_until(lambda: fresh.call(_is_polling, fresh))
+        groups = fresh.server.parts.broker.groups
+        wait_until(lambda: fresh.call(groups.get, b"own/1", b"behind"))
+        fresh.add_user("poller", SECRET, rules=["allow work own/idle"])
+        root.produce("own/idle", b"x")
+        assert client.receive().HasField("polled")
+        assert client.receive().error.code == "not_authorized"
+        client.expect_close()
+
+
+@pytest.mark.parametrize(("columns", "count"), [(0, 20), (1, 200)])
+def test_reads_that_wait_for_the_client_are_judged_when_they_begin(fresh, columns, count):
+    """Responses are made when the client has read most of those before."""
+    fresh.add_user("reader", SECRET, rules=["allow read own/#"])
+    with _connect(fresh, "root") as root:
+        root.produce("own/large", *[b"x" * 900_000] * 8)
+    with _connect(fresh, "reader") as client:
+        asked = {"topic": "own/large", "columns": columns}
+        client.send(*[request(number, fetch=asked) for number in range(1, count + 1)])
+        assert client.receive().HasField("fetched")
+        fresh.add_user("reader", SECRET, rules=["allow read own/1"])
+        codes = [answer.error.code for answer in client.receive_many(count - 1)]
+        assert codes[-1] == "not_authorized"
+        assert codes == sorted(codes)  # from then on all of them

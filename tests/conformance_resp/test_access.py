@@ -621,6 +621,28 @@ def test_nobody_sees_secrets_in_monitor(broker):
     assert SECRET.encode() not in shown
 
 
+@pytest.mark.parametrize("how", ["rules", "login", "reset"])
+def test_a_monitor_ends_with_the_right_to_be_one(broker, how):
+    """It shows what all others do, so it is judged like what waits."""
+    broker.add_user("watching", SECRET, roles=["admin"])
+    with Peer(broker.port) as watcher:
+        watcher.send(*_as("watching"), "MONITOR")
+        assert watcher.read(b"+OK\r\n+OK\r\n") == b"+OK\r\n+OK\r\n"
+        if how == "rules":
+            broker.add_user("watching", SECRET, rules=["allow read own/#"])
+        elif how == "login":
+            watcher.send(*_as("client"))
+        else:
+            watcher.send("RESET", *_as("client"))
+        watcher.send("ECHO over")
+        said = b""
+        while b"over\r\n" not in said:
+            said += watcher.read(b"?")
+        assert ask(broker.port, *_as("root"), "ECHO unseen").count(b"unseen") == 1
+        watcher.send("QUIT")
+        assert b"unseen" not in watcher.read_end()
+
+
 @pytest.mark.skipif(not shutil.which("redis-cli"), reason="redis-cli is not installed")
 def test_redis_cli_logs_in_with_the_secret_of_its_environment(broker):
     command = ["redis-cli", "-p", str(broker.port), "--user", "client", "ACL", "WHOAMI"]

@@ -1,7 +1,9 @@
 """HTTP pages of a broker with users, asked by curl: who may, who may not, and what browsers get."""
 
 import json
+import socket
 import subprocess
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
@@ -357,3 +359,41 @@ def test_an_api_token_finds_no_other_way_to_make_a_secret(site, path, body):
     assert site.curl(path, *words, method="POST", body=body).status == 403
     assert site.curl("/access/export?hashes=true", *words).status == 403
     assert site.broker.server.broker.access.version == version
+
+
+def begin_request(site, path, who, length):
+    """Send the head of a request; the body follows when the test wants it to."""
+    login = b64encode(f"{who}:{SECRETS[who]}".encode()).decode()
+    opened = socket.create_connection(("127.0.0.1", site.broker.port), timeout=20)
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Basic {login}\r\n"
+    opened.sendall(f"{head}content-length: {length}\r\nexpect: 100-continue\r\n\r\n".encode())
+    assert b"100 Continue" in opened.recv(1_000)  # it was judged, and its body is waited for
+    return opened
+
+
+def status_of(opened):
+    with opened:
+        return int(opened.makefile("rb").readline().split()[1])
+
+
+@pytest.mark.parametrize("path", ["/topics/plant/late/a", "/users"])
+def test_a_request_is_judged_again_when_its_body_is_there(site, path):
+    """A slow body would otherwise be a way to keep a right that was taken."""
+    SECRETS["late"] = "late-late-secret"
+    site.broker.change_access(put(Role("late", ("allow all",))), user("late", "late"))
+    body = json.dumps({"name": "made-late", "roles": ["client"]}).encode()
+    opened = begin_request(site, path, "late", len(body))
+    site.broker.change_access(put(Role("late", ("allow read plant/#",))))
+    opened.sendall(body)
+    assert status_of(opened) == 403
+    assert site.curl("/topics/plant/late/a", user="root").status == 404
+    assert site.curl("/users/made-late", user="root").status == 404
+
+
+def test_a_request_of_a_user_who_is_gone_when_its_body_is_there_is_refused(site):
+    SECRETS["late"] = "late-late-secret"
+    site.broker.change_access(user("late", "admin"))
+    opened = begin_request(site, "/topics/plant/gone/a", "late", 1)
+    site.broker.change_access(put(User("late", ("admin",), is_disabled=True)))
+    opened.sendall(b"x")
+    assert status_of(opened) == 401

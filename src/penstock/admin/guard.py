@@ -64,6 +64,14 @@ class Caller(NamedTuple):
     has_api_token: bool = False  # such a request may make neither passwords nor tokens
 
 
+class _Admitted(NamedTuple):
+    """By which version of the access book a request was judged, and what it needs."""
+
+    version: int
+    is_public: bool
+    demands: list[tuple[Action, bytes]]
+
+
 class AccessParts(NamedTuple):
     """What decides about users; a broker of a test may have none."""
 
@@ -100,6 +108,7 @@ class Guard:
         try:
             if not (is_public and request.method in {"GET", "HEAD"}):
                 check_web_page(request)
+            request.state.admitted = _Admitted(self._version, is_public, [])
             request.state.caller = await self._caller(request, is_public=is_public)
             CALLER.set(request.state.caller.principal)
             if action is not None:
@@ -113,10 +122,25 @@ class Guard:
             )
             raise
 
+    async def readmit(self, request: Request) -> None:
+        """Judge a request again whose body is there now: the sender decides how long that took."""
+        before: _Admitted | None = getattr(request.state, "admitted", None)
+        if before is None or before.version == self._version:
+            return
+        await self.admit(request, None, is_public=before.is_public)
+        for action, topic in before.demands:
+            self.require(request, action, topic)
+
+    @property
+    def _version(self) -> int:
+        return 0 if self._parts is None else self._parts.book.version
+
     # ── what they may do ──────────────────────────────────────────────────────────────────────
 
     def require(self, request: Request, action: Action, topic: bytes = b"") -> None:
         """Raise RequestRefused unless the caller may do this to a topic."""
+        admitted: _Admitted = request.state.admitted
+        admitted.demands.append((action, topic))
         principal = caller_of(request).principal
         if self._parts is None:
             return

@@ -137,6 +137,8 @@ async def read_payload(request: Request, bytes_max: int, what: str) -> bytes:
         body += chunk
         if len(body) > bytes_max:
             raise RequestRefused(413, f"{what} is too large", f"send at most {bytes_max} bytes")
+    guard: Guard = request.app.state.guard
+    await guard.readmit(request)
     return bytes(body)
 
 

@@ -79,9 +79,9 @@ def routes(view: BrokerView, guard: Guard, publisher: TopicPublisher | None = No
 async def _publish(request: Request, publisher: TopicPublisher, store: Store) -> dict[str, object]:
     name: str = request.path_params["topic"]
     topic = name.encode()
-    if refusal := publisher.refusal(caller_of(request).principal, topic):
-        raise _refused(topic, *refusal)
+    _admit(request, publisher, topic)
     payload = await read_payload(request, publisher.payload_bytes_max, "the message")
+    _admit(request, publisher, topic)  # again: the sender decides how long a body takes
     retain = bool_parameter(request, "retain")
     offset = await applied(publisher.publish(topic, payload, retain=retain))
     found = await run_in_threadpool(store.read_topic, topic, offset, 1, BYTES_MAX)
@@ -90,6 +90,11 @@ async def _publish(request: Request, publisher: TopicPublisher, store: Store) ->
         return {"topic": name, "offset": offset, "sequence": None, "time": None}
     time = time_of(stored.time_ms)
     return {"topic": name, "offset": offset, "sequence": stored.sequence, "time": time}
+
+
+def _admit(request: Request, publisher: TopicPublisher, topic: bytes) -> None:
+    if refusal := publisher.refusal(caller_of(request).principal, topic):
+        raise _refused(topic, *refusal)
 
 
 def _refused(topic: bytes, reason: DisconnectReason, text: str) -> RequestRefused:

@@ -41,6 +41,12 @@ class FixedView(Current):
     def connections(self):
         return 2
 
+    def certificate_expiry(self):
+        return {"127.0.0.1:1883": 86_400.0}
+
+    def reloads(self):
+        return {"done": 17}
+
     def followers(self):
         return 14
 

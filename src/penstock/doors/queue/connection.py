@@ -399,6 +399,8 @@ class QueueConnection(Connection[Event]):
     def _begin(self, push: PushChannel, slot: Slot) -> None:
         slot.answer(b"")
         if self._ending is None and self.reason is None:
+            push.rights_changed()  # what it waited for may have taken a minute
+        if self._ending is None and self.reason is None:
             self._push = push
             push.begin()
 

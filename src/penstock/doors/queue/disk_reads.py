@@ -1,7 +1,8 @@
 """Requests that are answered from the disk, one after the other.
 
 Their responses can be large, so a connection has one of them in memory at most: the next is begun
-when the client has read most of the one before.
+when the client has read most of the one before. Rights may be lost until then, so whoever reads
+messages passes ``refusal``, which is asked when the read begins.
 """
 
 from collections import deque
@@ -12,6 +13,7 @@ from penstock.doors.queue.replies import Slot
 from penstock.errors import StorageError
 from penstock.obs.reasons import DisconnectReason
 from penstock.reading.readers import JournalReaders
+from penstock.wire.queue.faults import Fault
 
 Result = TypeVar("Result")
 
@@ -34,6 +36,7 @@ class DiskReads:
         frames: Callable[[Result], bytes | None],
         *,
         is_search: bool = False,
+        refusal: Callable[[], Fault | None] = lambda: None,
     ) -> None:
         """Run a job off the loop; answer with the ``frames`` of its result, unless that is None."""
 
@@ -49,12 +52,16 @@ class DiskReads:
             slot.refused(DisconnectReason.STORAGE_FAILED, error.message)
             self.go_on()
 
-        self._waiting.append(lambda: self._readers.run(job, done, failed, is_search=is_search))
+        def begin() -> None:
+            if not slot.is_refused(refusal()):
+                self._is_running = True
+                self._readers.run(job, done, failed, is_search=is_search)
+
+        self._waiting.append(begin)
         self.go_on()
 
     def go_on(self) -> None:
-        if not self._is_running and self._waiting and not self._is_full():
-            self._is_running = True
+        while not self._is_running and self._waiting and not self._is_full():
             self._waiting.popleft()()
 
     def clear(self) -> None:

@@ -7,14 +7,16 @@ and knows by the topic's incarnation whether that is still valid.
 from collections.abc import Callable
 from typing import TypeVar
 
-from penstock.doors.queue.faults import too_many
+from penstock.doors.queue.faults import refusal_fault, too_many
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.replies import Slot
 from penstock.limits import KIB, MEASURES_MAX, MIB
 from penstock.store.search import offset_at_time
 from penstock.store.store import RawQuery, RawSlice, Store, TopicInfo, TopicSlice
+from penstock.trust.rules import Action
 from penstock.wire.queue import bulk, encode
 from penstock.wire.queue._generated.queue_pb2 import Fetch, Fetched, Locate, Located, Response
+from penstock.wire.queue.faults import Fault
 from penstock.wire.queue.slices import slice_of
 
 MESSAGES_MAX = 65_536
@@ -52,7 +54,9 @@ def fetch(client: Requester, message: Fetch, slot: Slot) -> None:
         )
         return encode.response(Response(fetched=fetched or Fetched(), request_id=request_id))
 
-    client.disk_reads.run(slot, job, lambda frames: frames)
+    client.disk_reads.run(
+        slot, job, lambda frames: frames, refusal=lambda: _read_refusal(client, topic)
+    )
 
 
 def _fetch_raw(client: Requester, topic: bytes, message: Fetch, slot: Slot) -> None:
@@ -78,7 +82,15 @@ def _fetch_raw(client: Requester, topic: bytes, message: Fetch, slot: Slot) -> N
             found = store.read_raw(query, make)
         return found[1] if found else bulk.fetched(NO_TOPIC, (), request_id)
 
-    client.disk_reads.run(slot, job, lambda frames: frames)
+    client.disk_reads.run(
+        slot, job, lambda frames: frames, refusal=lambda: _read_refusal(client, topic)
+    )
+
+
+def _read_refusal(client: Requester, topic: bytes) -> Fault | None:
+    """Why the user may not read any more, asked when a read that had to wait begins."""
+    refusal = client.door.admission.judge(client.principal, Action.READ, topic)
+    return refusal_fault(refusal) if refusal else None
 
 
 def _is_current(store: Store, topic: bytes, incarnation: int) -> bool:
@@ -149,7 +161,14 @@ class _Locating:
         self._located = Located()
 
     def go_on(self) -> None:
-        self._client.disk_reads.run(self._slot, self._step, self._frames, is_search=True)
+        client, topic = self._client, self._topic
+        client.disk_reads.run(
+            self._slot,
+            self._step,
+            self._frames,
+            is_search=True,
+            refusal=lambda: _read_refusal(client, topic),
+        )
 
     def _step(self) -> bytes | None:
         store = self._client.door.store

@@ -164,8 +164,10 @@ class RespClient(Connection[Event]):
             self.close(refusal.reason, refusal.text)
 
     def principal_changed(self) -> None:
-        """Judge again what was allowed and lasts: replays of history, a command that blocks."""
+        """Judge again what lasts: replays of history, MONITOR, a command that blocks."""
         self.subscriptions.stop_denied_replays()
+        if not self.door.admission.allows(self.principal, Action.ADMIN):
+            self.door.registry.monitors.pop(self.outbox, None)
         if self.unblock is not None and self._waiting is not None:
             call, spec = self._waiting
             if fault := call.refusal(spec):
