@@ -40,7 +40,10 @@ def test_the_printed_command_makes_a_reachable_broker_start(start, tmp_path):
     assert added.returncode == 0, added.stderr
     broker = start(*WORLD, listen=False)
     said = broker.greeting
-    assert "clients    on this machine: without a password (role local); others: log in" in said
+    local, reachable = f"127.0.0.1:{broker.http_port}", f"0.0.0.0:{port_of(broker)}"
+    who = f"clients    at {local}: without a password (role local); at {reachable}: log in"
+    assert who in said
+    assert f"look       http://{local}/metrics" in said
     assert "tls        off: what clients on other machines send can be read on the way" in said
     assert re.search(r"access     version \d+: 1 user, 1 administrator", said)
     # The listener is reachable, so not even this machine is local there.
@@ -58,7 +61,7 @@ def test_a_node_yet_to_join_starts_and_serves_nobody_from_elsewhere(start, tmp_p
         *WORLD, *node, "--advertise", "127.0.0.1:2", "--cluster-secret-file", str(secret),
         listen=False,
     )  # fmt: skip
-    assert "nobody else until penstock users add NAME --admin" in broker.greeting
+    assert "nobody else until penstock users add NAME --admin --data " in broker.greeting
     assert connack(port_of(broker)) == b"\x20\x02\x00\x05"
 
 
@@ -68,3 +71,18 @@ def test_a_bootstrap_token_lets_a_reachable_broker_start_and_serve_nobody_yet(st
     token.chmod(0o600)
     broker = start(*WORLD, "--set", f"auth.bootstrap_token_file={token}", listen=False)
     assert connack(port_of(broker)) == b"\x20\x02\x00\x05"
+
+
+def test_the_greeting_names_encrypted_pages_where_nothing_else_is_accepted(start, tmp_path):
+    data, certs = tmp_path / "data", tmp_path / "certs"
+    for command in (
+        ("users", "add", "ann", "--admin", "--secret", "--data", data),
+        ("certs", "dev", certs),
+    ):
+        subprocess.run([PENSTOCK, *command], capture_output=True, timeout=60, check=True)
+    pair = ("--tls-cert", str(certs / "server.crt"), "--tls-key", str(certs / "server.key"))
+    ports = ("--listen", "0.0.0.0:0", "--http-listen", "0.0.0.0:0")
+    said = start(*ports, *pair, listen=False).greeting
+    assert "clients    must log in\n" in said
+    assert "tls        localhost, 89 days left" in said
+    assert re.search(r"look       https://localhost:\d+/metrics", said)
