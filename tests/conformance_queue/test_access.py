@@ -169,7 +169,7 @@ def test_history_needs_more_than_subscribe(log_in):
 
 def test_a_refusal_names_user_action_and_topic(log_in):
     error = log_in("read").ask(poll={"topic": "own/1", "group": "g"}).error
-    assert error.message == "user read may not work topic own/1"
+    assert error.message == "user read may not work on own/1"
 
 
 def test_lists_have_what_the_user_may_see(log_in):

@@ -48,6 +48,13 @@ RESERVED = (
 
 TopicRoute = Route[Session | LiveSubscriber]
 
+_IN_WORDS = {
+    Action.PUBLISH: "publish to",
+    Action.SUBSCRIBE: "subscribe to",
+    Action.WORK: "work on",
+    Action.ADMIN: "administer",
+}
+
 
 class Refusal(NamedTuple):
     """Why a publish is refused: the reason that is counted and the text for log and client."""
@@ -111,9 +118,9 @@ class Admission:
 
     def _deny(self, principal: Principal, action: Action, topic: bytes, count: int) -> Refusal:
         self.denials.note(principal, action, topic, self._wall_ms(), count)
-        who = f"user {principal.user}" if principal.user else "an anonymous client"
-        what = f" topic {printable(topic)}" if topic else ""
-        return Refusal(DisconnectReason.NOT_AUTHORIZED, f"{who} may not {action.word}{what}")
+        who = f"user {principal.user}" if principal.user else "a client that has not logged in"
+        what = f"{_IN_WORDS.get(action, action.word)} {printable(topic) if topic else 'the broker'}"
+        return Refusal(DisconnectReason.NOT_AUTHORIZED, f"{who} may not {what}")
 
     def admit(self, principal: Principal, topic: bytes, count: int = 1) -> TopicRoute | Refusal:
         """The route of a topic with its ``policy``, or why publishing to it is refused.

@@ -149,9 +149,7 @@ class Guard:
             return
         if not principal.is_known:
             raise _unauthenticated("this page needs a login")
-        who, what = principal.user or "local", action.word + (" TOPIC" if topic else "")
-        advice = f"penstock acl check {who} {what} names the rule; an administrator can change it"
-        raise RequestRefused(403, refusal.text, advice)
+        raise RequestRefused(403, refusal.text, _advice(principal, action, topic))
 
     def may(self, request: Request, action: Action, topic: bytes) -> bool:
         """Whether the caller may do this; not counted as denied. For lists."""
@@ -294,6 +292,18 @@ def _check_token(request: Request, bearer: str, token: str) -> None:
         what = f"the administrator token is {'wrong' if is_given else 'missing'}"
         advice = "send it as Authorization: Bearer TOKEN (the penstock command: --token-file)"
         raise RequestRefused(401, what, advice, {"www-authenticate": "Bearer"})
+
+
+def _advice(principal: Principal, action: Action, topic: bytes) -> str:
+    if not principal.user:
+        return (
+            "log in (--user, --token-file), or give --data DIR on the broker's machine;"
+            f" penstock acl check local {action.word} names the rule"
+        )
+    what = action.word + (" TOPIC" if topic else "")
+    return (
+        f"penstock acl check {principal.user} {what} names the rule; an administrator can change it"
+    )
 
 
 def _unauthenticated(what: str) -> RequestRefused:

@@ -74,9 +74,9 @@ def _json(value: object) -> str:
 @_prune_option
 @access_options
 def plan(file: Path, broker: AdminClient) -> None:
-    """Show what applying FILE would do: who loses and who gains which rights.
+    """Show what applying FILE would do, and change nothing.
 
-    Nothing is changed.
+    That is: which rows change, and who loses and who gains which rights.
     """
     found = _planned(broker, _read(file, read_document))
     print_result(found, _plan_text(found))
@@ -227,7 +227,7 @@ def import_redis(file: Path, broker: AdminClient) -> None:
 @access_options
 @stale_option
 def log(*, count: int, broker: AdminClient) -> None:
-    """Show the latest changes of users, keys, topics and the cluster: who, when, from where.
+    """Show who changed users, keys, topics or the cluster.
 
     Failed logins are in it, too, summed up by the minute. It is the topic $audit/access.
     """
@@ -253,6 +253,6 @@ def _what(entry: Document) -> str:
     rows = entry.get("changes", [])
     names = [f"{row['kind']} {row['name']}" for row in rows[:NAMES_SHOWN]]
     more = [f"and {len(rows) - NAMES_SHOWN:,} more"] if len(rows) > NAMES_SHOWN else []
-    count = [f"{entry['count']:,} times"] if entry.get("count") else []
+    count = [counted(entry["count"], "time")] if entry.get("count") else []
     note = [entry["note"]] if entry.get("note") else []
     return ", ".join([entry["action"], *names, *more, *count, *note])

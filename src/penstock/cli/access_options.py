@@ -92,7 +92,8 @@ _password_file_option = click.option(
     "--password-file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="Read the password from the first line of FILE; - is standard input.",
+    help="Read the new password from the first line of FILE; - is standard input. Your own is in"
+    " PENSTOCK_PASSWORD_FILE, or in a context.",
 )
 
 

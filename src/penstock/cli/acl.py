@@ -42,7 +42,10 @@ def check(
 @click.argument("user", required=False)
 @access_options
 def log(user: str | None, broker: AdminClient) -> None:
-    """Show what was denied lately on this node, to USER or to all, the latest first."""
+    """Show what was denied lately to USER, or to all users.
+
+    By this node, the latest first.
+    """
     found = broker.get("/access/denials", user=user)["denials"]
     head = ("TIME", "USER", "DOOR", "ADDRESS", "ACTION", "TOPIC")
     print_result(found, table(head, map(_row, found), "nothing was denied"))

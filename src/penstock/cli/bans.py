@@ -41,9 +41,10 @@ def _row(ban: Document) -> tuple[str, ...]:
 @click.option("--note", metavar="TEXT", help="Why.")
 @access_options
 def add(name: str, *, expires: float | None, note: str | None, broker: AdminClient) -> None:
-    """Ban a user, a client id or a range of addresses, as in address:192.0.2.0/24.
+    """Ban a user, a client id or a range of addresses.
 
-    Its connections end, and new ones are refused.
+    As in user:ann, client:pump-7 or address:192.0.2.0/24. Its connections end, and new ones are
+    refused.
     """
     expires_s = None if expires is None else int(expires)
     made = broker.put(f"/bans/{quote(name, safe='/')}", expires_s=expires_s, note=note)

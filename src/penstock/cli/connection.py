@@ -279,7 +279,11 @@ def _by_password(user: str, password_file: str) -> Credentials:
         return Credentials(user, password_file=from_environment)
     if not _is_terminal():
         what = f"there is no password of {user}, and no terminal to ask for it"
-        raise PenstockError(what, f"give --password-file, or {PASSWORD_FILE_VARIABLE}")
+        raise PenstockError(
+            what,
+            f"name its file: {PASSWORD_FILE_VARIABLE}, or --password-file, unless that is for a new"
+            " password",
+        )
     typed: str = click.prompt(f"Password of {user}", hide_input=True, err=True)
     return Credentials(user, typed)
 

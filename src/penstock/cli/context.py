@@ -132,4 +132,6 @@ def show(name: str) -> None:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return ", ".join(value) if isinstance(value, tuple) else str(msgspec.to_builtins(value))

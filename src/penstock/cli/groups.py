@@ -64,7 +64,9 @@ def list_groups(topic: str | None, *, is_each: bool, broker: AdminClient) -> Non
     after = {"after_topic": "topic", "after_group": "group"}
     found = list(broker.pages("/groups", "groups", after=after, topic=topic))
     rows = map(_row, found if is_each else _summed(found))
-    empty = "there are no groups; the first consumer, or groups create, makes one"
+    empty = (
+        "there are no groups that you may manage; the first consumer, or groups create, makes one"
+    )
     head = ("TOPIC", "GROUP", "LAG", "IN FLIGHT", "RETRYING", "DEAD (TOTAL)", "CONSUMERS")
     print_result(found, table(head, rows, empty))
 

@@ -53,7 +53,7 @@ def list_queues(prefix: str | None, broker: AdminClient) -> None:
     """List topics that were created or configured, or have groups."""
     found = list(broker.pages("/queues", "queues", after={"after": "topic"}, prefix=prefix))
     head = ("TOPIC", "TO DO", "STORED", "GROUPS", "RATE", "LIMITS")
-    empty = "there are no queues; penstock queue create TOPIC makes one"
+    empty = "there are no queues that you may manage; penstock queue create TOPIC makes one"
     print_result(found, table(head, map(_row, found), empty))
 
 

@@ -83,7 +83,9 @@ def add(
     note: str,
     broker: AdminClient,
 ) -> None:
-    """Add the role NAME, as in penstock roles add sensors --allow "publish plant/%u/#".
+    """Add the role NAME with its rules.
+
+    As in: penstock roles add sensors --allow "publish plant/%u/#"
 
     A deny wins wherever it stands. %u and %c stand for the user name and the client id.
     """
@@ -126,7 +128,10 @@ def allow(name: str, *, actions: str, topic_filter: str, broker: AdminClient) ->
 @_filter_argument
 @access_options
 def deny(name: str, *, actions: str, topic_filter: str, broker: AdminClient) -> None:
-    """Deny ACTIONS on FILTER to the role NAME, whatever else allows them."""
+    """Deny ACTIONS on FILTER to the role NAME.
+
+    A deny wins, whatever else allows them.
+    """
     _add_rule(broker, name, f"deny {actions} {topic_filter}")
 
 

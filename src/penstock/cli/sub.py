@@ -255,7 +255,10 @@ def _subscribe(client: Client, filters: tuple[str, ...], qos: int) -> None:
     codes = client.subscribe([(each, qos) for each in filters])
     refused = [name for name, code in zip(filters, codes, strict=True) if code == REFUSED]
     if refused:
-        raise RefusedError(f"the broker refused to subscribe to {', '.join(map(repr, refused))}")
+        raise RefusedError(
+            f"the broker refused to subscribe to {', '.join(map(repr, refused))}",
+            "penstock acl check USER subscribe FILTER names the rule that decides",
+        )
 
 
 # ── Journal ───────────────────────────────────────────────────────────────────────────────────

@@ -163,13 +163,18 @@ def secret_lines(made: Mapping[str, object]) -> str:
 @_name_argument
 @access_options
 def invite(name: str, broker: AdminClient) -> None:
-    """Print a token with which NAME can set its own password, once and within an hour.
+    """Print a token with which NAME can set its own password.
 
-    It is used with penstock users password NAME --invite-file FILE.
+    It is valid once, for an hour, and used with penstock users password NAME --invite-file FILE.
     """
     made = broker.post(path_of(name, "invite"))
     until = format_time(made["expires"])
-    print_result(made, f"Invitation of {name}, valid until {until}:\n  {made['token']}")
+    print_result(
+        made,
+        f"Invitation of {name}, valid until {until}:\n  {made['token']}\n"
+        f"With it in a file, {name} sets a password: penstock users password {name}"
+        " --invite-file FILE",
+    )
 
 
 @users.command()
@@ -251,8 +256,9 @@ def remove(name: str, broker: AdminClient) -> None:
 @click.option("--none", "is_none", is_flag=True, help="Take all roles away.")
 @access_options
 def roles(name: str, *, roles: tuple[str, ...], is_none: bool, broker: AdminClient) -> None:
-    """Give the user NAME exactly these roles; without any, show its roles.
+    """Set the roles of the user NAME, or show them.
 
+    It has exactly the given ones then.
     +ROLE adds one and -ROLE takes one away (after --, as in penstock users roles ann -- -sensors).
     """
     found = broker.get(path_of(name))

@@ -101,7 +101,10 @@ _REFUSALS = {
     2: ("it does not accept this client id", "choose another one, or none"),
     3: ("it is not available", "try again later; its /ready page says why"),
     4: ("user name or password is wrong", "check both"),
-    5: ("this client is not authorised", "ask the administrator of the broker"),
+    5: (
+        "a login is required, or this user may not connect like this",
+        "give a user and its password (credentials=, --user), or ask the administrator",
+    ),
 }  # by return code of CONNACK
 
 
@@ -132,7 +135,7 @@ FINAL_CODES: Final = frozenset(
 
 
 class UnauthenticatedError(QueueRefusedError, LoginFailedError):
-    """A wrong login, or none where the broker wants to know who we are."""
+    """A wrong login, or none where one is required."""
 
     code = "unauthenticated"
     guidance = "give credentials=Credentials(user, password_file=…)"

@@ -13,7 +13,10 @@ from penstock.obs.counters import Counters
 
 _BY_ALPN = {"mqtt": Protocol.MQTT, "http/1.1": Protocol.HTTP}
 
-_BODY = b'{"error":"This address accepts encrypted connections only","advice":"Use https://."}\n'
+_BODY = (
+    b'{"error":"this address accepts encrypted connections only",'
+    b'"advice":"use https://; the penstock command: --tls, --ca-file"}\n'
+)
 CLEAR_TEXT_ANSWERS = {
     Protocol.HTTP: (
         b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"

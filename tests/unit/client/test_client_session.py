@@ -81,7 +81,7 @@ def test_connect_carries_everything_it_was_given():
         (2, "client id"),
         (3, "not available"),
         (4, "user name or password"),
-        (5, "not authorised"),
+        (5, "a login is required, or"),
     ],
 )
 def test_refusal_is_put_into_words(code, words):

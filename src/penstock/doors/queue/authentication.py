@@ -21,7 +21,7 @@ from penstock.wire.queue.faults import (
 LOGINS_MAX = 3  # wrong ones, then the connection is closed
 BUSY_MS = 1_000  # when to try again, if nothing else is known
 
-LOG_IN_FIRST = Fault(UNAUTHENTICATED, "this broker wants to know who you are: authenticate first")
+LOG_IN_FIRST = Fault(UNAUTHENTICATED, "a login is required")
 _UNKNOWN_MECHANISM = Fault(
     BAD_REQUEST, "mechanism: there is none but the empty one; send user and secret, or token"
 )
