@@ -346,6 +346,7 @@ class Assembly:
             dispatchers=self.dispatchers,
             cluster=self.cluster,
             logins=self.logins,
+            audit=self.audit,
         )
 
     @cached_property
@@ -365,4 +366,5 @@ class Assembly:
             sinks=self.sinks,
             cluster=self.cluster,
             logins=self.logins,
+            audit=self.audit,
         )

@@ -8,6 +8,9 @@ Each record has the hash of the one before it that the same node wrote (``previo
 cannot be taken out or altered unseen. Nodes have chains of their own, because each writes without
 asking the others.
 
+Changes of topics and groups by clients of the Redis and the queue protocol are recorded once there
+are users; see ``client_changes``. Topics and groups that come into being by use are not.
+
 Failed logins are summed up: one record per user and address and minute. Guessers choose both, so
 at most ``SUMMARIES_MAX`` are written a minute and the rest is counted in one record. The name is
 recorded only if there is such a user: people type passwords into the wrong field.
@@ -20,6 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.access.client_changes import NAME_BYTES_MAX, ClientChange, ClientChanges
 from penstock.commit.pipeline import Pipeline
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -49,12 +53,12 @@ class AuditRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     time_ms: int
     node: int
-    action: str  # access, keys, topic, cluster or login_failed
+    action: str  # access, keys, topic, group, cluster or login_failed
     door: str = ""
     user: str = ""
     address: str = ""
     changes: list[dict[str, object]] = []
-    count: int = 0  # of failed logins
+    count: int = 0  # of failed logins, or of repetitions of a client's change
     note: str = ""
     previous: str = ""  # hash of the record before it of the same node; empty: the first
 
@@ -79,6 +83,8 @@ class AuditLog:
         self._failed: dict[tuple[str, str, str], int] = {}  # by user, address and door
         self._failed_others = 0
         self._failed_until_ms = 0
+        self._by_clients = ClientChanges()
+        self._clients_until_ms = 0
 
     # ── changes ───────────────────────────────────────────────────────────────────────────────
 
@@ -116,6 +122,41 @@ class AuditLog:
         row: dict[str, object] = {"kind": "topic", "name": printable(topic, 256)}
         row |= {"is_deleted": True} if after is None else {"after": after}
         return self.changed("topic", [row], CALLER.get(), now_ms)
+
+    def group_changed(
+        self, topic: bytes, group: bytes, what: str, after: dict[str, object] | None, now_ms: int
+    ) -> Callable[[], None]:
+        rows = _touched_rows(topic, group, after)
+        return self.changed("group", rows, CALLER.get(), now_ms, what)
+
+    def client_changed(
+        self,
+        author: Principal,
+        now_ms: int,
+        what: str,
+        topic: bytes,
+        group: bytes = b"",
+        after: dict[str, object] | None = None,
+    ) -> Callable[[], None]:
+        """Record what a client did to a topic or a group; it must join the same batch.
+
+        Nothing is recorded while there are no users. See ``access_changed``.
+        """
+        if self._book.is_open:
+            return _nothing
+        names = topic[:NAME_BYTES_MAX], group[:NAME_BYTES_MAX]
+        change = ClientChange(author.user, what, *names)
+        self._clients_until_ms = self._clients_until_ms or now_ms + SUMMARY_MS
+        if not self._by_clients.is_first(change, author):
+            return _nothing
+        rows = _touched_rows(topic, group, after)
+        take_back = self.changed("group" if group else "topic", rows, author, now_ms, what)
+
+        def forget() -> None:
+            self._by_clients.forget(change)
+            take_back()
+
+        return forget
 
     def cluster_changed(self, what: str, now_ms: int) -> None:
         """Record a change of the cluster's members, which is an entry of its own before."""
@@ -186,6 +227,9 @@ class AuditLog:
 
     def turn(self, now_ms: int) -> None:
         """Called periodically: write the summaries of a minute that is over."""
+        if self._clients_until_ms and now_ms >= self._clients_until_ms:
+            self._clients_until_ms = 0
+            self._sum_up_clients(now_ms)
         if not self._failed_until_ms or now_ms < self._failed_until_ms:
             return
         failed, self._failed, self._failed_until_ms = self._failed, {}, 0
@@ -210,6 +254,38 @@ class AuditLog:
         if others:
             record = AuditRecord(now_ms, self._node, "login_failed", count=others, note="others")
             self._write(record, keep=True)
+
+    def _sum_up_clients(self, now_ms: int) -> None:
+        for change, author, count in self._by_clients.take():
+            rows = _touched_rows(change.topic, change.group, None) if change.topic else []
+            self._write(
+                AuditRecord(
+                    now_ms,
+                    self._node,
+                    "group" if change.group else "topic",
+                    author.door,
+                    author.user,
+                    author.address,
+                    rows,
+                    count,
+                    f"{change.what or 'others'}, again",
+                ),
+                keep=True,
+            )
+
+
+def _nothing() -> None:
+    """Nothing was recorded, so nothing is taken back."""
+
+
+def _touched_rows(
+    topic: bytes, group: bytes, after: dict[str, object] | None
+) -> list[dict[str, object]]:
+    name = printable(topic, NAME_BYTES_MAX)
+    row: dict[str, object] = {"kind": "topic", "name": name}
+    if group:
+        row = {"kind": "group", "name": printable(group, NAME_BYTES_MAX), "topic": name}
+    return [row | {"after": after} if after else row]
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────

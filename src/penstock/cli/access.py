@@ -227,7 +227,7 @@ def import_redis(file: Path, broker: AdminClient) -> None:
 @access_options
 @stale_option
 def log(*, count: int, broker: AdminClient) -> None:
-    """Show who changed users, keys, topics or the cluster.
+    """Show who changed users, keys, topics, groups or the cluster.
 
     Failed logins are in it, too, summed up by the minute. It is the topic $audit/access.
     """
@@ -251,8 +251,13 @@ def _entry_row(entry: Document) -> tuple[str, ...]:
 
 def _what(entry: Document) -> str:
     rows = entry.get("changes", [])
-    names = [f"{row['kind']} {row['name']}" for row in rows[:NAMES_SHOWN]]
+    names = [_row_name(row) for row in rows[:NAMES_SHOWN]]
     more = [f"and {len(rows) - NAMES_SHOWN:,} more"] if len(rows) > NAMES_SHOWN else []
     count = [counted(entry["count"], "time")] if entry.get("count") else []
     note = [entry["note"]] if entry.get("note") else []
     return ", ".join([entry["action"], *names, *more, *count, *note])
+
+
+def _row_name(row: Document) -> str:
+    of = f" of {row['topic']}" if row.get("topic") else ""
+    return f"{row['kind']} {row['name']}{of}"

@@ -1,7 +1,8 @@
 """Administration of topics, groups and dead letters."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -15,9 +16,13 @@ from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.groups import Group
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.dispatch.groups import Start, StartAt
+from penstock.errors import PenstockError
+from penstock.model.dead_letters import dead_letter_topic
 from penstock.node.cluster_admin import check_leads
 from penstock.reading.confirming import confirmed
 from penstock.store.store import Store
+
+Result = TypeVar("Result")
 
 
 class NodeQueueAdmin:
@@ -91,24 +96,57 @@ class NodeQueueAdmin:
 
     async def move_group(self, topic: bytes, group: bytes, at: str, value: int) -> None:
         start = Start(StartAt[at.upper()], value)
-        await self._done(partial(self._dispatchers.groups.seek, topic, group, start))
+        seek = partial(self._dispatchers.groups.seek, topic, group, start)
+        to = {"to": at, "value": value}
+        await self._group_changed(topic, group, "moved", to, partial(self._done, seek))
 
     async def configure_group(self, command: GroupConfigured) -> None:
         """Change a group's retries; messages beyond the new limit become dead letters."""
-        await self._applied(command)
+        after = {
+            name: value
+            for name, value in msgspec.structs.asdict(command).items()
+            if name not in {"topic", "group"} and value is not None
+        }
+        apply = partial(self._applied, command)
+        await self._group_changed(command.topic, command.group, "configured", after, apply)
         self._dispatchers.dead_letters.move_exhausted(command.topic, command.group)
 
     async def delete_group(self, topic: bytes, group: bytes) -> None:
-        await self._applied(self._dispatchers.groups.delete_command(topic, group))
+        command = self._dispatchers.groups.delete_command(topic, group)
+        apply = partial(self._applied, command)
+        await self._group_changed(topic, group, "deleted", None, apply)
 
     async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int:
         letters, undone = self._dispatchers.dead_letters, "not all letters were sent back"
         begin = partial(letters.redrive, topic, group, maximum)
-        return await self._counted(begin, undone)
+        counted = partial(self._counted, begin, undone)
+        if not letters.count(dead_letter_topic(topic, group)):
+            return await counted()
+        return await self._group_changed(topic, group, "redriven", None, counted)
 
     async def drop(self, topic: bytes, group: bytes) -> int:
         letters = self._dispatchers.dead_letters
-        return await self._counted(partial(letters.drop, topic, group))
+        counted = partial(self._counted, partial(letters.drop, topic, group))
+        if not letters.count(dead_letter_topic(topic, group)):
+            return await counted()
+        return await self._group_changed(topic, group, "dead letters dropped", None, counted)
+
+    async def _group_changed(
+        self,
+        topic: bytes,
+        group: bytes,
+        what: str,
+        after: dict[str, object] | None,
+        change: Callable[[], Awaitable[Result]],
+    ) -> Result:
+        """Record a change of a group in the commit that makes it."""
+        check_leads(self._cluster)
+        take_back = self._audit.group_changed(topic, group, what, after, self._wall_ms())
+        try:
+            return await change()
+        except PenstockError:
+            take_back()
+            raise
 
     async def _counted(
         self, begin: Callable[[FutureCompletion], object], undone: str = "nothing was changed"

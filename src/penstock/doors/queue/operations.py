@@ -3,7 +3,11 @@
 Topics, groups and leases that do not exist are no error: what was to be done to them is done.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
+
+import msgspec
 
 from penstock.cluster.frames import Member
 from penstock.commit.completion import Callback
@@ -28,6 +32,8 @@ from penstock.doors.queue.replies import Slot
 from penstock.doors.queue.request_fields import delay_ms, reason_of, requested_group, visibility_ms
 from penstock.errors import PenstockError
 from penstock.limits import LEASES_MAX, MEMBERS_MAX, NODE_ID_MAX
+from penstock.model.dead_letters import dead_letter_topic
+from penstock.obs.reasons import DisconnectReason
 from penstock.trust.rules import Action
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import Redriven, Response
@@ -103,7 +109,9 @@ def _delete_topic(client: Requester, message: queue_pb2.DeleteTopic, slot: Slot)
     topic = message.topic.encode()
 
     def delete() -> None:
-        client.door.dispatchers.topics.delete(topic, client.blocking(slot.done, slot.refused))
+        take_back = _recorded(client, "deleted", topic) if client.door.is_there(topic) else _nothing
+        refused = partial(_not_stored, slot, take_back)
+        client.door.dispatchers.topics.delete(topic, client.blocking(slot.done, refused))
 
     if not slot.is_refused(client.door.change_fault(topic)):
         client.when_stored(delete)  # messages of this client would outlive the topic
@@ -138,8 +146,16 @@ def _configure_topic(client: Requester, message: queue_pb2.ConfigureTopic, slot:
 
 
 def _configure(client: Requester, command: TopicConfigured, slot: Slot) -> None:
-    if not slot.is_refused(client.door.change_fault(command.topic)):
-        client.door.dispatchers.topics.configure(command, slot)
+    if slot.is_refused(client.door.change_fault(command.topic)):
+        return
+    after = {
+        name: value
+        for name, value in msgspec.structs.asdict(command).items()
+        if name != "topic" and value is not None
+    }
+    take_back = _recorded(client, "configured", command.topic, after=after)
+    completion = Callback(slot.done, partial(_not_stored, slot, take_back))
+    client.door.dispatchers.topics.configure(command, completion)
 
 
 def _create_group(client: Requester, message: queue_pb2.CreateGroup, slot: Slot) -> None:
@@ -150,7 +166,9 @@ def _create_group(client: Requester, message: queue_pb2.CreateGroup, slot: Slot)
     if message.reader and known is not None and not known.reader:
         slot.fail(NOT_A_READER)
     elif message.seek and known is not None:
-        door.dispatchers.groups.seek(topic, group, start, slot)
+        take_back = _recorded(client, "moved", topic, group, _told(start))
+        completion = Callback(slot.done, partial(_not_stored, slot, take_back))
+        door.dispatchers.groups.seek(topic, group, start, completion)
     else:
         door.dispatchers.groups.create(topic, group, start, slot, reader=message.reader)
 
@@ -160,9 +178,10 @@ def _delete_group(client: Requester, message: queue_pb2.DeleteGroup, slot: Slot)
     if door.broker.groups.get(topic, group) is None:
         slot.ok()
     elif not slot.is_refused(door.group_fault(topic, group)):
-        door.pipeline.submit(
-            door.dispatchers.groups.delete_command(topic, group), slot, durable=True
-        )
+        take_back = _recorded(client, "deleted", topic, group)
+        completion = Callback(slot.done, partial(_not_stored, slot, take_back))
+        command = door.dispatchers.groups.delete_command(topic, group)
+        door.pipeline.submit(command, completion, durable=True)
 
 
 def _configure_group(client: Requester, message: queue_pb2.ConfigureGroup, slot: Slot) -> None:
@@ -184,7 +203,9 @@ def _configure_group(client: Requester, message: queue_pb2.ConfigureGroup, slot:
         _capped(message.backoff_ms) if message.HasField("backoff_ms") else None,
         _capped(message.backoff_max_ms) if message.HasField("backoff_max_ms") else None,
     )
-    door.pipeline.submit(command, Callback(configured, slot.refused), durable=True)
+    take_back = _recorded(client, "configured", topic, group)
+    refused = partial(_not_stored, slot, take_back)
+    door.pipeline.submit(command, Callback(configured, refused), durable=True)
 
 
 def _redrive(client: Requester, message: queue_pb2.Redrive, slot: Slot) -> None:
@@ -193,8 +214,38 @@ def _redrive(client: Requester, message: queue_pb2.Redrive, slot: Slot) -> None:
         slot.respond(Response(redriven=Redriven(count=count)))
 
     topic, group = message.topic.encode(), message.group.encode()
+    letters = client.door.dispatchers.dead_letters
+    if letters.count(dead_letter_topic(topic, group)):
+        _recorded(client, "redriven", topic, group)  # in several commits: it is not taken back
     completion = Callback(redriven, slot.refused)
     client.door.dispatchers.dead_letters.redrive(topic, group, message.max, completion)
+
+
+def _recorded(
+    client: Requester,
+    what: str,
+    topic: bytes,
+    group: bytes = b"",
+    after: dict[str, object] | None = None,
+) -> Callable[[], None]:
+    """Record a change in the audit log; returns what to call if it is not stored."""
+    audit, now_ms = client.door.audit, client.door.wall_ms()
+    return audit.client_changed(client.principal, now_ms, what, topic, group, after)
+
+
+def _told(start: Start) -> dict[str, object]:
+    return {"to": start.at.name.lower(), "value": start.value}
+
+
+def _not_stored(
+    slot: Slot, take_back: Callable[[], None], reason: DisconnectReason, detail: str
+) -> None:
+    take_back()
+    slot.refused(reason, detail)
+
+
+def _nothing() -> None:
+    """Nothing was recorded, so nothing is taken back."""
 
 
 def _bootstrap(client: Requester, message: queue_pb2.Bootstrap, slot: Slot) -> None:

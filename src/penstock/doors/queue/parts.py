@@ -3,6 +3,7 @@
 import asyncio
 
 from penstock.access.admission import Admission, topic_refusal
+from penstock.access.audit import AuditLog
 from penstock.access.logins import Logins
 from penstock.clock import SteadyClock
 from penstock.cluster.consensus import Consensus
@@ -42,6 +43,7 @@ class QueueParts:
         sinks: SinkCommits,
         cluster: Consensus,
         logins: Logins,
+        audit: AuditLog,
     ) -> None:
         self.connections = connections
         self.limits = connections.limits
@@ -61,6 +63,13 @@ class QueueParts:
         self.sinks = sinks
         self.cluster = cluster
         self.logins = logins
+        self.audit = audit
+
+    def is_there(self, topic: bytes) -> bool:
+        """Whether there is something to delete of a topic."""
+        broker = self.broker
+        has_groups = bool(broker.groups.by_topic.get(topic))
+        return has_groups or broker.topics.get(topic) is not None or bool(self.store.topic(topic))
 
     def read_fault(self, topic: bytes) -> Fault | None:
         """Why no client may read a topic. Dead letters are readable, though only we write them."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from penstock.commit.pipeline import Pipeline
-from penstock.core.commands import Erased, Trimmed
 from penstock.core.completion import Completion
 from penstock.core.groups import GroupCommand
 from penstock.doors.resp.faults import CommandError, not_stored
@@ -28,14 +27,7 @@ async def encoded_off_loop(
     return await off_loop(readers, lambda: encode.value(value, protocol))
 
 
-async def counted(pipeline: Pipeline, command: Trimmed | Erased) -> int:
-    """Delete messages on every node; how many there were. Raises as ``submitted`` does."""
-    count = await submitted(pipeline, command)
-    assert isinstance(count, int)
-    return count
-
-
-async def submitted(pipeline: Pipeline, command: GroupCommand | Trimmed | Erased) -> object:
+async def submitted(pipeline: Pipeline, command: GroupCommand) -> object:
     """The result of a command, once it is on disk. Raises CommandError if it is refused."""
     return await outcome_of(lambda waiter: pipeline.submit(command, waiter, durable=True))
 

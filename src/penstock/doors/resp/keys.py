@@ -10,7 +10,8 @@ from functools import partial
 
 from penstock.core.commands import TopicConfigured
 from penstock.doors.resp.access import MANAGE, OPEN, SEEN, Access, Demand
-from penstock.doors.resp.awaiting import off_loop, outcome_of
+from penstock.doors.resp.auditing import recorded
+from penstock.doors.resp.awaiting import off_loop
 from penstock.doors.resp.calls import OK, Call, Commands, Spec
 from penstock.doors.resp.faults import CommandError
 from penstock.doors.resp.parts import RespParts
@@ -41,14 +42,15 @@ async def _delete(call: Call) -> bytes:
     topics = [topic for topic in dict.fromkeys(call.args[1:]) if _is_there(door, topic)]
     for topic in topics:
         _check_removal(door, topic)
-    await _delete_all(door, topics)
+    await _delete_all(call, topics)
     return encode.integer(len(topics))
 
 
-async def _delete_all(door: RespParts, topics: Iterable[bytes]) -> None:
+async def _delete_all(call: Call, topics: Iterable[bytes]) -> None:
+    door = call.door
     for topic in topics:
         groups = list(door.broker.groups.by_topic.get(topic, ()))
-        await outcome_of(partial(door.dispatchers.topics.delete, topic))
+        await recorded(call, "deleted", topic, partial(door.dispatchers.topics.delete, topic))
         for group in groups:
             door.group_queues.fail(topic, group, CommandError(GONE))
 
@@ -76,28 +78,30 @@ async def _pexpire(call: Call) -> bytes:
 
 
 async def _limit_age(call: Call, unit_ms: int) -> bytes:
-    door, topic = call.door, call.args[1]
+    topic = call.args[1]
     age_ms = integer(call.args[2]) * unit_ms
     if not 0 < age_ms < 2**53:
         name = call.args[0].decode(errors="replace").lower()
         raise CommandError(f"ERR invalid expire time in '{name}' command")
     if len(call.args) > 3:
         raise CommandError("ERR The options of EXPIRE are not supported: an age limit is just set")
-    return await _configure_age(door, topic, age_ms)
+    return await _configure_age(call, topic, age_ms)
 
 
 async def _persist(call: Call) -> bytes:
     """Lift the age limit of a topic."""
     door, topic = call.door, call.args[1]
-    return await _configure_age(door, topic, 0) if _age_ms(door, topic) else encode.integer(0)
+    return await _configure_age(call, topic, 0) if _age_ms(door, topic) else encode.integer(0)
 
 
-async def _configure_age(door: RespParts, topic: bytes, age_ms: int) -> bytes:
+async def _configure_age(call: Call, topic: bytes, age_ms: int) -> bytes:
+    door = call.door
     if not _is_there(door, topic):
         return encode.integer(0)
     _check_removal(door, topic)
     command = TopicConfigured(topic, max_age_ms=age_ms)
-    await outcome_of(partial(door.dispatchers.topics.configure, command))
+    configure = partial(door.dispatchers.topics.configure, command)
+    await recorded(call, "configured", topic, configure, max_age_ms=age_ms)
     return encode.integer(1)
 
 
@@ -137,7 +141,7 @@ async def _flush(call: Call) -> bytes:
         raise CommandError("ERR syntax error")
     stored = await off_loop(door.readers, lambda: [info.name for info in door.store.topics()])
     known = dict.fromkeys([*stored, *door.broker.groups.by_topic, *door.broker.topics.by_name])
-    await _delete_all(door, [topic for topic in known if _may_go(door, topic)])
+    await _delete_all(call, [topic for topic in known if _may_go(door, topic)])
     return OK
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 from penstock.access.admission import Admission
+from penstock.access.audit import AuditLog
 from penstock.access.envelopes import Envelopes
 from penstock.access.logins import Logins
 from penstock.cluster.consensus import Consensus
@@ -49,6 +50,7 @@ class RespParts:
         dispatchers: Dispatchers,
         cluster: Consensus,
         logins: Logins,
+        audit: AuditLog,
     ) -> None:
         self.settings = config.resp
         self.durability = config.durability
@@ -70,6 +72,7 @@ class RespParts:
         self.dispatchers = dispatchers
         self.cluster = cluster
         self.logins = logins
+        self.audit = audit
         self.registry = Registry()
         self.pattern_budget = PatternBudget(broker.routes)
         self.known_ids = KnownIds(store)

@@ -15,7 +15,8 @@ from penstock.core.commands import Erased, Trimmed
 from penstock.core.completion import Journaled
 from penstock.dispatch.unacked import ranges_of
 from penstock.doors.resp.access import MANAGE, Access, Demand, Keys, Used
-from penstock.doors.resp.awaiting import counted, off_loop
+from penstock.doors.resp.auditing import submitted_recorded
+from penstock.doors.resp.awaiting import off_loop
 from penstock.doors.resp.calls import Call, Commands, Spec, fail_unstored
 from penstock.doors.resp.confirming import confirmed
 from penstock.doors.resp.faults import CommandError, publish_fault
@@ -107,7 +108,7 @@ async def _trimmed(call: Call, trim: TrimOptions, ids: bytes) -> bytes:
     try:
         if not trim.is_approximate:  # an exact limit counts this entry, which must be on disk
             await confirmed(call)
-        await _trim(call.door, call.args[1], trim)
+        await _trim(call, call.args[1], trim)
     except CommandError as fault:
         _log.warning("trim_failed", error=fault.message)
     return ids
@@ -132,15 +133,16 @@ async def _delete(call: Call) -> bytes:
     if not offsets:
         return encode.integer(0)
     erased = Erased(topic, info.id, ranges_of(sorted(offsets)))
-    return encode.integer(await counted(door.pipeline, erased))
+    return encode.integer(await _counted(call, "entries deleted", erased))
 
 
 async def _trim_stream(call: Call) -> bytes:
     options = trim_options(call.args)
-    return encode.integer(await _trim(call.door, call.args[1], options))
+    return encode.integer(await _trim(call, call.args[1], options))
 
 
-async def _trim(door: RespParts, topic: bytes, options: TrimOptions) -> int:
+async def _trim(call: Call, topic: bytes, options: TrimOptions) -> int:
+    door = call.door
     _admit_removal(door, topic)
     info = door.reader.info(topic)
     if info is None:
@@ -156,7 +158,14 @@ async def _trim(door: RespParts, topic: bytes, options: TrimOptions) -> int:
         first_kept = await _offset_behind(door, info, excess)
     if excess <= 0:
         return 0
-    return await counted(door.pipeline, Trimmed(topic, info.id, first_kept))
+    return await _counted(call, "trimmed", Trimmed(topic, info.id, first_kept))
+
+
+async def _counted(call: Call, what: str, command: Trimmed | Erased) -> int:
+    """Delete messages on every node; how many there were. Raises CommandError."""
+    count = await submitted_recorded(call, what, command)
+    assert isinstance(count, int)
+    return count
 
 
 def _allowed(excess: int, options: TrimOptions, count: int) -> int:

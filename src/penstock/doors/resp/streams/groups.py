@@ -9,6 +9,7 @@ from penstock.core.commands import Claimed, ConsumerGone, ConsumerMade, Settled
 from penstock.core.groups import Group
 from penstock.dispatch.unacked import ranges_of
 from penstock.doors.resp.access import MAKE, MANAGE, OPEN, WORK, on_parsed
+from penstock.doors.resp.auditing import submitted_recorded
 from penstock.doors.resp.awaiting import submitted
 from penstock.doors.resp.calls import OK, Call, Spec
 from penstock.doors.resp.confirming import confirmed
@@ -114,10 +115,8 @@ async def _set_id(call: Call) -> bytes:
     makes_stream(call.args, "SETID")
     _group_of_key(door, topic, name)
     offset = await _start(door, topic, {b"-": b"0", b"+": b"$"}.get(start, start))
-    if (
-        await submitted(door.pipeline, door.dispatchers.groups.seek_command(topic, name, offset))
-        is None
-    ):
+    command = door.dispatchers.groups.seek_command(topic, name, offset)
+    if await submitted_recorded(call, "moved", command, name, offset=offset) is None:
         raise no_group_of_key(topic, name)
     door.group_queues.serve(topic, name)
     return OK
@@ -130,7 +129,8 @@ async def _destroy(call: Call) -> bytes:
     if door.broker.groups.get(topic, name) is None:
         return encode.integer(0)
     check_group(door, topic, name)
-    is_gone = await submitted(door.pipeline, door.dispatchers.groups.delete_command(topic, name))
+    command = door.dispatchers.groups.delete_command(topic, name)
+    is_gone = await submitted_recorded(call, "deleted", command, name)
     fault = "NOGROUP the consumer group this client was blocked on no longer exists"
     door.group_queues.fail(topic, name, CommandError(fault))
     return encode.integer(1 if is_gone else 0)
@@ -147,7 +147,8 @@ async def _delete_consumer(call: Call) -> bytes:
     door, (topic, name, consumer) = call.door, call.args[2:5]
     if consumer not in _group_of_key(door, topic, name).consumers:
         return encode.integer(0)
-    pending = await submitted(door.pipeline, ConsumerGone(topic, name, consumer))
+    command = ConsumerGone(topic, name, consumer)
+    pending = await submitted_recorded(call, "consumer deleted", command, name)
     assert pending is None or isinstance(pending, int)
     return encode.integer(pending or 0)
 
