@@ -46,9 +46,9 @@ def test_no_job_is_lost_or_stored_twice_over_three_crashes(tmp_path):
     survive(tmp_path / "data", rounds=3, messages=1_000, seed=seed())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("run", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2))])
+@pytest.mark.parametrize("run", range(3))
 def test_no_job_is_lost_or_stored_twice_over_ten_crashes(tmp_path, run):
     survive(tmp_path / "data", rounds=10, messages=3_000, seed=seed() + run)
 

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 
 import pytest
 
@@ -170,7 +171,17 @@ def test_a_file_is_applied_to_a_stopped_broker(tmp_path):
     file.write_text(json.dumps(document))
     with Broker(data=data):
         pass
-    command = ["penstock", "access", "apply", str(file), "--yes", "--data", str(data)]
+    command = [
+        sys.executable,
+        "-m",
+        "penstock",
+        "access",
+        "apply",
+        str(file),
+        "--yes",
+        "--data",
+        str(data),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     with Broker(data=data) as broker:
         assert Kit(broker).book.users["ann"].roles == ("r",)

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 import redis
+from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
+from redis.retry import Retry
 
 from penstock.client import (
     ClientError,
@@ -156,6 +158,7 @@ class RespDoor(Door):
                 "ssl_certfile": login.tls.cert_file,
                 "ssl_keyfile": login.tls.key_file,
             }
+        options["retry"] = Retry(NoBackoff(), 0)  # by itself it tries a wrong password ten times
         client = redis.Redis(self.host, self.port, single_connection_client=True, **options)
         try:
             yield client

@@ -42,7 +42,7 @@ def test_the_vector_is_published_and_arrives_byte_for_byte(own_broker):
     broker = own_broker()
     body = {"device": "v", "topics": "", "public_key": VECTOR_PUBLIC_KEY, "key_id": 7}
     ask(broker.port, "POST", "/keys", **body)
-    where = ("127.0.0.1", broker.port)
+    where, sequence = ("127.0.0.1", broker.port), broker.server.store.next_sequence
     with (
         socket.create_connection(where, TIMEOUT_S) as reader,
         socket.create_connection(where, TIMEOUT_S) as device,
@@ -52,7 +52,7 @@ def test_the_vector_is_published_and_arrives_byte_for_byte(own_broker):
         device.sendall(VECTOR_FRAME)
         assert device.recv(100) == bytes.fromhex("01050000000000000037000000000000")
         message = reader.recv(1_000)
-    assert message == bytes.fromhex("01110000000000000001") + VECTOR_FRAME[10:]
+    assert message == b"\x01\x11" + sequence.to_bytes(8, "big") + VECTOR_FRAME[10:]
 
 
 # ── what may not be changed

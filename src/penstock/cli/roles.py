@@ -87,7 +87,8 @@ def add(
 
     As in: penstock roles add sensors --allow "publish plant/%u/#"
 
-    A deny wins wherever it stands. %u and %c stand for the user name and the client id.
+    For example: penstock roles add sensors --allow "publish plant/%u/#". A deny
+    wins wherever it stands. %u and %c stand for the user name and the client id.
     """
     known = next((role for role in _all(broker) if role["name"] == name), None)
     if known is not None and not known["built_in"]:

@@ -9,8 +9,9 @@ from penstock.access.envelopes import OpenedEnvelopes
 from penstock.core.live import Live
 from penstock.doors.resp.access import Used, admitted
 from penstock.doors.resp.calls import Call, Spec
-from penstock.doors.resp.faults import publish_fault
+from penstock.doors.resp.faults import no_permission, publish_fault
 from penstock.doors.resp.parts import RespParts
+from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 from penstock.wire.resp.names import topic_of
 
@@ -55,7 +56,9 @@ def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
     answer = encode.integers(receivers, found.taken)
     if found.refused is not None:
         reason, text = found.refused
-        answer += encode.error(publish_fault((reason, text), Used.CHANNEL))
+        is_denied = reason is DisconnectReason.NOT_AUTHORIZED
+        fault = no_permission(Used.CHANNEL) if is_denied else f"ERR {reason.value}: {text}"
+        answer += encode.error(fault)
         # Checking signatures takes time: a client that sent a bad one gets no more of it.
         behind = len(call.tails) - found.taken - 1
         answer += encode.error(f"ERR {reason.value}: behind one that was refused") * behind
