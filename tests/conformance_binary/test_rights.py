@@ -4,6 +4,7 @@ from hashlib import sha256
 
 import pytest
 
+from penstock.core.commands import AccessChanged
 from penstock.testing import Broker
 from penstock.trust.book import Change, put
 from penstock.trust.rows import Ban, Quotas, Role, User
@@ -265,3 +266,24 @@ def test_rights_are_the_same_after_a_kill(own_broker, log_in, unique):
         bob.send(publish(b"pump/x", b"m", 1), publish(b"plant/x", b"m", 2))
         bob.expect(ack(1), denied(b"plant/x"))
         broker.restart(kill=True)
+
+
+@pytest.mark.parametrize("topic", [b"race/1", b"race/+"])
+def test_a_subscription_that_is_overtaken_by_a_change_of_rights_is_refused(broker, log_in, topic):
+    """It is judged when it comes, and takes effect when all before it is on disk."""
+    broker.add_user("racer", SECRET, rules=["allow subscribe,read race/#"])
+    racer, ann = log_in("racer"), log_in("ann")
+    ann.publish(b"race/1", b"history")
+
+    def overtake():
+        parts = broker.server.parts
+        (connection,) = [c for c in parts.connections.clients if c.principal.user == "racer"]
+        change = put(Role("racer", ("allow subscribe,read other/#",)))
+        with parts.pipeline.as_leader():
+            parts.pipeline.submit(AccessChanged([change], "", "", "", 0), None, durable=True)
+        connection.data_received(subscribe(topic, sequence=7))
+
+    broker.call(overtake)
+    racer.expect(denied(topic))
+    ann.publish(b"race/1", b"later")
+    racer.expect_nothing()

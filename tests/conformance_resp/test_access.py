@@ -404,6 +404,14 @@ def test_a_command_that_waits_is_judged_again_when_rights_change(broker, command
         assert peer.read(KEYS + b"\r\n") == KEYS + b"\r\n"
 
 
+def test_a_command_that_waited_before_there_were_users_is_judged_by_the_first_rules():
+    with Broker() as own, Peer(own.port) as peer:
+        peer.send("XREAD BLOCK 0 STREAMS other/wait $")
+        wait_until(lambda: own.call(_waiting, own))
+        own.change_access(put(Role("local", ("allow read own/#",))), put(User("ann", ("admin",))))
+        assert peer.read(KEYS + b"\r\n") == KEYS + b"\r\n"
+
+
 def _waiting(broker):
     clients = broker.server.parts.connections.clients
     return [one for one in clients if getattr(one, "unblock", None) is not None]

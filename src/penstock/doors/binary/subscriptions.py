@@ -98,12 +98,25 @@ class BinarySubscriptions:
         if event.client_id:
             self._identify(event.client_id)
         if has_wildcard(event.topic):
-            self._in_order(lambda: self._follow_filter(event))
+            self._in_order(lambda: self._if_allowed(event, self._follow_filter))
         elif is_queue(event.topic):
             self._replies.answer(encode.ack(event.sequence))
             self.worker.join(event.topic)
         else:
-            self._in_order(lambda: self._when_current(lambda: self._follow_topic(event)))
+            self._in_order(
+                lambda: self._when_current(lambda: self._if_allowed(event, self._follow_topic))
+            )
+
+    def _if_allowed(
+        self, event: BinarySubscribe, follow: Callable[[BinarySubscribe], None]
+    ) -> None:
+        """Follow, unless a change of rights has overtaken the request on its way."""
+        denial = self._denial(event.topic)
+        if denial:
+            self._connection.fail(denial)
+            self._connection.unblock_input()
+        else:
+            follow(event)
 
     def _denial(self, topic: bytes) -> str:
         """Why the user may not subscribe to this; empty if it may."""

@@ -257,12 +257,12 @@ class Call:
             registry.show(self.connection.peer, self.args, self.tails, self.now_ms)
         if spec.keys[0]:
             self.args = with_topics(self.args, spec.keys)
-        if self.connection.principal.rights is not ALL_RIGHTS and not spec.access.is_admitted:
-            if fault := self.refusal(spec):
-                self.fail(fault)
-                return
-            if "blocking" in spec.flags:
-                self.connection.runs(self, spec)
+        is_free = spec.access.is_admitted or self.connection.principal.rights is ALL_RIGHTS
+        if not is_free and (fault := self.refusal(spec)):
+            self.fail(fault)
+            return
+        if "blocking" in spec.flags:
+            self.connection.runs(self, spec)  # also if it may do everything now
         spec.handler(self)
 
     def refusal(self, spec: "Spec") -> str:
