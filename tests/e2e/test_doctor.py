@@ -37,8 +37,10 @@ def data(tmp_path_factory) -> Path:
 
 
 def test_a_new_broker_on_this_machine_is_fine(tmp_path):
-    assert run("doctor", "--data", str(tmp_path / "data")) == (
+    data = tmp_path / "data"
+    assert run("doctor", "--data", str(data)) == (
         "ok: nothing wrong or weak was found\n"
+        f"looked at default settings and {data}, which does not exist yet\n"
     )
 
 

@@ -30,9 +30,9 @@ def doctor(config_file: str | None, data: Path | None) -> None:
     Looks at the configuration and its files, at the data directory, and at users and rules, of a
     running or a stopped broker. Changes nothing of it. Exits with 1 if something is wrong.
     """
-    findings = _findings(config_file, data)
-    document = {"ok": not _is_wrong(findings), "findings": findings}
-    print_result(document, _text(findings))
+    findings, looked_at = _findings(config_file, data)
+    document = {"ok": not _is_wrong(findings), "findings": findings, "looked_at": looked_at}
+    print_result(document, f"{_text(findings)}\nlooked at {' and '.join(looked_at)}")
     raise SystemExit(_is_wrong(findings))
 
 
@@ -40,17 +40,24 @@ def _is_wrong(findings: list[Finding]) -> bool:
     return any(finding.level == "wrong" for finding in findings)
 
 
-def _findings(config_file: str | None, data: Path | None) -> list[Finding]:
+def _findings(config_file: str | None, data: Path | None) -> tuple[list[Finding], list[str]]:
+    """What was found, and where: without --config a broker may run with flags that are not seen."""
+    configuration = f"the configuration {config_file}" if config_file else "default settings"
     try:
         loaded = load_or_advise(config_file, {"data": str(data)} if data else {})
     except ConfigProblemsError as error:
-        return [
+        problems = [
             checks.wrong(f"{problem.origin}: {problem.key}: {problem.what}", problem.advice)
             for problem in error.problems
         ]
+        return problems, [configuration]
     path = Path(loaded.config.data)
     found = [*checks.configuration(loaded), *checks.directory(path)]
-    return found + (_access(loaded, path, config_file) if path.is_dir() else _absent(loaded))
+    if path.is_dir():
+        found += _access(loaded, path, config_file)
+        return found, [configuration, f"the data in {path}"]
+    found += _absent(loaded)
+    return found, [configuration, f"{path}, which does not exist yet"]
 
 
 def _absent(loaded: Loaded) -> list[Finding]:
