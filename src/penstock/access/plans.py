@@ -2,7 +2,8 @@
 
 For every user the filters of all its rules, before and after, are compared: how much of what a
 filter matches may it publish, subscribe to, and so on? Two sets of rules that differ in nothing but
-their wording therefore show no difference.
+their wording therefore show no difference. Where a deny leaves some of a filter before and after,
+it still counts whether the rest was allowed as a whole: there is "less" or "more" of it then.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,8 @@ from penstock.trust.rules import TOPICLESS, Action
 
 EVERY_TOPIC = "every topic"
 DIFFERENCES_MAX = 1_000  # that are shown
-ORDER = {Coverage.NONE: 0, Coverage.SOME: 1, Coverage.ALL: 2}
+LESS, MORE = "less", "more"  # of what is allowed of a filter, although it was some and is some
+ORDER = (Coverage.NONE.value, LESS, Coverage.SOME.value, MORE, Coverage.ALL.value)
 _TOPIC_ACTIONS = [action for action in Action if not action & TOPICLESS]
 _TOPICLESS_ACTIONS = [action for action in Action if action & TOPICLESS]
 
@@ -27,11 +29,11 @@ class Difference(NamedTuple):
     action: str
     topic_filter: str  # empty for actions that have no topic
     before: str  # "all", "some" or "none" of what the filter matches
-    after: str
+    after: str  # or "less" or "more" of it, if both are "some"
 
     @property
     def is_loss(self) -> bool:
-        return ORDER[Coverage(self.after)] < ORDER[Coverage(self.before)]
+        return is_less(self.before, self.after)
 
 
 class RowChange(NamedTuple):
@@ -114,10 +116,24 @@ def _compared(user: str, old: Rights, new: Rights) -> Iterator[Difference]:
     filters = _filters(user, old, new)
     for action in _TOPIC_ACTIONS:
         for topic_filter in filters:
-            had, has = (_coverage(rights, action, topic_filter) for rights in (old, new))
-            if had is not has:
+            before, after = shares(old, new, action, topic_filter or b"#")
+            if before != after:
                 name = topic_filter.decode() or EVERY_TOPIC
-                yield Difference(user, action.word, name, had.value, has.value)
+                yield Difference(user, action.word, name, before, after)
+
+
+def shares(old: Rights, new: Rights, action: Action, topic_filter: bytes) -> tuple[str, str]:
+    """How much of a filter was and would be allowed; the same if nothing changes."""
+    had, has = (_coverage(rights, action, topic_filter) for rights in (old, new))
+    if had is has is Coverage.SOME:
+        was_whole, is_whole = (rights.allows_whole(action, topic_filter) for rights in (old, new))
+        if was_whole is not is_whole:
+            return had.value, LESS if was_whole else MORE
+    return had.value, has.value
+
+
+def is_less(before: str, after: str) -> bool:
+    return ORDER.index(after) < ORDER.index(before)
 
 
 def _whole(allowed: bool) -> Coverage:
@@ -127,7 +143,7 @@ def _whole(allowed: bool) -> Coverage:
 def _coverage(rights: Rights, action: Action, topic_filter: bytes) -> Coverage:
     if rights is NO_RIGHTS:
         return Coverage.NONE
-    return rights.coverage(action, topic_filter or b"#")
+    return rights.coverage(action, topic_filter)
 
 
 def _filters(user: str, old: Rights, new: Rights) -> list[bytes]:

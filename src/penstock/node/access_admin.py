@@ -6,7 +6,7 @@ from itertools import chain, islice
 
 from penstock.access.audit import AuditLog
 from penstock.access.denials import Denials
-from penstock.access.plans import ORDER
+from penstock.access.plans import is_less, shares
 from penstock.admin.view import AffectedSubscription
 from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus
@@ -67,10 +67,7 @@ class NodeAccessAdmin:
         if before is then:
             return
         for topic_filter in session.subscriptions or ():
-            coverages = [
-                ORDER[rights.coverage(Action.SUBSCRIBE, topic_filter)] for rights in (before, then)
-            ]
-            if coverages[1] < coverages[0]:
+            if is_less(*shares(before, then, Action.SUBSCRIBE, topic_filter)):
                 name = topic_filter.decode(errors="replace")
                 yield AffectedSubscription(session.user, client_id, name)
 

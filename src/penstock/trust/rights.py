@@ -169,6 +169,10 @@ class Rights:
             return Coverage.SOME
         return Coverage.ALL
 
+    def allows_whole(self, action: Action, topic_filter: bytes) -> bool:
+        """Whether one rule allows all that a filter matches, denies aside."""
+        return self._allowed[action].covers(topic_filter)
+
     def explain(self, action: Action, topic: bytes) -> Verdict:
         """The verdict and the rule that decides it; reads all rules, for people."""
         for allows in (False, True):
