@@ -9,7 +9,9 @@ from hashlib import sha256
 from itertools import count
 
 import pytest
+from click.testing import CliRunner
 
+from penstock.cli import penstock, waiting
 from tests.conformance.wire_client import WireClient, connect_packet
 from tests.e2e.cluster_processes import nodes, until
 
@@ -222,3 +224,22 @@ def test_two_users_who_present_a_client_id_at_two_nodes_at_once_get_one_owner(tm
         assert code == 0
         for one, _ in [*found.values(), (client, 0)]:
             one.__exit__()
+
+
+def test_a_change_that_waits_for_all_nodes_names_those_that_lack_it(tmp_path, as_root, monkeypatch):
+    with nodes(tmp_path, 3) as made:
+        begin(made)
+        leader = made.leader()
+
+        def changed(word):
+            words = ["users", word, "ann", "--wait-all", "--server", made.address(leader)]
+            return CliRunner().invoke(penstock, words)
+
+        result = changed("disable")
+        assert (result.exit_code, "all 3 nodes have it" in result.stderr) == (0, True)
+        lost = leader % 3 + 1
+        made.kill(lost)
+        monkeypatch.setattr(waiting, "PATIENCE_S", 0.5)
+        result = changed("enable")
+        assert result.exit_code == 1
+        assert f"these lack it: {lost}" in result.output

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.testing import Broker
 from penstock.trust.rows import BUILT_IN
+from tests.conformance.wire_client import WireClient, connack, connect_packet, puback, publish
 from tests.e2e.access_kit import Kit
 
 PASSWORD = "correct horse battery"
@@ -232,3 +233,25 @@ def test_what_was_denied_can_be_looked_up(sensors):
     (denied,) = sensors.ask("acl", "log")
     assert (denied["user"], denied["door"], denied["action"]) == ("", "http", "admin")
     assert sensors.ask("acl", "log", "ann") == []
+
+
+def test_retained_messages_that_are_withheld_are_listed(kit):
+    assert kit.say("acl", "withheld") == "nothing is withheld\n"
+    kit.broker.add_user("root", PASSWORD, roles=["admin"])
+    kit.broker.add_user("ann", PASSWORD)
+    with WireClient(kit.broker.host, kit.broker.port) as client:
+        client.send(connect_packet("ann", username="ann", password=PASSWORD.encode()))
+        client.expect(connack())
+        for number in (1, 2):
+            client.send(publish(f"k/{number}", b"kept", qos=1, packet_id=number, retain=True))
+            client.expect(puback(number))
+    assert kit.ask("acl", "withheld") == []
+    kit.say("users", "disable", "ann", "--wait-all")
+    found = kit.ask("acl", "withheld")
+    assert sorted((one["topic"], one["author"], one["bytes"]) for one in found) == [
+        ("k/1", "ann", 4),
+        ("k/2", "ann", 4),
+    ]
+    assert "and more" in kit.say("acl", "withheld", "-n", "1")
+    kit.say("users", "enable", "ann")
+    assert kit.ask("acl", "withheld") == []

@@ -1,5 +1,7 @@
 """``/access``: the state of access control, checks of single verdicts, and what was denied."""
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.routing import Route
 
@@ -7,6 +9,7 @@ from penstock.access.denials import Denial
 from penstock.admin.access_changes import AccessPages
 from penstock.admin.guard import Guard
 from penstock.admin.pages import (
+    SLICE_ITEMS,
     admin_page,
     admin_read_page,
     check_current,
@@ -16,6 +19,7 @@ from penstock.admin.pages import (
 )
 from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import AccessAdmin
+from penstock.core.retained import RetainedMessage
 from penstock.model.topic import has_wildcard
 from penstock.trust.rights import Coverage, Rights, Verdict
 from penstock.trust.rules import TOPICLESS, Action
@@ -31,6 +35,7 @@ def routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
         admin_read_page("/access", guard, admin, pages.show, action=Action.MONITOR),
         admin_page("/access/check", "GET", guard, pages.check, _CHECKED),
         admin_page("/access/denials", "GET", guard, pages.denials, ("user", "limit")),
+        admin_read_page("/access/withheld", guard, admin, pages.withheld, ("limit",)),
     ]
 
 
@@ -75,6 +80,27 @@ class _StatePages(AccessPages):
         user = request.query_params.get("user")
         found = kept.latest(limit) if user is None else kept.of(user)[::-1][:limit]
         return {"denials": [_describe(denial) for denial in found]}
+
+    async def withheld(self, request: Request) -> dict[str, object]:
+        limit, found = list_limit(request), list[RetainedMessage]()
+        for step, message in enumerate(self._admin.withheld(), 1):
+            if message is not None:
+                found.append(message)
+            if len(found) > limit:
+                break
+            if step % SLICE_ITEMS == 0:
+                await asyncio.sleep(0)
+        shown = [_withheld(message) for message in found[:limit]]
+        return {"withheld": shown, "more": len(found) > limit}
+
+
+def _withheld(message: RetainedMessage) -> dict[str, object]:
+    return {
+        "topic": text_of(message.topic),
+        "author": message.author,
+        "time": time_of(message.time_ms),
+        "bytes": len(message.payload),
+    }
 
 
 def _action(word: str) -> Action:

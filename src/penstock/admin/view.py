@@ -5,7 +5,7 @@ A ``BrokerView`` answers from memory, on the event loop. Only ``store``, ``journ
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus
 from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.groups import Group, Groups
+from penstock.core.retained import RetainedMessage
 from penstock.core.topics import Topics
 from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
@@ -178,6 +179,9 @@ class AccessAdmin(Confirmed, Protocol):
 
     def affected(self, after: AccessBook, count_max: int) -> list[AffectedSubscription]:
         """Subscriptions on this node that would receive less, if the book were this one."""
+
+    def withheld(self) -> Iterator[RetainedMessage | None]:
+        """Retained messages whose author lost the right; None: a step in vain."""
 
     async def change(
         self, changes: Sequence[Change], author: Principal, expected: int = ANY_VERSION

@@ -11,7 +11,7 @@ import msgspec
 from penstock.access.documents import AccessDocument, read_document
 from penstock.access.imports import mosquitto, redis
 from penstock.access.imports.faults import ImportFault
-from penstock.cli.access_options import access_options
+from penstock.cli.access_options import access_options, change_options
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import confirm, flag, is_given, yes_option
 from penstock.cli.lazy import CommandGroup
@@ -86,7 +86,7 @@ def plan(file: Path, broker: AdminClient) -> None:
 @_file_argument
 @_prune_option
 @yes_option
-@access_options
+@change_options
 def apply(file: Path, broker: AdminClient) -> None:
     """Make users, roles and bans as FILE says: all of it, or nothing.
 
@@ -190,7 +190,7 @@ def import_group() -> None:
     help="Mosquitto's acl_file; without one, users may publish and subscribe everywhere.",
 )
 @yes_option
-@access_options
+@change_options
 def import_mosquitto(passwords: Path | None, acl: Path | None, broker: AdminClient) -> None:
     """Import the users and rules of Mosquitto.
 
@@ -210,7 +210,7 @@ def import_mosquitto(passwords: Path | None, acl: Path | None, broker: AdminClie
 @import_group.command(name="redis")
 @_file_argument
 @yes_option
-@access_options
+@change_options
 def import_redis(file: Path, broker: AdminClient) -> None:
     """Import a Redis ACL file (aclfile, or the lines of ACL LIST).
 

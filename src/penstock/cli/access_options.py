@@ -16,6 +16,7 @@ import click
 
 from penstock.cli.admin_client import AdminClient, SocketClient, admin_options
 from penstock.cli.inputs import option_set
+from penstock.cli.waiting import wait_for_all
 from penstock.errors import PenstockError
 from penstock.net.admin_socket import NAME, reachable
 
@@ -37,6 +38,15 @@ _data_options = option_set(
 )
 
 
+_wait_option = click.option(
+    "--wait-all",
+    "is_for_all",
+    is_flag=True,
+    help="In a cluster, return when all nodes have the change, not just most; after 30 s, say"
+    " which nodes lack it.",
+)
+
+
 def access_options(command: Callable[..., object]) -> Callable[..., object]:
     """``admin_options``, and a broker that is named by its data directory."""
 
@@ -54,6 +64,21 @@ def access_options(command: Callable[..., object]) -> Callable[..., object]:
             return command(*arguments, broker=broker, **parameters)
 
     return admin_options(_data_options(with_data))
+
+
+def change_options(command: Callable[..., object]) -> Callable[..., object]:
+    """``access_options``, and waiting for the nodes that lag."""
+
+    @wraps(command)
+    def and_wait(
+        *arguments: object, broker: AdminClient, is_for_all: bool, **parameters: object
+    ) -> object:
+        result = command(*arguments, broker=broker, **parameters)
+        if is_for_all:
+            wait_for_all(broker)
+        return result
+
+    return access_options(_wait_option(and_wait))
 
 
 def _is_address_given() -> bool:

@@ -51,6 +51,31 @@ def log(user: str | None, broker: AdminClient) -> None:
     print_result(found, table(head, map(_row, found), "nothing was denied"))
 
 
+@acl.command()
+@click.option("-n", "--max", "count", type=click.IntRange(1, 1_000), default=100, show_default=True)
+@access_options
+@stale_option
+def withheld(*, count: int, broker: AdminClient) -> None:
+    """Show retained messages that nobody is sent.
+
+    Their author may no longer publish to their topic. Give the right back, let somebody else
+    publish, or remove the message: penstock pub -r -n TOPIC.
+    """
+    page = broker.get("/access/withheld", limit=count)
+    found = page["withheld"]
+    rows = [
+        (
+            printable(one["topic"], 200),
+            printable(one["author"]),
+            format_time(one["time"]),
+            f"{one['bytes']:,}",
+        )
+        for one in found
+    ]
+    text = table(("TOPIC", "AUTHOR", "TIME", "BYTES"), rows, "nothing is withheld")
+    print_result(found, text + "\n… and more: see --max" * page["more"])
+
+
 def _row(denial: Document) -> tuple[str, ...]:
     return (
         format_time(denial["time"]),

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import click
 
-from penstock.cli.access_options import access_options
+from penstock.cli.access_options import access_options, change_options
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import time_option
 from penstock.cli.lazy import CommandGroup
@@ -39,7 +39,7 @@ def _row(ban: Document) -> tuple[str, ...]:
 @_name_argument
 @time_option("--expires", "How long, as in 1h or 7d; until it is removed by default.")
 @click.option("--note", metavar="TEXT", help="Why.")
-@access_options
+@change_options
 def add(name: str, *, expires: float | None, note: str | None, broker: AdminClient) -> None:
     """Ban a user, a client id or a range of addresses.
 
@@ -53,7 +53,7 @@ def add(name: str, *, expires: float | None, note: str | None, broker: AdminClie
 
 @bans.command()
 @_name_argument
-@access_options
+@change_options
 def remove(name: str, broker: AdminClient) -> None:
     """End a ban."""
     removed = broker.delete(f"/bans/{quote(name, safe='/')}")

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import click
 
-from penstock.cli.access_options import access_options
+from penstock.cli.access_options import access_options, change_options
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import confirm, yes_option
 from penstock.cli.lazy import CommandGroup
@@ -73,7 +73,7 @@ def _facts(role: Document) -> str:
 @click.option("--deny", "denied", multiple=True, metavar=f'"{_RULE}"', help="A rule; repeatable.")
 @click.option("--role", "included", multiple=True, metavar="ROLE", help="Include this role.")
 @click.option("--note", default="", metavar="TEXT", help="What the role is for.")
-@access_options
+@change_options
 def add(
     name: str,
     *,
@@ -114,7 +114,7 @@ def _checked(rules: list[str]) -> list[str]:
 @_name_argument
 @_actions_argument
 @_filter_argument
-@access_options
+@change_options
 def allow(name: str, *, actions: str, topic_filter: str, broker: AdminClient) -> None:
     """Allow ACTIONS on FILTER to the role NAME.
 
@@ -127,7 +127,7 @@ def allow(name: str, *, actions: str, topic_filter: str, broker: AdminClient) ->
 @_name_argument
 @_actions_argument
 @_filter_argument
-@access_options
+@change_options
 def deny(name: str, *, actions: str, topic_filter: str, broker: AdminClient) -> None:
     """Deny ACTIONS on FILTER to the role NAME.
 
@@ -158,7 +158,7 @@ def _store(broker: AdminClient, role: Document, rules: list[str]) -> Document:
 @_name_argument
 @click.argument("number", type=click.IntRange(1), required=False)
 @yes_option
-@access_options
+@change_options
 def remove(name: str, *, number: int | None, broker: AdminClient) -> None:
     """Remove the role NAME, or only its rule NUMBER."""
     role = broker.get(path_of(name))

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import click
 
-from penstock.cli.access_options import access_options
+from penstock.cli.access_options import access_options, change_options
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import time_option
 from penstock.cli.lazy import CommandGroup
@@ -46,7 +46,7 @@ def _row(token: Document) -> tuple[str, ...]:
 )
 @time_option("--expires", "How long it is valid, as in 30d; 90d by default.")
 @click.option("--note", metavar="TEXT", help="What the token is for.")
-@access_options
+@change_options
 def add(
     owner: str,
     *,
@@ -67,7 +67,7 @@ def add(
 
 @tokens.command()
 @click.argument("token_id", metavar="ID")
-@access_options
+@change_options
 def remove(token_id: str, broker: AdminClient) -> None:
     """Remove the token ID; whoever uses it is cut off."""
     removed = broker.delete(f"/tokens/{quote(token_id, safe='')}")

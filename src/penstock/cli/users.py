@@ -9,6 +9,7 @@ import click
 
 from penstock.cli.access_options import (
     access_options,
+    change_options,
     first_line,
     new_password,
     password_file_option,
@@ -112,7 +113,7 @@ def _facts(user: Document) -> str:
     help="Client ids that it must use, with * for any text; repeatable. Any by default.",
 )
 @click.option("--note", metavar="TEXT", help="What the user is for.")
-@access_options
+@change_options
 def add(
     name: str,
     *,
@@ -161,7 +162,7 @@ def secret_lines(made: Mapping[str, object]) -> str:
 
 @users.command()
 @_name_argument
-@access_options
+@change_options
 def invite(name: str, broker: AdminClient) -> None:
     """Print a token with which NAME can set its own password.
 
@@ -186,7 +187,7 @@ def invite(name: str, broker: AdminClient) -> None:
     metavar="FILE",
     help="Set one's own password: FILE has the invitation of an administrator.",
 )
-@access_options
+@change_options
 def password(
     name: str, *, password_file: Path | None, invite_file: Path | None, broker: AdminClient
 ) -> None:
@@ -209,7 +210,7 @@ def password(
 @users.command()
 @_name_argument
 @click.option("--replace", is_flag=True, help="End the present secrets at once.")
-@access_options
+@change_options
 def secret(name: str, *, replace: bool, broker: AdminClient) -> None:
     """Make another secret for the user NAME, and print it once.
 
@@ -222,7 +223,7 @@ def secret(name: str, *, replace: bool, broker: AdminClient) -> None:
 
 @users.command()
 @_name_argument
-@access_options
+@change_options
 def disable(name: str, broker: AdminClient) -> None:
     """Keep the user NAME from logging in, and end its connections."""
     changed = broker.put(path_of(name), disabled=True)
@@ -231,7 +232,7 @@ def disable(name: str, broker: AdminClient) -> None:
 
 @users.command()
 @_name_argument
-@access_options
+@change_options
 def enable(name: str, broker: AdminClient) -> None:
     """Let the user NAME log in again."""
     changed = broker.put(path_of(name), disabled=False)
@@ -241,7 +242,7 @@ def enable(name: str, broker: AdminClient) -> None:
 @users.command()
 @_name_argument
 @yes_option
-@access_options
+@change_options
 def remove(name: str, broker: AdminClient) -> None:
     """Remove the user NAME and its tokens, and end its connections."""
     found = broker.get(path_of(name))
@@ -254,7 +255,7 @@ def remove(name: str, broker: AdminClient) -> None:
 @_name_argument
 @click.argument("roles", nargs=-1, metavar="[ROLE]...")
 @click.option("--none", "is_none", is_flag=True, help="Take all roles away.")
-@access_options
+@change_options
 def roles(name: str, *, roles: tuple[str, ...], is_none: bool, broker: AdminClient) -> None:
     """Set the roles of the user NAME, or show them.
 
@@ -290,7 +291,7 @@ def _wanted_roles(present: list[str], given: tuple[str, ...]) -> list[str]:
 @number_option("--connections", _QUOTAS["connections"])
 @number_option("--subscriptions", _QUOTAS["subscriptions"])
 @number_option("--sessions", _QUOTAS["sessions"])
-@access_options
+@change_options
 def quota(name: str, *, broker: AdminClient, **limits: int | None) -> None:
     """Limit what the user NAME may use on each node; 0 is no limit.
 

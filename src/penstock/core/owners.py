@@ -14,7 +14,7 @@ The access book is part of the fold, so what a session may be sent is the same o
 after a replay. ``Routes.resolve`` asks once per topic and session, never per message.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from penstock.core.live import LiveSubscriber
 from penstock.core.retained import Retained, RetainedMessage
@@ -86,3 +86,8 @@ class Owners:
     def withheld(self) -> Iterable[RetainedMessage]:
         """Retained messages that nobody is sent, for administrators."""
         return filter(self.is_withheld, self._retained.match(b"#"))
+
+    def walk_withheld(self) -> Iterator[RetainedMessage | None]:
+        """The same step by step, in no particular order; None: a step in vain."""
+        for message in self._retained.walk(b"#"):
+            yield message if message is not None and self.is_withheld(message) else None

@@ -15,6 +15,7 @@ from penstock.commit.pipeline import Pipeline
 from penstock.config.schema import Auth
 from penstock.core.broker import Broker
 from penstock.core.commands import AccessChanged
+from penstock.core.retained import RetainedMessage
 from penstock.core.session import Session
 from penstock.errors import AccessConflict, Refused
 from penstock.node.cluster_admin import check_leads
@@ -70,6 +71,9 @@ class NodeAccessAdmin:
             if is_less(*shares(before, then, Action.SUBSCRIBE, topic_filter)):
                 name = topic_filter.decode(errors="replace")
                 yield AffectedSubscription(session.user, client_id, name)
+
+    def withheld(self) -> Iterator[RetainedMessage | None]:
+        return self._broker.owners.walk_withheld()
 
     async def change(
         self, changes: Sequence[Change], author: Principal, expected: int = ANY_VERSION
