@@ -110,6 +110,8 @@ class Admission:
         Topics that it may not receive are left out when they are routed (``Routes.resolve``).
         """
         topic_filter, action = judged(topic_filter, action)
+        if not topic_filter:
+            return self.judge(principal, action)  # the audit log: it is not about topics
         if principal.rights.coverage(action, topic_filter) is not Coverage.NONE:
             return None
         if action is Action.SUBSCRIBE and is_statistics(topic_filter):
