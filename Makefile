@@ -11,6 +11,8 @@ SEEDS  ?= 1000
 STEPS  ?= 2000
 ROUNDS ?= 20
 SECONDS ?= 60
+# Tests wait for processes and disks more than they compute: more workers than cores finish sooner.
+WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
 ARGS   ?=
 
 .DEFAULT_GOAL := help
@@ -48,13 +50,13 @@ serve: $(VENV)/.serve ## start the broker on this machine (ARGS="--listen ..." a
 	@exec $(BIN)/penstock serve --data $(DATA) $(ARGS)
 
 test: lint $(VENV)/.node ## lint, types, layer contract, all tests: what must pass before a change lands
-	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m "not nightly"
+	$(BIN)/python -bb -m pytest -n $(WORKERS) --dist loadfile -m "not nightly"
 
 quick: lint $(VENV)/.node ## the same without the slow tests, for every day
-	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m "not slow and not nightly"
+	$(BIN)/python -bb -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not nightly"
 
 nightly: $(VENV)/.dev ## more seeds and rounds of the randomized tests
-	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m nightly
+	$(BIN)/python -bb -m pytest -n $(WORKERS) --dist loadfile -m nightly
 
 lint: $(VENV)/.dev ## style, types and layer contract only
 	$(BIN)/ruff check .
