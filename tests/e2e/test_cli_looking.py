@@ -7,9 +7,10 @@ from click.testing import CliRunner
 
 from penstock import __version__
 from penstock.cli import penstock
-from penstock.client import connect
+from penstock.client import Credentials, TlsOptions, connect
 from penstock.testing import Broker
 from tests.conformance.wire_client import wait_until
+from tests.e2e.access_kit import Kit
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +132,28 @@ def test_clients_are_listed_by_any_protocol_and_by_prefix(run, broker):
         (pump,) = json.loads(run("clients", "pump", "--json").stdout)
         assert (pump["subscriptions"], pump["persistent"]) == (2, False)
         assert pump["address"].startswith("127.0.0.1:")
+        assert (pump["user"], pump["encrypted"]) == (None, False)
         assert lines(run("clients", "--limit", "1"))[-1].startswith("... and more")
     assert lines(run("clients", "nobody")) == ["no clients are connected"]
+
+
+def test_clients_are_listed_with_their_users_and_whether_they_are_encrypted(tmp_path):
+    certs = tmp_path / "certs"
+    assert CliRunner().invoke(penstock, ["certs", "dev", str(certs)]).exit_code == 0
+    pair = {"tls.cert": str(certs / "server.crt"), "tls.key": str(certs / "server.key")}
+    with Broker(data=tmp_path / "data", **pair) as own:
+        kit = Kit(own)
+        kit.say("users", "add", "root", "--admin")
+        secret = kit.ask("users", "add", "ann", "--role", "client")["secret"]
+        login = Credentials("ann", secret)
+        tls = TlsOptions(ca_file=str(certs / "ca.crt"))
+        with connect("localhost", own.port, "wall", tls=tls, credentials=login):
+            found = CliRunner().invoke(penstock, ["clients", "--json", "-p", str(own.port)])
+            (wall,) = json.loads(found.stdout)
+            assert (wall["client_id"], wall["user"], wall["encrypted"]) == ("wall", "ann", True)
+            head, row = lines(CliRunner().invoke(penstock, ["clients", "-p", str(own.port)]))
+            shown = dict(zip(head.split(), row.split(), strict=False))
+            assert (shown["USER"], shown["TLS"]) == ("ann", "yes")
 
 
 def test_sessions_whose_clients_are_away_are_listed(run):

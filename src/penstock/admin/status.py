@@ -63,7 +63,9 @@ def _describe(client: ClientView) -> dict[str, object]:
     return {
         "client_id": text_of(client.client_id),
         "protocol": client.protocol,
+        "user": client.user or None,
         "address": client.peer or None,
+        "encrypted": client.is_encrypted,
         "idle_s": None if idle_s is None else round(idle_s, 1),
         "persistent": client.is_persistent,
         "subscriptions": client.subscriptions,

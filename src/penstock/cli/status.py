@@ -77,11 +77,16 @@ def clients(prefix: str, *, away: bool, limit: int, broker: AdminClient) -> None
     print_result(page["clients"], _table(page, away=away))
 
 
+_HEAD = (
+    *("CLIENT", "USER", "PROTOCOL", "ADDRESS", "TLS"),
+    *("IDLE", "FILTERS", "IN FLIGHT", "QUEUED", "SESSION"),
+)
+
+
 def _table(page: Document, *, away: bool) -> str:
     if not page["clients"]:
         return "no sessions are away" if away else "no clients are connected"
-    head = ("CLIENT", "PROTOCOL", "ADDRESS", "IDLE", "FILTERS", "IN FLIGHT", "QUEUED", "SESSION")
-    table = columns([head, *map(_row, page["clients"])])
+    table = columns([_HEAD, *map(_row, page["clients"])])
     return f"{table}\n... and more; --limit shows up to 1,000" if page["more"] else table
 
 
@@ -89,8 +94,10 @@ def _row(client: Document) -> tuple[str, ...]:
     idle_s = client["idle_s"]
     return (
         printable(client["client_id"], 60) or "-",
+        printable(client.get("user") or "-", 64),
         client["protocol"],
         client["address"] or "away",
+        "yes" if client.get("encrypted") else "-",
         "-" if idle_s is None else _span(idle_s),
         f"{client['subscriptions']:,}",
         f"{client['in_flight']:,}",

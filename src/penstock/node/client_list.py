@@ -34,8 +34,10 @@ def _connected(connections: Connections, broker: Broker, client: ConnectedClient
     idle_s = max(0.0, connections.monotonic() - client.last_packet_at)
     session = broker.sessions.get(client.name)
     if client.protocol_name == "mqtt" and session is not None:
-        return _described(session, client.peer, idle_s)
-    return ClientView(client.name, client.protocol_name, client.peer, idle_s)
+        view = _described(session, client.peer, idle_s)
+    else:
+        view = ClientView(client.name, client.protocol_name, client.peer, idle_s)
+    return view._replace(user=client.principal.user, is_encrypted=client.origin.is_encrypted)
 
 
 def _described(session: Session, peer: str, idle_s: float | None) -> ClientView:
@@ -48,4 +50,5 @@ def _described(session: Session, peer: str, idle_s: float | None) -> ClientView:
         subscriptions=len(session.subscriptions or ()),
         in_flight=len(session.inflight or ()),
         waiting=len(session.queue or ()),
+        user=session.user,
     )

@@ -14,3 +14,5 @@ class ClientView(NamedTuple):
     subscriptions: int = 0
     in_flight: int = 0  # messages not acknowledged yet
     waiting: int = 0  # messages queued behind those
+    user: str = ""  # empty if it has not logged in
+    is_encrypted: bool = False
