@@ -260,4 +260,21 @@ def _what(entry: Document) -> str:
 
 def _row_name(row: Document) -> str:
     of = f" of {row['topic']}" if row.get("topic") else ""
-    return f"{row['kind']} {row['name']}{of}"
+    return f"{row['kind']} {row['name']}{of}{_how(row)}"
+
+
+def _how(row: Document) -> str:
+    """What became of a row, as far as the record has it."""
+    before, after = row.get("before"), row.get("after")
+    if before is None and after is None:
+        return ""
+    if before is None or after is None:
+        return " added" if before is None else " removed"
+    counted_anyway = {"has_password", "secrets"}  # as new credentials
+    fields = [
+        name.removeprefix("is_").removesuffix("_ms")
+        for name, value in after.items()
+        if before.get(name) != value and name not in counted_anyway
+    ]
+    fields += ["credentials"] if row.get("has_new_credentials") else []
+    return f" changed ({', '.join(fields)})" if fields else " unchanged"
