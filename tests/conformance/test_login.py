@@ -17,6 +17,7 @@ from tests.conformance.wire_client import (
     publish,
     suback,
     subscribe,
+    wait_until,
 )
 
 SERVER_UNAVAILABLE, BAD_CREDENTIALS, NOT_AUTHORIZED = 3, 4, 5
@@ -38,6 +39,15 @@ def login(client_id: str, name: str, secret: str = SECRET, **options) -> bytes:
 
 def disconnects(broker: Broker, reason: str) -> float:
     return broker.metrics()[f'penstock_disconnects_total{{reason="{reason}"}}']
+
+
+@pytest.mark.parametrize("head", [b"\x10\xff\xff\xff\x7f", b"\x10\x80\x80\x08"])
+def test_a_connect_that_announces_too_much_is_closed_before_it_is_sent(broker, dial, head):
+    before = disconnects(broker, "packet_too_large")
+    client = dial()
+    client.send(head)
+    client.expect_close()
+    wait_until(lambda: disconnects(broker, "packet_too_large") == before + 1)
 
 
 def test_a_right_password_is_accepted(dial, unique):

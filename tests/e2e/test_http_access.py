@@ -397,3 +397,11 @@ def test_a_request_of_a_user_who_is_gone_when_its_body_is_there_is_refused(site)
     site.broker.change_access(put(User("late", ("admin",), is_disabled=True)))
     opened.sendall(b"x")
     assert status_of(opened) == 401
+
+
+@pytest.mark.parametrize("topic", ["", "a", "%23", "$audit/%23", "$dlq/%23"])
+@pytest.mark.parametrize("action", ["monitor", "admin"])
+def test_a_check_of_an_action_that_is_not_about_topics_takes_any(site, action, topic):
+    for name, is_allowed in (("root", True), ("sensor", False)):
+        asked = f"/access/check?user={name}&action={action}&topic={topic}"
+        assert site.curl(asked, user="root").document["allowed"] is is_allowed

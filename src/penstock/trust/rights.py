@@ -162,6 +162,8 @@ class Rights:
         return found
 
     def _cover(self, action: Action, topic_filter: bytes) -> Coverage:
+        if action & TOPICLESS:
+            return Coverage.ALL if self._judge(action, b"") else Coverage.NONE
         allowed, denied = self._allowed[action], self._denied[action]
         if denied.covers(topic_filter) or not allowed.overlaps(topic_filter):
             return Coverage.NONE
