@@ -372,8 +372,10 @@ def test_reads_that_wait_for_the_client_are_judged_when_they_begin(fresh, column
     with _connect(fresh, "reader") as client:
         asked = {"topic": "own/large", "columns": columns}
         client.send(*[request(number, fetch=asked) for number in range(1, count + 1)])
+        client.send(request(count + 1, list_topics={}))
         assert client.receive().HasField("fetched")
         fresh.add_user("reader", SECRET, rules=["allow read own/1"])
         codes = [answer.error.code for answer in client.receive_many(count - 1)]
         assert codes[-1] == "not_authorized"
         assert codes == sorted(codes)  # from then on all of them
+        assert not client.receive().topics.topics

@@ -4,8 +4,7 @@ A reader thread finds the names of a page in the journal, which may know a milli
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from itertools import groupby, islice
 
@@ -43,13 +42,18 @@ def list_topics(client: Requester, message: ListTopics, slot: Slot) -> None:
         return
     prefix, after = message.prefix.encode(), message.after.encode()
     count = min(message.max, PAGE_MAX) or PAGE_MAX
-    made, sees = list(door.broker.topics.by_name), partial(is_seen, door, client.principal)
+    made, sees = list(door.broker.topics.by_name), _seen_by(client)
     client.disk_reads.run(
         slot,
         lambda: list(islice(filter(sees, _names(door.store, made, prefix, after)), count + 1)),
         lambda names: _topics(door, names, count, slot.request_id),
         is_search=True,
     )
+
+
+def _seen_by(client: Requester) -> Callable[[bytes], bool]:
+    """Which topics are listed, by the rights of when the list is made: that may have to wait."""
+    return lambda topic: is_seen(client.door, client.principal, topic)
 
 
 def _names(store: Store, made: list[bytes], prefix: bytes, after: bytes) -> Iterator[bytes]:
@@ -91,7 +95,7 @@ def list_groups(client: Requester, message: ListGroups, slot: Slot) -> None:
     door, request_id = client.door, slot.request_id
     count = min(message.max, PAGE_MAX) or PAGE_MAX
     after = message.after_topic.encode(), message.after_group.encode()
-    sees = partial(is_seen, door, client.principal)
+    sees = _seen_by(client)
     if message.topic:
         named = [message.topic.encode()] if sees(message.topic.encode()) else []
         slot.answer(_groups(door, named, after, count, request_id))
