@@ -5,6 +5,7 @@
 ``ground``      the nodes: processes, their directories and ports, operations on them
 ``history``     requests and answers of clients, with times
 ``actors``      the clients of queues, streams and the binary protocol; ``mqtt`` has those of MQTT
+``access``      an administrator who changes users and rules, and the user whom that is about
 ``load``        all of them together, for one round
 ``faults``      what happens to the cluster in the middle of a round
 ``checker``     what must hold, as pure functions of the history and the journals

@@ -24,6 +24,8 @@ from tests.chaos.load import Audience, Load
 __all__ = ["Campaign"]
 
 ROUNDS_OF_A_CLUSTER = 20
+WITH_USERS = 0.5
+"""Share of clusters with users, where an administrator changes them all the time."""
 FEW_ENTRIES = 50
 """Kept log entries on some clusters: a node that is away for seconds then needs a snapshot."""
 TROUBLE = (AssertionError, OSError, TimeoutError, ValueError, PenstockError)
@@ -87,11 +89,14 @@ class Campaign:
         if is_short:
             settings["cluster.log_kept_entries"] = FEW_ENTRIES
         ground = Ground(self._directory / f"rounds-{first}", dice, settings)
-        print(f"{size} nodes{', few entries kept' * is_short}", flush=True)
+        has_users = dice.random() < WITH_USERS
+        print(f"{size} nodes{', few entries kept' * is_short}{', users' * has_users}", flush=True)
         audience = Audience(ground, dice)
         before, done = len(self.failed), 0
         try:
             await ground.begin(size)
+            if has_users:
+                await ground.add_users()
             await audience.open()
             while done < count and len(self.failed) == before:
                 done += 1
@@ -127,6 +132,7 @@ class Campaign:
             await asyncio.sleep(dice.uniform(0.0, 0.5))
             await ground.until_healthy()
             complaints = load.check(await load.finish())
+            self.seen["access changes"] += load.administrator.made
         except TROUBLE as error:
             complaints = [str(error) or repr(error), *load.history.complaints]
         finally:

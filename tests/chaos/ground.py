@@ -5,6 +5,7 @@ Nothing here waits for a fixed time; conditions are polled by HTTP.
 """
 
 import asyncio
+import base64
 import json
 import os
 import random
@@ -14,13 +15,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tests.chaos.history import now
 from tests.chaos.network import Network
 
-__all__ = ["Ground", "Node", "StuckError"]
+__all__ = ["SECRET", "Ground", "Node", "StuckError"]
+
+SECRET = "a-secret-of-20-bytes"
+LOGIN = base64.b64encode(f"root:{SECRET}".encode()).decode()
 
 HOST = "127.0.0.1"
 ASK_S = 3.0
@@ -71,6 +76,8 @@ class Ground:
         self.nodes: dict[int, Node] = {}
         self.gone: list[Node] = []
         """Those that were replaced."""
+        self.has_users = False
+        """Whether clients are judged; those that do not log in have the role ``local``."""
         self._settings = dict(settings or {})
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -151,6 +158,18 @@ class Ground:
             return await self._asked(1, "POST", "/cluster/init", {"nodes": nodes})
 
         await self.until(begun, "the cluster begins", START_S)
+        await self.until_healthy()
+
+    async def add_users(self) -> None:
+        """Add an administrator, as whom questions are asked from then on."""
+        root = {"roles": ["admin"], "secrets": [sha256(SECRET.encode()).hexdigest()]}
+
+        async def added() -> bool:
+            leader, body = await self.leader(), {"document": {"users": {"root": root}}}
+            return bool(leader) and await self._asked(leader, "POST", "/access/apply", body)
+
+        await self.until(added, "there are users", START_S)
+        self.has_users = True
         await self.until_healthy()
 
     async def join(self, number: int) -> None:
@@ -243,6 +262,7 @@ class Ground:
         data = b"" if body is None else json.dumps(body).encode()
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n"
+            f"Authorization: Basic {LOGIN}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         )
         async with asyncio.timeout(ASK_S):

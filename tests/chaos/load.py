@@ -10,6 +10,7 @@ from collections import defaultdict
 from penstock.client import AsyncQueueClient
 from penstock.errors import PenstockError
 from tests.chaos import checker
+from tests.chaos.access import Administrator
 from tests.chaos.actors import (
     Actor,
     Adder,
@@ -140,6 +141,10 @@ class Load:
             EndReader(*common("reader"), topics=self._queues),
             *(StreamWorker(*common(f"s{n}"), topic=stream, group=GROUP) for n in (1, 2)),
         ]
+        own_dice = random.Random(dice.random())
+        self.administrator = Administrator(f"root-{name}", self._ground, own_dice, self.history)
+        if self._ground.has_users:
+            self._readers.append(self.administrator)
 
     # ── A round ───────────────────────────────────────────────────────────────────────────────
 
@@ -180,6 +185,8 @@ class Load:
         await self._wait_for(writers)
         await self._ground.until(self._is_worked_off, "all jobs are done", FINISH_S)
         await self._ground.until_healthy()
+        if self._ground.has_users:
+            await self.administrator.finish()
         journals = {number: await self._journal(number) for number in self._ground.nodes}
         await self._wait_for_subscribers(next(iter(journals.values())))
         for actor in (*self._workers, self._follower):

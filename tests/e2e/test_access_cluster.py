@@ -243,3 +243,16 @@ def test_a_change_that_waits_for_all_nodes_names_those_that_lack_it(tmp_path, as
         result = changed("enable")
         assert result.exit_code == 1
         assert f"these lack it: {lost}" in result.output
+
+
+def test_a_node_that_is_cut_off_does_not_say_that_there_is_nothing_to_change(tmp_path):
+    with nodes(tmp_path, 3) as made:
+        begin(made)
+        until(lambda: all(exported(node)[1] for node in made.running.values()))
+        same = {"document": {"users": USERS}}
+        leader = made.leader()
+        assert ask(made.running[leader], "/access/apply", same)[0] == 200
+        cut = leader % 3 + 1
+        for number in {1, 2, 3} - {cut}:
+            made.kill(number)
+        assert ask(made.running[cut], "/access/apply", same)[0] in {0, 409, 503}

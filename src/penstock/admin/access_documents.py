@@ -21,7 +21,13 @@ from penstock.access.plans import (
 )
 from penstock.admin.access_changes import AccessPages
 from penstock.admin.guard import Guard, check_may_make_secrets
-from penstock.admin.pages import admin_page, admin_read_page, bool_parameter, read_payload
+from penstock.admin.pages import (
+    admin_page,
+    admin_read_page,
+    bool_parameter,
+    check_current,
+    read_payload,
+)
 from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import AccessAdmin, AffectedSubscription
 from penstock.limits import ACCESS_DOCUMENT_BYTES_MAX
@@ -72,6 +78,7 @@ class _DocumentPages(AccessPages):
         wanted = await _read(request)
         if wanted.document.has_credentials():
             check_may_make_secrets(request)
+        await check_current(request, self._admin)  # else a node that lags finds nothing to change
         proposal = self._proposal(wanted)
         if proposal.changes:
             await self.submit(request, lambda: self._proposal(wanted).changes, wanted.expected)
