@@ -1,5 +1,7 @@
 """What users may do: each operation needs its action on the topic that it touches."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from penstock.doors.queue.operations import OPERATIONS
@@ -75,8 +77,8 @@ MATRIX = [
 ]
 
 
-@pytest.fixture(scope="module")
-def broker():
+@contextmanager
+def _with_users():
     """A broker with a user for each action, allowed on own/# and no other topic."""
     with Broker(auth=LOGIN_REQUIRED) as own:
         roles = [Role(action, (f"allow {action} own/#",)) for action in ACTIONS[:5]]
@@ -92,8 +94,7 @@ def broker():
         yield own
 
 
-@pytest.fixture(scope="module")
-def filled(broker):
+def _fill(broker):
     """Something to see: topics, groups, a reader."""
     with _connect(broker, "root") as root:
         root.produce("own/1", b"a", b"b")
@@ -101,7 +102,13 @@ def filled(broker):
         for topic in ("own/1", "other/1"):
             root.ok(create_group={"topic": topic, "group": GROUP})
         root.ok(create_group={"topic": "own/1", "group": "reader", "reader": True})
-    return broker
+
+
+@pytest.fixture(scope="module")
+def filled():
+    with _with_users() as own:
+        _fill(own)
+        yield own
 
 
 def _connect(broker, user):
@@ -172,8 +179,21 @@ def test_a_refusal_names_user_action_and_topic(log_in):
     assert error.message == "user read may not work on own/1"
 
 
-def test_lists_have_what_the_user_may_see(log_in):
-    client = log_in("client")
+@pytest.fixture(scope="module")
+def untouched():
+    """A broker like ``filled`` in which no other test leaves topics."""
+    with _with_users() as own:
+        _fill(own)
+        yield own
+
+
+def test_lists_have_what_the_user_may_see(untouched):
+    with _connect(untouched, "client") as client, _connect(untouched, "subscribe") as other:
+        _check_lists(client)
+        assert not other.ask(list_topics={}).topics.topics
+
+
+def _check_lists(client):
     assert [one.name for one in client.ask(list_topics={}).topics.topics] == ["own/1"]
     assert not client.ask(list_topics={"name": "other/1"}).topics.topics
     listed = client.ask(list_groups={}).groups.groups
@@ -181,13 +201,14 @@ def test_lists_have_what_the_user_may_see(log_in):
     assert {one.name for one in listed} >= {GROUP, "reader"}
     assert not client.ask(list_groups={"topic": "other/1"}).groups.groups
     assert [one.name for one in client.ask(changes={}).changed.topics] == ["own/1"]
-    assert not log_in("subscribe").ask(list_topics={}).topics.topics
 
 
-def test_figures_of_the_broker_need_monitor(log_in):
-    assert log_in("client").stats().topics == 1
-    assert log_in("subscribe").stats().topics == 0
-    assert log_in("monitor").stats().topics == log_in("root").stats().topics == 2
+@pytest.mark.parametrize(
+    ("user", "topics"), [("client", 1), ("subscribe", 0), ("monitor", 2), ("root", 2)]
+)
+def test_figures_of_the_broker_need_monitor(untouched, user, topics):
+    with _connect(untouched, user) as client:
+        assert client.stats().topics == topics
 
 
 def test_logging_in_as_another_user_changes_rights_at_once(log_in):
