@@ -4,9 +4,10 @@ from hashlib import sha256
 
 import pytest
 
+from penstock.obs.reasons import DisconnectReason
 from penstock.testing import Broker
 from penstock.trust.book import put, removed
-from penstock.trust.rows import Role, User
+from penstock.trust.rows import Ban, Role, User
 from tests.access import SECRET
 from tests.conformance.wire_client import (
     WireClient,
@@ -98,6 +99,19 @@ def test_connections_of_users_whose_credentials_are_gone_end_at_once(broker, ent
     ann.expect_close()
     bob.expect_nothing()
     assert counted(broker, "credentials_revoked") == 1
+
+
+@pytest.mark.parametrize("name", ["user:ann", "client:pump", "address:127.0.0.0/8"])
+def test_a_ban_ends_the_connections_that_it_concerns(broker, enter, name):
+    ann, bob = enter("ann", "pump"), enter("bob", "other")
+    broker.change_access(put(Ban(name)))
+    ann.expect_close()
+    if name.startswith("address"):
+        bob.expect_close()
+    else:
+        bob.ping()
+    ends = broker.call(lambda: broker.server.counters.disconnects[DisconnectReason.BANNED])
+    assert ends == 1 + name.startswith("address")
 
 
 def test_a_user_with_other_rights_stays_connected_and_has_them_at_once(broker, enter):

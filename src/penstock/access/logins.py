@@ -552,6 +552,10 @@ class Logins:
 
     # ── after a change ────────────────────────────────────────────────────────────────────────
 
+    def ban(self, principal: Principal, origin: Origin) -> LoginRefusal | None:
+        """Why somebody who is connected may not stay; None if there is no ban."""
+        return self._last_refusal(origin, principal.user, principal.client_id.encode())
+
     def renewed(self, principal: Principal) -> Principal | LoginRefusal:
         """What has become of a principal, now that users, roles or keys have changed.
 

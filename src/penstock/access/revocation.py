@@ -1,9 +1,10 @@
 """Puts changes of users and rules in force for whoever is connected, in the turn that applies them.
 
 Every connection's principal is renewed. Where the credentials are gone (a user that was disabled,
-deleted or given a new password, a revoked token) the connection ends; the administrator who made
-the change gets the answer first. Others go on with their new rights: doors end what is not allowed
-any more (``principal_changed``), and what is routed or delivered later is judged by the new rights.
+deleted or given a new password, a revoked token) or there is a ban, the connection ends; the
+administrator who made the change gets the answer first. Others go on with their new rights: doors
+end what is not allowed any more (``principal_changed``), and what is routed or delivered later is
+judged by the new rights.
 
 A change of users alone concerns their own connections. Roles, tokens, bans and keys may concern
 all.
@@ -60,7 +61,8 @@ class Revocation:
         if not principal.is_known:
             return  # it has yet to log in
         if principal.user:
-            renewed = self._logins.renewed(principal)
+            ban = self._logins.ban(principal, connection.origin)
+            renewed = ban or self._logins.renewed(principal)
         else:
             client_id = principal.client_id.encode()
             renewed = self._logins.welcome(connection.origin, principal.door, client_id)
