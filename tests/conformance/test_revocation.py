@@ -194,6 +194,17 @@ def test_retained_messages_of_an_author_who_lost_the_right_are_withheld(broker, 
     assert withheld == [b"k/ann"]
 
 
+def test_retained_messages_of_an_author_whose_rules_name_the_client_id_are_sent(broker, enter):
+    broker.change_access(
+        put(Role("own", ("allow publish own/%c/#",))), put(user("ann", "own")),
+    )  # fmt: skip
+    ann, bob = enter("ann", "pump"), enter("bob", "two")
+    ann.send(publish("own/pump/x", b"kept", qos=1, packet_id=1, retain=True))
+    ann.expect(puback(1))
+    bob.send(subscribe(1, ("own/#", 0)))
+    bob.expect_in_any_order(suback(1, 0), publish("own/pump/x", b"kept", retain=True))
+
+
 def test_clients_without_a_name_become_local_ones_when_the_first_user_is_added(own_broker, dial):
     broker = own_broker()
     client = dial(at=broker)

@@ -26,6 +26,8 @@ from penstock.trust.rights import NO_RIGHTS, Rights
 from penstock.trust.rules import Action
 from penstock.trust.touched import may_receive
 
+LEVELS_TRIED_MAX = 32  # of a topic, as client ids of the author of its retained message
+
 OWNED_BY_ANOTHER = "this client id belongs to another user"
 
 
@@ -45,22 +47,22 @@ class Owners:
 
     def rights(self, session: Session) -> Rights:
         if session.via == "key" and not self._book.is_open:
-            return self._key_rights(session)
+            return self._key_rights(session.user, session.client_id)
         return self._book.rights_for(session.user, session.roles, session.client_id, session.via)
 
-    def _key_rights(self, session: Session) -> Rights:
+    def _key_rights(self, user: str, client_id: bytes) -> Rights:
         """Of somebody who logged in with a signing key."""
-        key = self._keys.get(key_id_of(session.user))
+        key = self._keys.get(key_id_of(user))
         if key is None or key.revoked_ms:
             return NO_RIGHTS
-        known = self._book.version, key, session.client_id
+        known = self._book.version, key, client_id
         rights = self._of_keys.get(known)
         if rights is None:
             if len(self._of_keys) >= RIGHTS_CACHED_MAX:
                 self._of_keys.clear()
             rules = self._book.rights_of_roles(("keys",)).rules()
-            client_id = session.client_id.decode(errors="replace")
-            rights = self._of_keys[known] = KeyRights(key, rules, client_id)
+            name = client_id.decode(errors="replace")
+            rights = self._of_keys[known] = KeyRights(key, rules, name)
         return rights
 
     def may_receive(self, target: Session | LiveSubscriber, topic: bytes) -> bool:
@@ -81,7 +83,18 @@ class Owners:
         """Whether the author of a retained message may no longer publish to its topic."""
         if not message.author or self._book.is_open:
             return False
-        return not self._book.rights_of(message.author).may(Action.PUBLISH, message.topic)
+        # The client id is not known. A rule with %c is about one level of the topic, so one of the
+        # levels is the id, if any.
+        ids = (b"", *message.topic.split(b"/", LEVELS_TRIED_MAX)[:LEVELS_TRIED_MAX])
+        return not any(self._may_publish(message, client_id) for client_id in ids)
+
+    def _may_publish(self, message: RetainedMessage, client_id: bytes) -> bool:
+        author = message.author
+        if key_id_of(author):
+            rights = self._key_rights(author, client_id)
+        else:
+            rights = self._book.rights_of(author, client_id.decode(errors="replace"))
+        return rights.may(Action.PUBLISH, message.topic)
 
     def withheld(self) -> Iterable[RetainedMessage]:
         """Retained messages that nobody is sent, for administrators."""

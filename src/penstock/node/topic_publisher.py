@@ -32,7 +32,7 @@ class NodeTopicPublisher:
         now_ms = self._connections.wall_ms()
         waiter = FutureCompletion("the message is not stored")
         self._connections.counters.messages_in_total[1] += 1
-        author = CALLER.get().user
+        author = CALLER.get().author
         self._pipeline.publish(topic, [payload], now_ms, qos=1, retain=retain, author=author)
         self._pipeline.tell_offsets(topic, 1, waiter, now_ms)
         journaled = await waiter.future

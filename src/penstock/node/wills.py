@@ -43,7 +43,7 @@ class Wills:
     def publish(self, will: WillMessage, owner: Session) -> None:
         """``owner`` is the session that left the will."""
         topic, payloads = will.topic, [will.payload]
-        principal = Principal(owner.user, self._owners.rights(owner), "mqtt")
+        principal = Principal(owner.user, self._owners.rights(owner), "mqtt", via=owner.via)
         if self._admission.judge(principal, Action.PUBLISH, topic) is not None:
             self._counters.drops[DropReason.NOT_AUTHORIZED] += 1
             return
@@ -67,7 +67,7 @@ class Wills:
                 qos=will.qos,
                 retain=retain,
                 keep=True,
-                author=owner.user,
+                author=principal.author,
             )
         elif policy & CAPTURED:
             self._pipeline.capture(topic, payloads, now_ms)

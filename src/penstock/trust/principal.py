@@ -23,6 +23,14 @@ class Principal(NamedTuple):
     roles: tuple[str, ...] = ()  # of a token or JWT, or of somebody without a name; else the user's
     proof: bytes = b""  # what stands for the credentials: if it is gone, they are revoked
 
+    @property
+    def author(self) -> str:
+        """Who is noted as the author of a retained message, to be judged later; "": nobody.
+
+        The roles of a JSON web token are its issuer's affair, and its user need not have a row.
+        """
+        return "" if self.via == "jwt" else self.user
+
     def __repr__(self) -> str:
         return f"Principal({self.user!r}, door={self.door!r}, via={self.via!r})"
 

@@ -285,6 +285,22 @@ def test_retained_messages_of_an_author_without_the_right_are_withheld_and_liste
     assert offered(bench, "tank") == [b"a/x", b"a/y"]
 
 
+def test_an_author_is_judged_with_the_client_id_that_the_topic_names(bench):
+    bench.change(put(Role("own", ("allow publish own/%c/#",))), put(User("ann", ("own",))))
+    retain(bench, b"own/pump/x", "ann")
+    assert list(bench.broker.owners.withheld()) == []
+    bench.change(put(Role("own", ("allow publish other/%c/#",))))
+    assert [message.topic for message in bench.broker.owners.withheld()] == [b"own/pump/x"]
+
+
+def test_an_author_that_is_a_key_is_judged_by_the_key(bench):
+    bench.apply(KeysStored([Key(7, bytes(32), "pump", "plant/*", 1).encode()]))
+    retain(bench, b"plant/x", "key:7")
+    assert list(bench.broker.owners.withheld()) == []
+    bench.apply(KeysStored([Key(7, bytes(32), "pump", "plant/*", 1, revoked_ms=2).encode()]))
+    assert [message.topic for message in bench.broker.owners.withheld()] == [b"plant/x"]
+
+
 def test_an_author_is_noted_only_for_the_message_just_retained(bench):
     retain(bench, b"a/x", "ann")
     bench.publish(b"b", b"m")

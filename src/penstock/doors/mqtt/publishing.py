@@ -153,7 +153,7 @@ class MqttPublishing:
             packet_ids=packet_ids,
             client=client if first.qos else None,
             extras=extras,
-            author=client.principal.user,
+            author=client.principal.author,
         )
 
     def _admit(self, topic: bytes, count: int = 1, qos: int = 0) -> TopicRoute | None:
