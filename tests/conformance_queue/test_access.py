@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from penstock.core.commands import AccessChanged
 from penstock.doors.queue.operations import OPERATIONS
 from penstock.testing import Broker
 from penstock.trust.book import put
@@ -400,3 +401,28 @@ def test_reads_that_wait_for_the_client_are_judged_when_they_begin(fresh, column
         assert codes[-1] == "not_authorized"
         assert codes == sorted(codes)  # from then on all of them
         assert not client.receive().topics.topics
+
+
+def test_a_commit_that_waits_for_another_is_judged_when_it_begins(fresh):
+    fresh.add_user("sinker", SECRET, rules=["allow publish,read own/#"])
+    with _connect(fresh, "sinker") as client:
+        for epoch in (1, 2):
+            staged = {"sink": "s", "epoch": epoch, "part": "p", "block": block("own/1")}
+            client.ok(stage=staged)
+
+        def overtake():
+            """Both commits are asked for, then the right is lost before the first has ended."""
+            parts = fresh.server.parts
+            (connection,) = [c for c in parts.connections.clients if c.principal.user == "sinker"]
+            for epoch in (1, 2):
+                named = [{"part": "p", "blocks": 1}]
+                asked = {"sink": "s", "epoch": epoch, "parts": named}
+                connection.data_received(request(commit_stage=asked))
+            change = put(Role("sinker", ("allow publish,read own/2",)))
+            with parts.pipeline.as_leader():
+                parts.pipeline.submit(AccessChanged([change], "", "", "", 0), None, durable=True)
+
+        fresh.call(overtake)
+        first, second = client.receive_many(2)
+    assert first.stage_committed.messages == 1
+    assert second.error.code == "not_authorized"

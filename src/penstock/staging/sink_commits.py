@@ -59,6 +59,12 @@ class CommitRequest(NamedTuple):
     note: bytes
     completion: StagingCompletion[Committed]
     is_judged: bool = False  # whether the user may publish to all topics that were staged
+    renew: Callable[[], Principal] | None = None  # who asks, after the request has waited
+
+    def renewed(self) -> "CommitRequest":
+        if self.renew is None:
+            return self
+        return self._replace(principal=self.renew(), is_judged=False)
 
 
 class SinkView(NamedTuple):
@@ -193,7 +199,7 @@ class SinkCommits:
             messages = known.epoch_messages if request.epoch == known.epoch else 0
             request.completion.done(Committed(known.epoch, is_repetition=True, messages=messages))
         elif commit is not None:
-            commit.join(request, lambda: self.commit(request))
+            commit.join(request, lambda: self.commit(request.renewed()))
         elif (fault := self._fault(request)) is not None:
             request.completion.fail(fault)
         elif self._must_judge(request):

@@ -10,6 +10,7 @@ from penstock.limits import KIB, SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
 from penstock.model.stages import Stage, part_fault, part_name_fault, sink_fault
 from penstock.obs.reasons import DisconnectReason
 from penstock.staging.sink_commits import CommitRequest, Committed, SinkView
+from penstock.trust.principal import STRANGER, Principal
 from penstock.trust.rules import Action
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
@@ -54,9 +55,21 @@ def commit_stage(client: Requester, message: CommitStage, slot: Slot) -> None:
     parts = [(part.part.encode(), part.blocks) for part in message.parts]
     if not _is_refused(slot, _names_fault(sink, epoch, [part for part, _ in parts])):
         request = CommitRequest(
-            client.principal, sink, epoch, parts, message.note, _CommitResponse(slot)
+            client.principal,
+            sink,
+            epoch,
+            parts,
+            message.note,
+            _CommitResponse(slot),
+            renew=lambda: _still(client),
         )
         client.door.sinks.commit(request)
+
+
+def _still(client: Requester) -> Principal:
+    """Who asks, if they are still there: users who are gone may have been cut off."""
+    is_gone = client.reason is not None and bool(client.principal.user)
+    return STRANGER if is_gone else client.principal
 
 
 class _CommitResponse:
