@@ -48,6 +48,7 @@ class Bench:
         self.lost: list[int] = []
         self.given_up: list[tuple[DisconnectReason, str]] = []
         self.gone: set[int] = set()
+        self.denied: set[bytes] = set()  # topics that the client may not receive
         self.counters = Counters()
         self.retained = Retained()
         connections: Any = SimpleNamespace(
@@ -71,7 +72,12 @@ class Bench:
             set_write_buffer_limits=lambda high: self.marks.append(high),  # noqa: PLW0108
         )
         self.outbox = MqttOutbox(
-            door, transport, self.lost.extend, lambda *why: self.given_up.append(why), lambda: None
+            door,
+            transport,
+            lambda ids, _are_denied: self.lost.extend(ids),
+            lambda topic: topic not in self.denied,
+            lambda *why: self.given_up.append(why),
+            lambda: None,
         )
 
     def answer_reads(self) -> None:
@@ -285,11 +291,21 @@ def test_a_closed_outbox_gathers_nothing(bench):
 
 def test_messages_that_are_lost_together_are_told_together(bench):
     told = []
-    bench.outbox._lose = told.append
+    bench.outbox._lose = lambda *lost: told.append(lost)
     bench.gone = {10, 12}
     bench.outbox.deliver([(b"", None, 1, number, 9 + number) for number in (1, 2, 3)])
     bench.answer_reads()
-    assert told == [[1, 3]]
+    assert told == [([1, 3], False)]
+
+
+def test_messages_that_may_not_be_received_any_more_are_lost_as_denied(bench):
+    told = []
+    bench.outbox._lose = lambda *lost: told.append(lost)
+    bench.denied = {b"t"}
+    bench.outbox.deliver([(b"", None, 1, 1, 10)])
+    bench.answer_reads()
+    assert told == [([1], True)]
+    assert bench.written == b""
 
 
 def test_what_was_read_for_a_reader_that_fell_behind_is_put_back_in_its_place(bench):
