@@ -23,6 +23,7 @@ from penstock.cli.connection import (
 )
 from penstock.cli.inputs import READ_BYTES, flag, in_lines, is_given
 from penstock.client import Client, ClientError, ConnectionLostError
+from penstock.client.dial import lost
 from penstock.errors import PenstockError
 
 SIGNED_PREFIX: Final = "secure/"  # these topics require signatures by default
@@ -175,6 +176,11 @@ def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) 
         outcome.confirmed = client.confirmed
 
 
+_PERHAPS_DENIED = (
+    "its log says why; may this user publish there? See penstock acl check USER publish TOPIC"
+)
+
+
 def _failure(error: ClientError, outcome: _Outcome, target: BrokerTarget) -> str:
     if isinstance(error, ConnectionLostError):
         error = _with_cause(error, outcome.topic, target)
@@ -192,6 +198,7 @@ def _with_cause(
     if reason := unreadiness(target):
         return ConnectionLostError(f"{error.message}: the broker is not ready: {reason}")
     if not topic.startswith(SIGNED_PREFIX):
-        return error
+        is_usual = error.advice == lost().advice
+        return ConnectionLostError(error.message, _PERHAPS_DENIED) if is_usual else error
     what = f"{error.message}: topics that begin with {SIGNED_PREFIX} require signatures"
     return ConnectionLostError(what, "see docs/operating/signing.md")

@@ -77,7 +77,7 @@ def _log_in(connection: Connection, login: Login, timeout_s: float) -> None:
         connection.settimeout(max(0.001, deadline - monotonic()))
         data = connection.recv(LOGIN_BYTES)
         if not data:
-            raise lost()
+            raise unanswered(connection)
         answer = login.receive(data)
 
 
@@ -113,6 +113,17 @@ def lost(error: OSError | None = None) -> ConnectionLostError:
     return ConnectionLostError(
         "the broker closed the connection",
         "its log or /metrics (penstock_disconnects_total) says why",
+    )
+
+
+def unanswered(connection: Connection, error: OSError | None = None) -> ConnectionLostError:
+    """``lost``, before the broker said a word: in clear text it may have been waiting for TLS."""
+    if not isinstance(connection, socket.socket):
+        return lost(error)
+    return ConnectionLostError(
+        "the broker closed the connection",
+        "does it accept encrypted connections only? Then use TLS (tls=, --tls, --ca-file); its log"
+        " says why",
     )
 
 

@@ -105,6 +105,10 @@ _ADVICE: Final = (
     ("Signature", "check the clock of this machine"),
     ("Too many signed", "try again later"),
     ("Message too large", "the broker's limits.frame_bytes_max says how large a frame may be"),
+    (
+        "Not authorized for",
+        "penstock acl check USER ACTION TOPIC names the rule; is credentials= set?",
+    ),
     ("Cannot subscribe", "choose another topic or client id, or unsubscribe from some"),
 )  # by the beginning of a refusal
 

@@ -25,7 +25,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Self
 
 from penstock.client.credentials import Credentials
-from penstock.client.dial import Connection, dial, lost
+from penstock.client.dial import Connection, dial, lost, unanswered
 from penstock.client.errors import (
     ArgumentError,
     BrokerProtocolError,
@@ -327,9 +327,12 @@ class Client:
         except BlockingIOError:
             return
         except OSError as error:
-            raise lost(error) from error
+            raise self._lost(error) from error
         del self._outgoing[:sent]
         self._keep_alive.sent(monotonic())
+
+    def _lost(self, error: OSError | None = None) -> ConnectionLostError:
+        return lost(error) if self._welcome else unanswered(self._socket, error)
 
     def _read(self) -> None:
         try:
@@ -337,9 +340,9 @@ class Client:
         except BlockingIOError:
             return
         except OSError as error:
-            raise lost(error) from error
+            raise self._lost(error) from error
         if not data:
-            raise lost()
+            raise self._lost()
         self._keep_alive.heard()
         for event in self._session.receive(data):
             self._note(event)

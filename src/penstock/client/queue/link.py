@@ -22,7 +22,7 @@ from time import monotonic, sleep
 from typing import TypeVar
 
 from penstock.client.binary.manager import LINGER_S, READ_BYTES
-from penstock.client.dial import Connection, dial, lost
+from penstock.client.dial import Connection, dial, lost, unanswered
 from penstock.client.errors import ClientError, ConnectionLostError
 from penstock.client.queue.heartbeat import LOOK_S
 from penstock.client.queue.server_pool import ServerPool
@@ -165,14 +165,17 @@ class BlockingQueueLink:
             self._socket = connection
 
     def _converse(self) -> None:
-        connection = self._socket
+        connection, has_heard = self._socket, False
         while connection is not None and not self._closed.is_set():
             try:
                 data = connection.recv(READ_BYTES)
             except OSError as error:
-                raise lost(error) from error
+                raise (lost(error) if has_heard else unanswered(connection, error)) from error
             if not data:
-                raise broker_silent() if self._is_silent else lost()
+                if self._is_silent:
+                    raise broker_silent()
+                raise lost() if has_heard else unanswered(connection)
+            has_heard = True
             with self._lock:
                 self._session.receive(data, monotonic())
             self._pool.succeeded()
