@@ -44,7 +44,7 @@ WRONG = Credentials("ann", "not-her-secret")
 
 @pytest.fixture(scope="module")
 def broker():
-    with Broker() as running:
+    with Broker(auth={"failures_max": 1_000_000}) as running:
         running.add_user("root", "the secret of root", roles=["admin"])
         running.add_user(
             "ann",

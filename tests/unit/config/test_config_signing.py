@@ -79,4 +79,4 @@ def test_token_is_never_printed(arguments):
 
 def test_token_is_not_in_the_representation_of_the_configuration():
     assert TOKEN not in repr(Config(admin=Admin(token=TOKEN)))
-    assert repr(Admin()) == "Admin(token='', hosts=())"
+    assert repr(Admin()) == "Admin(token='', token_file='', hosts=())"

@@ -101,7 +101,7 @@ def test_a_larger_store_that_is_told_a_smaller_total_goes_on_and_shrinks(open_st
 
 def test_what_a_start_would_replay_and_what_is_kept_whole_is_not_waited_for(open_store, tmp_path):
     store = open_store()
-    sized(store, MIB, protected=ProtectedTopics(kept=b"t/"))
+    sized(store, MIB, protected=ProtectedTopics(kept=(b"t/",)))
     load = Load(store, tmp_path)
     load.write(2 * MIB)
     assert load.kept() == sum(load.counts.values())

@@ -178,7 +178,9 @@ def test_what_is_kept_is_beyond_limits_of_its_own_and_beyond_the_total(store, li
     own = TopicRetentionRule(lambda topic: topic == b"k:a", limits)
     rules = RetentionRules(limits, (own,), total_bytes_max=1)
     for _ in range(100):
-        store.retain(RetentionRequest(rules, LATER_MS, NOBODY_WAITS, ProtectedTopics(kept=b"k:")))
+        store.retain(
+            RetentionRequest(rules, LATER_MS, NOBODY_WAITS, ProtectedTopics(kept=(b"k:",)))
+        )
     assert first_offset(store, b"k:a") == 0
     assert first_offset(store, b"other") == 10
 
@@ -191,7 +193,9 @@ def test_what_is_kept_goes_when_its_topic_ends(store):
     checkpoint(store)
     for _ in range(100):
         store.retain(
-            RetentionRequest(RetentionRules(), LATER_MS, NOBODY_WAITS, ProtectedTopics(kept=b"k:"))
+            RetentionRequest(
+                RetentionRules(), LATER_MS, NOBODY_WAITS, ProtectedTopics(kept=(b"k:",))
+            )
         )
     assert store.topic(b"k:a") is None
     assert store.size().messages == 1
