@@ -357,6 +357,7 @@ class Server:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.shutdown.timeout_s):
                 self._pause_clients()
+                self.parts.audit.finish(self._clock.wall_ms())
                 await self.parts.pipeline.drain()
                 await self.node.hand_over()
                 self._close_clients()

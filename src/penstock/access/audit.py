@@ -227,6 +227,15 @@ class AuditLog:
 
     def turn(self, now_ms: int) -> None:
         """Called periodically: write the summaries of a minute that is over."""
+        self._sum_up(now_ms)
+
+    def finish(self, now_ms: int) -> None:
+        """The broker stops: write the summaries of the minute that has begun."""
+        self._clients_until_ms = min(self._clients_until_ms, now_ms)
+        self._failed_until_ms = min(self._failed_until_ms, now_ms)
+        self._sum_up(now_ms)
+
+    def _sum_up(self, now_ms: int) -> None:
         if self._clients_until_ms and now_ms >= self._clients_until_ms:
             self._clients_until_ms = 0
             self._sum_up_clients(now_ms)

@@ -15,6 +15,7 @@ from penstock.trust.rights import NO_RIGHTS, Coverage, Rights
 from penstock.trust.rules import TOPICLESS, Action
 
 EVERY_TOPIC = "every topic"
+ANY_CLIENT = "%c"  # the client id for which rights are compared: shown as it is in rules
 DIFFERENCES_MAX = 1_000  # that are shown
 LESS, MORE = "less", "more"  # of what is allowed of a filter, although it was some and is some
 ORDER = (Coverage.NONE.value, LESS, Coverage.SOME.value, MORE, Coverage.ALL.value)
@@ -100,7 +101,7 @@ class _Comparison:
         self._known: dict[tuple[Rights, Rights], list[Difference]] = {}
 
     def of(self, user: str) -> list[Difference]:
-        old, new = self._before.rights_of(user), self._after.rights_of(user)
+        old, new = (book.rights_of(user, ANY_CLIENT) for book in (self._before, self._after))
         found = self._known.get((old, new))
         if found is None:
             is_same = [*map(str, old.rules())] == [*map(str, new.rules())]
@@ -147,7 +148,7 @@ def _coverage(rights: Rights, action: Action, topic_filter: bytes) -> Coverage:
 
 
 def _filters(user: str, old: Rights, new: Rights) -> list[bytes]:
-    """The filters of all rules; ``%c`` stands for any client id."""
+    """The filters of all rules."""
     rules = chain(old.rules(), new.rules())
-    filled = {named.rule._replace(allows=False).filled(user, "") for named in rules}
+    filled = {named.rule._replace(allows=False).filled(user, ANY_CLIENT) for named in rules}
     return sorted(topic_filter for topic_filter in filled if topic_filter is not None)

@@ -42,6 +42,12 @@ def test_narrower_rules_are_a_loss_and_wider_ones_a_gain(wide, narrow, topic_fil
     assert planned(narrow, wide) == [[], [("read", topic_filter, *gained)]]
 
 
+def test_rights_that_depend_on_the_client_id_are_compared():
+    rule = "allow publish dev/%u/%c/up"
+    assert planned([], [rule]) == [[], [("publish", "dev/ann/%c/up", "none", "all")]]
+    assert planned([rule], []) == [[("publish", "dev/ann/%c/up", "all", "none")], []]
+
+
 def test_another_wording_of_the_same_rules_is_no_difference():
     once = ["allow read,work plant/#", SECRET]
     twice = ["allow read plant/#", SECRET, "allow work plant/#"]

@@ -119,6 +119,14 @@ def test_keys_are_recorded(broker):
     assert (entry.record.action, entry.record.changes[0]["after"]["device"]) == ("keys", "pump")
 
 
+def test_failed_logins_of_the_last_minute_are_recorded_when_the_broker_stops(broker):
+    changed(broker, put(ADMIN), put(User("ann")))
+    parts = broker.server.parts
+    broker.call(lambda: parts.audit.login_failed("ann", "10.0.0.1", "mqtt", parts.wall_ms()))
+    broker.restart()
+    assert [one.record.user for one in entries(broker) if one.record.count] == ["ann"]
+
+
 def test_failed_logins_are_summed_up_and_bounded(broker):
     changed(broker, put(ADMIN), put(User("ann")))
     parts = broker.server.parts
