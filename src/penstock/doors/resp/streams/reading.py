@@ -126,8 +126,9 @@ async def _read_once(
 ) -> list[tuple[bytes, list[bytes]]]:
     streams, reader = [], door.reader
     for topic, offset, undecided in starts:
-        start = await reader.offset_of(topic, undecided) if undecided else offset
+        # The end comes first: an entry that is stored during the search was not searched.
         info = reader.info(topic)
+        start = await reader.offset_of(topic, undecided) if undecided else offset
         if info is None or start >= info.next_offset:
             continue
         found = await reader.entries_from(topic, start, info.next_offset, count)
