@@ -143,6 +143,8 @@ def test_a_node_that_gets_a_snapshot_has_users_owners_and_the_audit_log(tmp_path
         assert code_of(made.address(1), "ann") == 0
         for number in range(40):  # more entries than are kept
             assert ask(made.running[1], "/access/apply", pair(number))[0] == 200
+        # Until then the log itself would do.
+        until(lambda: made.status(1)["first_index"] > 1, patience_s=150)
         made.start(2, *settings)
         code, said = made.command(2, "join", "--to", made.address(1), "--timeout", "60s")
         assert code == 0, said
