@@ -14,8 +14,12 @@ from tests.e2e.process import TIMEOUT_S, serve_command
 
 def connected(broker, client_id="", *, port=None, session_present=False, **options):
     client = WireClient(broker.host, port or broker.port)
-    client.send(connect_packet(client_id, **options))
-    client.expect(connack(session_present=session_present))
+    try:
+        client.send(connect_packet(client_id, **options))
+        client.expect(connack(session_present=session_present))
+    except BaseException:
+        client.abort()  # a socket left open would fail whichever test runs when it is collected
+        raise
     return client
 
 

@@ -7,6 +7,12 @@ process has no open transaction, so readers pass a gate that the writer can shut
 environment works again as soon as there is room. When the disk takes only part of a write, LMDB
 reports an input/output error; asking the file system for the space tells a full disk from a broken
 one.
+
+**Panic.** LMDB writes the pages of a commit, flushes them, then writes the meta page that makes
+them valid. If that last write fails, LMDB refuses everything from then on, reads included, until
+the environment is opened again. If it failed for lack of space, the commit has changed nothing (the
+number of the last transaction confirms it), and we open it again at once. Otherwise the process
+must end.
 """
 
 import errno
@@ -84,27 +90,34 @@ class Environment:
 
     def __init__(self, path: Path, map_bytes: int, *, readonly: bool = False) -> None:
         self._gate = _Gate()
+        self._path = path
         self._data = path / DATA_NAME
+        self._readonly = readonly
         try:
-            self._lmdb = lmdb.open(
-                str(path),
-                map_size=max(map_bytes, _file_bytes(path) * 2),
-                max_dbs=len(DATABASES),
-                max_readers=READERS_MAX,
-                sync=True,
-                metasync=True,
-                readonly=readonly,
-            )
-            self._check_length(path)
-            self._lmdb.reader_check()
-            self._databases = {
-                name: self._lmdb.open_db(name.encode(), create=not readonly) for name in DATABASES
-            }
+            self._open(max(map_bytes, _file_bytes(path) * 2))
         except lmdb.Error as error:
             raise storage_error(error) from error
         self._page_bytes: int = self._lmdb.stat()["psize"]
         self.runway_bytes = RUNWAY_BYTES
         self._file_end = 0  # size of the file when last looked at
+        self._last_commit = 0  # number of the last transaction, as the next one found it
+        self._ended: StorageBroken | None = None  # why nothing is written any more
+
+    def _open(self, map_bytes: int) -> None:
+        self._lmdb = lmdb.open(
+            str(self._path),
+            map_size=map_bytes,
+            max_dbs=len(DATABASES),
+            max_readers=READERS_MAX,
+            sync=True,
+            metasync=True,
+            readonly=self._readonly,
+        )
+        self._check_length(self._path)
+        self._lmdb.reader_check()
+        self._databases = {
+            name: self._lmdb.open_db(name.encode(), create=not self._readonly) for name in DATABASES
+        }
 
     def _check_length(self, path: Path) -> None:
         """Refuse a truncated file: touching a page beyond its end raises SIGBUS."""
@@ -137,6 +150,8 @@ class Environment:
         Writer thread only. ``job`` may run twice (if the map was too small), so it may change
         nothing but the transaction.
         """
+        if self._ended is not None:
+            raise self._ended
         try:
             self._make_room(bytes_expected + WRITE_SLACK_BYTES)
             try:
@@ -145,11 +160,39 @@ class Environment:
                 self._grow(self.map_bytes * 2)
                 return self._attempt(job)
         except lmdb.Error as error:
-            if _SHORT_WRITE not in str(error):
-                raise storage_error(error) from error
-            if self._has_room(bytes_expected):
-                raise _broken(str(error)) from error
-            raise _full(str(error)) from error
+            failure = self._failure(error, bytes_expected)
+            if isinstance(failure, StorageBroken):
+                self._ended = failure
+            raise failure from error
+
+    def _failure(self, error: lmdb.Error, bytes_expected: int) -> StorageError:
+        """What a failed write means. If LMDB is in panic, the environment is opened again."""
+        failure = storage_error(error)
+        if _SHORT_WRITE in str(error):
+            failure = (_broken if self._has_room(bytes_expected) else _full)(str(error))
+        if not self._is_in_panic():
+            return failure
+        if isinstance(failure, StorageFull) and self._reopen():
+            return failure
+        return _broken(str(error))
+
+    def _is_in_panic(self) -> bool:
+        try:
+            self._lmdb.begin().abort()
+        except lmdb.Error as error:
+            return isinstance(error, lmdb.PanicError)
+        return False
+
+    def _reopen(self) -> bool:
+        """Whether the environment is usable again, and without the transaction that failed."""
+        with self._gate.shut():
+            map_bytes = self.map_bytes
+            self._lmdb.close()
+            try:
+                self._open(map_bytes)
+            except (lmdb.Error, StorageError):
+                return False
+        return bool(self._lmdb.info()["last_txnid"] == self._last_commit)
 
     def _has_room(self, bytes_expected: int) -> bool:
         """Ask the file system to extend the file as the failed write would have; undo it."""
@@ -239,6 +282,7 @@ class Environment:
 
     def _make_room(self, bytes_expected: int) -> None:
         info = self._lmdb.info()
+        self._last_commit = info["last_txnid"]
         wanted = (info["last_pgno"] + 1) * self._page_bytes + bytes_expected
         if wanted > info["map_size"] * ROOM_FRACTION:
             self._grow(max(info["map_size"] * 2, int(wanted / ROOM_FRACTION)))
