@@ -50,10 +50,10 @@ serve: $(VENV)/.serve ## start the broker on this machine (ARGS="--listen ..." a
 	@exec $(BIN)/penstock serve --data $(DATA) $(ARGS)
 
 test: lint $(VENV)/.node ## lint, types, layer contract, all tests: what must pass before a change lands
-	$(BIN)/python -bb -m pytest -n $(WORKERS) --dist loadfile -m "not nightly"
+	$(BIN)/python -bb -m tests.run -n $(WORKERS) --dist loadfile -m "not nightly"
 
 quick: lint $(VENV)/.node ## the same without the slow tests, for every day
-	$(BIN)/python -bb -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not nightly"
+	$(BIN)/python -bb -m tests.run -n $(WORKERS) --dist loadfile -m "not slow and not nightly"
 
 nightly: $(VENV)/.dev ## more seeds and rounds of the randomized tests
 	$(BIN)/python -bb -m pytest -n $(WORKERS) --dist loadfile -m nightly
