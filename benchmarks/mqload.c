@@ -33,6 +33,7 @@
  *   -F all    every subscriber has a filter for each topic
  *   -F wild   every subscriber has the one filter NAME/#
  *   -s SIZE   payload bytes, at least 16 (64); MIN:MAX spreads 32 sizes, picked at random
+ *   -v        payloads vary: noise instead of a repeated filler, which would compress (MQTT)
  *   -q QOS    of publishes and subscriptions (0)
  *   -e SEED   of the random numbers (1)
  *   -a        subscribers give a client id and acknowledge each message (binary-subscribe)
@@ -86,7 +87,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITE_BYTES = 65536, SIZES_SPREAD = 32, CONNECTING_MAX = 64 };
+enum { WRITE_BYTES = 65536, SIZES_SPREAD = 32, CONNECTING_MAX = 64, NOISE_BYTES = 1 << 24 };
 
 static const protocol *const MODES[] = {
     &MQTT,            &RESP_PUBSUB,      &XADD,          &XREADGROUP,
@@ -102,6 +103,7 @@ conn *publishers, *subscribers;
 frame *frames;                     /* frames[topic * sizes + size], ready but for ids and stamps */
 
 static int epoll, sizes = 1;
+static u8 *noise;                  /* with -v: payloads are cut from it at random places */
 static bool answered;              /* whether publishes are, in this mode and at this QoS */
 
 void fail(int status, const char *format, ...) {
@@ -189,6 +191,17 @@ static void build_frames(void) {
   }
 }
 
+static void make_noise(void) {
+  noise = zeroed(NOISE_BYTES, 1);
+  for (size_t i = 0; i < NOISE_BYTES; i++) noise[i] = random_u32() >> 24;
+}
+
+static void vary(u8 *payload, int bytes) {  /* the last byte stays, by which damage is noticed */
+  int count = bytes - PAYLOAD_BYTES_MIN - 1;
+  if (count <= 0) return;
+  memcpy(payload + PAYLOAD_BYTES_MIN, noise + random_u32() % (NOISE_BYTES - count), count);
+}
+
 static const frame *next_frame(conn *c) {
   if (mode->load) return frames + c->sequence;
   int which = c->topic * sizes + (sizes > 1 ? random_u32() % sizes : 0);
@@ -207,6 +220,7 @@ void put_publish(conn *c, u64 stamp) {
   const frame *f = next_frame(c);
   u8 *out = memcpy(reserve(c, f->len), f->bytes, f->len);
   if (mode->number) mode->number(c, out, f->payload_at);
+  if (noise) vary(out + f->payload_at, f->len - f->payload_at);
   if (answered) {
     c->sent_at[c->asked++ % opt.window] = stamp;
     c->inflight++;
@@ -547,6 +561,7 @@ static void open_all(void) {
 static long long measure(void) {
   if (mode->load) mode->load();
   else build_frames();
+  if (opt.varied) make_noise();
   set_credit();
   open_all();
   if (mode->poll) make_backlog();
@@ -600,6 +615,8 @@ static void check_options(void) {
   if (!opt.port) fail(EXIT_USAGE, "-p PORT is needed");
   if (strlen(opt.prefix) > 32) fail(EXIT_USAGE, "-x: at most 32 bytes");
   if (opt.wildcard && !mode->wildcard) fail(EXIT_USAGE, "-F wild: not with %s", mode->name);
+  if (opt.varied && (mode != &MQTT || opt.payload_max > NOISE_BYTES / 2))
+    fail(EXIT_USAGE, "-v: only MQTT has it, and payloads of at most %d bytes", NOISE_BYTES / 2);
   if (opt.qos && mode != &MQTT) fail(EXIT_USAGE, "-q: only MQTT has it");
   if (opt.acknowledge && mode != &BINARY_SUBSCRIBE) fail(EXIT_USAGE, "-a: binary-subscribe only");
   if (opt.subscribers && !mode->subscribers) fail(EXIT_USAGE, "-S: none with %s", mode->name);
@@ -612,7 +629,7 @@ static void check_options(void) {
 }
 
 static void read_options(int argc, char **argv) {
-  const char *letters = "A:B:D:F:H:I:P:RS:TW:ab:c:d:e:f:i:j:k:l:m:n:p:q:r:s:t:u:w:x:yz";
+  const char *letters = "A:B:D:F:H:I:P:RS:TW:ab:c:d:e:f:i:j:k:l:m:n:p:q:r:s:t:u:vw:x:yz";
   for (int letter; (letter = getopt(argc, argv, letters)) != -1;) switch (letter) {
     case 'A': opt.style = style_named(optarg); break;
     case 'B': opt.broker = atoi(optarg); break;
@@ -643,6 +660,7 @@ static void read_options(int argc, char **argv) {
     case 's': read_sizes(optarg); break;
     case 't': opt.topics = atoi(optarg); break;
     case 'u': opt.kept = strtoull(optarg, NULL, 10); break;
+    case 'v': opt.varied = true; break;
     case 'w': opt.window = atoi(optarg); break;
     case 'x': opt.prefix = optarg; break;
     case 'y': opt.producer_ids = true; break;

@@ -86,7 +86,7 @@ extern struct options {
   const char *host, *prefix, *frames;
   int port, publishers, subscribers, background, filters, topics, qos, per_write, window, broker;
   int payload_min, payload_max, wall_max, per_frame, jobs, consumers;
-  bool tls, random_topics, wildcard, acknowledge, producer_ids, sleeps;
+  bool tls, random_topics, wildcard, acknowledge, producer_ids, sleeps, varied;
   enum style style;
   u64 messages, held, kept;
   long long credit;
