@@ -11,12 +11,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.workloads import CLIENT, MQLOAD
 
-__all__ = ["GeneratorError", "Load", "compiled", "run"]
+__all__ = ["GeneratorError", "Load", "compiled", "flooding", "run"]
 
 HERE = Path(__file__).parent
 PROGRAM = HERE / "build" / "mqload"
@@ -29,6 +31,9 @@ EXIT_LOSS = 5
 
 FLAWS = ("lost", "duplicated", "reordered", "damaged", "replayed")
 """Counters that must be 0 at the end of a run."""
+
+FLOOD_BEGINS_S = 0.5
+"""How long a load beside runs before the measurement begins."""
 
 BUSY = 0.9
 """A process that used more than this share of the time was saturated."""
@@ -106,6 +111,21 @@ def _compile(compiler: str, sources: list[str]) -> None:
     else:
         raise GeneratorError(f"{shlex.join(command)} failed:\n{built.stderr}")
     fresh.replace(PROGRAM)
+
+
+@contextmanager
+def flooding(load: str, *, port: int, seconds: float) -> Iterator[None]:
+    """Run ``load`` beside what is measured: it has begun, and ends with the context."""
+    command = [str(compiled()), "-p", str(port), "-d", f"{seconds:g}", *shlex.split(load)]
+    flood = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    time.sleep(FLOOD_BEGINS_S)
+    try:
+        yield
+        if flood.poll() is not None:
+            raise GeneratorError(f"the load beside ended too early: {shlex.join(command)}")
+    finally:
+        flood.kill()
+        flood.wait()
 
 
 def run(load: str, *, port: int, broker_pid: int, seed: int, driver: str = MQLOAD) -> Load:

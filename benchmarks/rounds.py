@@ -8,6 +8,7 @@ failed measurement is recorded as a failure; the others continue.
 import functools
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from benchmarks.capture import Capture, settled_capture
 from benchmarks.generator import GeneratorError, Load
 from benchmarks.machine import Cores, Tenancy, pinned
 from benchmarks.signing import BareVerification, SignedFrames
-from benchmarks.workloads import FRAMES, Workload
+from benchmarks.workloads import FRAMES, IN_FLUSHES, Workload
 
 __all__ = ["Bench", "Contender", "Measurement", "interleaved", "measure"]
 
@@ -125,22 +126,44 @@ def _fill_in(result: Measurement, workload: Workload, broker: Broker, bench: Ben
     if workload.is_flushed:
         result.flush_us = machine.flush_us(broker.directory)
     try:
-        with Tenancy(broker.pid) as tenancy, pinned(bench.cores.generator):
-            load = generator.run(
-                options,
-                port=broker.port,
-                broker_pid=broker.pid,
-                seed=bench.seed,
-                driver=workload.driver,
-            )
+        with _beside(workload, broker, bench), Tenancy(broker.pid) as tenancy:
+            load = _run(options, workload, broker, bench)
     except GeneratorError as error:
         raise BrokerError(f"{error}\n{broker.name}: {broker.last_words()}") from error
     result.load = load
+    if workload.figure == IN_FLUSHES and result.flush_us is not None:
+        result.flush_us = (result.flush_us + machine.flush_us(broker.directory)) / 2
+        load.figures[IN_FLUSHES.key] = load["p50_us"] / result.flush_us
     result.others_cores, result.stolen_cores = tenancy.others, tenancy.stolen
     result.flaws += load.flaws
     if workload.is_fire_and_forget:
         result.capture = settled_capture(broker)
         result.flaws += unexplained(result.capture, int(load["sent"]))
+
+
+def _run(options: str, workload: Workload, broker: Broker, bench: Bench) -> Load:
+    with pinned(bench.cores.generator):
+        return generator.run(
+            options,
+            port=broker.port,
+            broker_pid=broker.pid,
+            seed=bench.seed,
+            driver=workload.driver,
+        )
+
+
+@contextmanager
+def _beside(workload: Workload, broker: Broker, bench: Bench) -> Iterator[None]:
+    """Run the load beside, if there is one, on the generator's core."""
+    if not workload.beside:
+        yield
+        return
+    seconds = bench.seconds + 60
+    with (
+        pinned(bench.cores.generator),
+        generator.flooding(workload.beside, port=broker.port, seconds=seconds),
+    ):
+        yield
 
 
 def unexplained(capture: Capture | None, sent: int) -> list[str]:

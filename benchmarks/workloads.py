@@ -22,6 +22,7 @@ __all__ = [
     "CLIENT",
     "FRAMES",
     "GROUPS",
+    "IN_FLUSHES",
     "MEMORY",
     "MQLOAD",
     "WORKLOADS",
@@ -33,7 +34,7 @@ __all__ = [
     "select",
 ]
 
-GROUPS = ("core", "edge", "queue", "scale", "tls")
+GROUPS = ("core", "waiting", "edge", "queue", "scale", "tls")
 
 MQLOAD = "mqload"
 CLIENT = "client"
@@ -74,6 +75,9 @@ ANSWERED = Figure("acked_per_s", "replies/s")
 LATENCY = Figure("p50_us", "us p50", smaller_is_better=True)
 SETTLED = Figure("settled_per_s", "jobs/s")
 BEYOND_REPLY = Figure("beyond_reply_p50_us", "us p50", smaller_is_better=True)
+COST = Figure("broker_us_per_message", "us CPU/msg", smaller_is_better=True)
+IN_FLUSHES = Figure("p50_flushes", "p50/flush", smaller_is_better=True)
+TAIL = Figure("p99_us", "us p99", smaller_is_better=True)
 MEMORY = Figure("bytes_per_connection", "B/client", smaller_is_better=True)
 
 
@@ -81,7 +85,8 @@ MEMORY = Figure("bytes_per_connection", "B/client", smaller_is_better=True)
 class Workload:
     """One line of the table. ``settings`` are those of our side; the peer has none.
 
-    If there is a ``floor`` as well as a target, a figure must reach both.
+    If there is a ``floor`` as well as a target, a figure must reach both. ``beside`` is the load of
+    a second generator, which runs all the while and is not measured.
     """
 
     id: str
@@ -94,6 +99,7 @@ class Workload:
     peer: Peer | None = MOSQUITTO
     floor: Target | None = None
     driver: str = MQLOAD
+    beside: str = ""
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -110,7 +116,7 @@ class Workload:
     @property
     def is_flushed(self) -> bool:
         """Whether every reply waits for the disk, which is then part of the figure."""
-        return self.figure == ANSWERED or self.group == "queue"
+        return self.figure == ANSWERED or self.group in ("queue", "waiting")
 
     @property
     def is_signed(self) -> bool:
@@ -148,6 +154,46 @@ _CORE = (
     Workload("G2k", "2,000 idle clients", "-I 2000 -P 0 -S 0", MEMORY, _SMALL_CONNECTION),
     Workload("G10k", "10,000 idle clients", "-I 10000 -P 0 -S 0", MEMORY, _SMALL_CONNECTION, _ROOM),
     Workload("K10k", "A, 10,000 clients held", "-I 10000 -i 1 -s 64", settings=_ROOM),
+)
+
+_PACED = "-P 20 -t 20 -q 1 -r 2000 -S 0 -z"
+_FLOOD = "-x flood -t 100 -R -s 16:512 -F wild"
+
+_WAITING = (
+    Workload(
+        "W20",
+        "20 to none, 2,000/s, QoS 1",
+        _PACED,
+        COST,
+        Target(150, absolute=True),
+        group="waiting",
+    ),
+    Workload(
+        "W20f",
+        "W20, in flushes",
+        _PACED,
+        IN_FLUSHES,
+        Target(3, absolute=True),
+        group="waiting",
+        peer=None,
+    ),
+    Workload(
+        "W500",
+        "500 to none, QoS 1, 1 each",
+        "-P 500 -t 500 -q 1 -w 1 -S 0",
+        ANSWERED,
+        Target(1.0),
+        group="waiting",
+    ),
+    Workload(
+        "WF",
+        "QoS 1 beside a QoS 0 flood",
+        "-P 20 -t 20 -q 1 -r 200 -S 0 -z",
+        TAIL,
+        Target(50_000, absolute=True),
+        group="waiting",
+        beside=_FLOOD,
+    ),
 )
 
 
@@ -388,7 +434,9 @@ def _scale() -> Iterable[Workload]:
         yield Workload(f"T{name}", f"{name} topics", f"-t {topics} -R -F wild", group="scale")
 
 
-WORKLOADS = {workload.id: workload for workload in (*_CORE, *_EDGE, *_QUEUE, *_scale(), *_TLS)}
+WORKLOADS = {
+    workload.id: workload for workload in (*_CORE, *_WAITING, *_EDGE, *_QUEUE, *_scale(), *_TLS)
+}
 
 
 class UnknownWorkloadError(Exception):

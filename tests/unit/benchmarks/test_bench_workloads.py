@@ -71,6 +71,15 @@ def test_the_goals_of_the_queue_are_those_of_the_issue():
     assert goals["QD"] == []
 
 
+def test_the_goals_of_those_who_wait_are_those_of_the_issue():
+    goals = {id_: [*WORKLOADS[id_].targets] for id_ in ids("waiting")}
+    assert goals["W20"] == [(150, True)]
+    assert goals["W20f"] == [(3, True)]
+    assert goals["W500"] == [(1.0, False)]
+    assert all(WORKLOADS[id_].is_flushed for id_ in goals)
+    assert [id_ for id_ in goals if WORKLOADS[id_].beside] == ["WF"]
+
+
 def test_batches_are_compared_with_single_messages_of_many_connections():
     peer = WORKLOADS["QM"].of_peer()
     assert peer.load == WORKLOADS["Q50"].of_peer().load == "-m xadd -P 50 -s 100"
