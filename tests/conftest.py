@@ -10,6 +10,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from penstock.testing.quiet import Quiet
+from tests.leftovers import pytest_runtest_protocol  # noqa: F401 - pytest finds its hooks here
 
 # A busy machine must not fail a test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -113,7 +113,11 @@ class BinaryClient:
         if receive_buffer_bytes:  # small buffers, so that the reader can be slow
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(TIMEOUT_S)
-        self.socket.connect((host, port))
+        try:
+            self.socket.connect((host, port))
+        except BaseException:
+            self.socket.close()
+            raise
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = self.socket.makefile("rb")
 
