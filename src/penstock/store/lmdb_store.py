@@ -226,9 +226,9 @@ class LmdbStore:
         return None if self._committed is None else max(self._committed, self.next_index - 1)
 
     def encode_batch(self, batch: Batch) -> EncodedBatch:
-        assert not self._tail.entries, "offsets follow from what is applied"
+        tail = self._tail
         with self._environment.reading() as transaction:
-            assigned = self._assigner.assign(transaction, batch, self._position)
+            assigned = self._assigner.assign(transaction, batch, tail, tail.ahead(batch))
         return EncodedBatch(assigned.entry, assigned.first_offsets)
 
     def write(self, write: Write) -> Written:

@@ -17,6 +17,7 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.journal import JournalCursor, broken_order
 from penstock.store.keys import journal_key
 from penstock.store.store import LogEntry
+from penstock.store.topics_ahead import TopicsAhead
 
 RECORD_KEY = b"raft"
 
@@ -56,12 +57,29 @@ class LogTail:
         self._applied_index = index
         self._applied_sequence = sequence
         self.entries: list[Entry] = []
+        self._ahead = TopicsAhead()
 
     @property
     def last_index(self) -> int:
         """The last entry of the log. Any thread."""
         entries = self.entries
         return entries[-1].index if entries else self._applied_index
+
+    @property
+    def next_index(self) -> int:
+        return self.last_index + 1
+
+    @property
+    def next_sequence(self) -> int:
+        return self.entries[-1].end_sequence if self.entries else self._applied_sequence
+
+    def ahead(self, batch: Batch) -> TopicsAhead | None:
+        """The topics of the tail, for a batch that is to follow it; None: it has none."""
+        if not self.entries:
+            return None
+        assert not batch.drops, "topics are dropped only when all of the log is applied"
+        self._ahead.follow(self.entries)
+        return self._ahead
 
     def joined(self, entries: Sequence[LogEntry]) -> tuple[list[Entry], list[Entry]]:
         """The tail after ``entries`` have replaced its end, and the new part; changes nothing."""

@@ -37,6 +37,7 @@ from penstock.store.store import (
     Written,
 )
 from penstock.store.topics import StoredTopic
+from penstock.store.topics_ahead import TopicsAhead
 
 Result = TypeVar("Result")
 
@@ -114,10 +115,10 @@ class MemoryStore:
     def _draw(self, batch: Batch) -> EncodedBatch:
         if not batch.has_content:
             return EncodedBatch(b"", ())
-        placements = self._placements(batch)
+        placements, tail = self._placements(batch), self._tail
         gone = [self._topics[name] for name in batch.drops if name in self._topics]
         dropped = [(topic.id, topic.name) for topic in gone]
-        data = encode(batch, self._next_index, self._next_sequence, placements, dropped)
+        data = encode(batch, tail.next_index, tail.next_sequence, placements, dropped)
         return EncodedBatch(data, tuple([place.first_offset for place in placements]))
 
     def _put_beside(
@@ -191,9 +192,10 @@ class MemoryStore:
 
     def _placements(self, batch: Batch) -> list[Placement]:
         placements = []
-        next_id = self._next_topic_id
+        ahead = self._tail.ahead(batch) or TopicsAhead()
+        next_id = max(self._next_topic_id, ahead.next_id)
         for name in batch.groups:
-            topic = self._topics.get(name)
+            topic = ahead.states.get(name) or self._topics.get(name)
             if topic is None or name in batch.drops:
                 placements.append(Placement(next_id, 0))
                 next_id += 1

@@ -1,14 +1,24 @@
 """Giving a batch its place: topic ids and offsets follow from what the journal has before it."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from penstock.store.batch import Batch
 from penstock.store.entry import TIME_SPAN_MS_MAX, Placement, encode_entry
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import IndexedEntry, indexed_batch
 from penstock.store.keys import name_key
-from penstock.store.marks import StorePosition
 from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
+from penstock.store.topics_ahead import TopicsAhead
+
+
+class LogEnd(Protocol):
+    """Where the next entry begins."""
+
+    @property
+    def next_index(self) -> int: ...
+
+    @property
+    def next_sequence(self) -> int: ...
 
 
 class AssignedBatch(NamedTuple):
@@ -32,13 +42,20 @@ class OffsetAssigner:
         self.topics = topics
 
     def assign(
-        self, transaction: Transaction, batch: Batch, position: StorePosition
+        self,
+        transaction: Transaction,
+        batch: Batch,
+        position: LogEnd,
+        ahead: TopicsAhead | None = None,
     ) -> AssignedBatch:
-        """Encode a batch as the next entry; there is none if it only has rows."""
+        """Encode a batch as the next entry; there is none if it only has rows.
+
+        ``ahead`` has the topics of entries that are not applied yet: then no topic may be dropped.
+        """
         if not batch.has_content:
             return _NO_ENTRY
         gone = self._gone(transaction, batch) if batch.drops else []
-        states, fresh = self._states(transaction, batch)
+        states, fresh = self._states(transaction, batch, ahead)
         first_offsets = tuple([state.next_offset for state in states])
         placements = [
             Placement(s.id, first) for s, first in zip(states, first_offsets, strict=True)
@@ -57,13 +74,17 @@ class OffsetAssigner:
         return [state for state in found if state is not None]
 
     def _states(
-        self, transaction: Transaction, batch: Batch
+        self, transaction: Transaction, batch: Batch, ahead: TopicsAhead | None
     ) -> tuple[list[StoredTopic], list[StoredTopic]]:
         """States of the batch's topics; new ones get the next ids, remembered once committed."""
         states, fresh = [], []
         topic_id = self.topics.next_id
+        known = self.topics.get
+        if ahead is not None:
+            topic_id = max(topic_id, ahead.next_id)
+            known = lambda name: ahead.states.get(name) or self.topics.get(name)  # noqa: E731
         for name in batch.groups:
-            state = self.topics.get(name) or self.topic(transaction, name)
+            state = known(name) or self.topic(transaction, name)
             if state is None or name in batch.drops:
                 state = StoredTopic(topic_id, name)
                 fresh.append(state)

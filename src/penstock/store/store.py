@@ -447,7 +447,10 @@ class LogStore(Store, Protocol):
         """The commit index stored with the record; None: all of the log is committed."""
 
     def encode_batch(self, batch: Batch) -> EncodedBatch:
-        """Encode a batch as the next entry. All of the log must be applied. Writer thread only."""
+        """Encode a batch as the next entry after all that is written. Writer thread only.
+
+        All of the log must be applied if the batch, or the log's tail, drops topics.
+        """
 
     def write(self, write: Write) -> Written:
         """Make this durable without applying, or raise a StorageError. Writer thread only."""
