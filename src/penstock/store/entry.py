@@ -170,6 +170,13 @@ def encode_entry(
     return EncodedEntry(_joined(body, sections), time_ms, group_bytes)
 
 
+def join_sections(
+    header: tuple[int, int, int, int, int], sections: list[tuple[int, bytes]]
+) -> bytes:
+    """An entry of sections: index, base sequence, messages, groups, time base; then these."""
+    return _joined(_BODY.pack(0, *header), sections)
+
+
 def _joined(body: bytes, sections: list[tuple[int, bytes]]) -> bytes:
     parts = [body]
     parts += [_SECTION.pack(number, 0, len(content)) for number, content in sections]
@@ -482,7 +489,10 @@ class Entry:
         """The topic id and message of one sequence."""
         position = sequence - self.base_sequence
         place = bisect_right(self.arrival, position, key=self.run_positions.__getitem__) - 1
-        run = self.arrival[place]
+        return self.in_run(self.arrival[place], position)
+
+    def in_run(self, run: int, position: int) -> tuple[int, Message]:
+        """The topic id and message of a position that is known to lie in a run."""
         group = self.group(bisect_right(self.group_runs, run))
         number = self.run_bounds[run] + position - self.run_positions[run]
         extras = self.extras(number, number + 1).get(0)
