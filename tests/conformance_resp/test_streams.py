@@ -628,6 +628,5 @@ def _plain(answer: Any, added: Added, command: str) -> Any:
 
 
 def _masked(name: Any, item: Any) -> Any:
-    if name in (b"entries-read", b"max-deleted-entry-id", b"idle", b"last-generated-id"):
-        return "masked"
-    return item
+    masked = (b"entries-read", b"max-deleted-entry-id", b"idle", b"last-generated-id")
+    return "masked" if isinstance(name, bytes) and name in masked else item

@@ -39,7 +39,9 @@ class Nodes:
 
     def start(self, number: int, *arguments: str) -> BrokerProcess:
         """Start a node, for the first time or again."""
-        client, peer = self._ports.setdefault(number, (free_port(), free_port()))
+        if number not in self._ports:
+            self._ports[number] = self._reserved_port(), self._reserved_port()
+        client, peer = self._ports[number]
         node = BrokerProcess(
             self._directory / f"node{number}",
             *("--node-id", str(number)),
@@ -52,6 +54,17 @@ class Nodes:
         self._stack.enter_context(node)
         self.running[number] = node
         return node
+
+    def _reserved_port(self) -> int:
+        """A port that the system gives to nobody else, even while the node is down.
+
+        A socket that is bound but does not listen keeps it; SO_REUSEADDR lets the node bind it, too.
+        """
+        keeper = self._stack.enter_context(socket.socket())
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind(("127.0.0.1", 0))
+        port: int = keeper.getsockname()[1]
+        return port
 
     def address(self, number: int) -> str:
         """Return the client address of a node."""

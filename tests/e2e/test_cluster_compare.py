@@ -22,6 +22,7 @@ def begin(made):
 
 def compared(made, number=1):
     code, said = made.command(number, "compare", "--json")
+    assert said.startswith("{"), said
     return code, json.loads(said)
 
 
@@ -37,21 +38,22 @@ def plant(directory):
 def test_nodes_that_work_are_found_equal_and_one_with_another_state_is_found(tmp_path):
     with nodes(tmp_path, 3) as made:
         leader = begin(made)
-        over = threading.Event()
+        over, done = threading.Event(), []
 
         def work():
             with connect(made.addresses) as client:
-                number = 0
                 while not over.is_set():
-                    client.produce("jobs", b"%d" % number)
+                    client.produce("jobs", b"%d" % len(done))
                     client.ack(client.poll("jobs", "g"))
-                    number += 1
+                    done.append(None)
 
         worker = threading.Thread(target=work)
         worker.start()
         try:
             until(lambda: made.status(leader)["commit"] > 20)
             code, found = compared(made)
+            enough = len(done) + 2  # the first may have begun before
+            until(lambda: len(done) >= enough)
         finally:
             over.set()
             worker.join()
@@ -62,6 +64,7 @@ def test_nodes_that_work_are_found_equal_and_one_with_another_state_is_found(tmp
         assert (code, at_rest["is_equal"]) == (0, True)
         assert at_rest["nodes"][0]["state"]["groups"] != found["nodes"][0]["state"]["groups"]
 
+        leader = made.leader()  # a slow machine may have elected another
         odd = leader % 3 + 1
         directory = made.running[odd].data
         made.kill(odd)

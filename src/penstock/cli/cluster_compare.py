@@ -2,7 +2,8 @@
 
 State can be compared only at the same entry. In an idle cluster that is the last one, which all
 nodes have applied. In a busy one it is a future entry, further ahead with each attempt that some
-node overtook.
+node overtook. The log, too, is compared from the same entry on; a node that removed the beginning
+of its log meanwhile, as retention does, makes another attempt necessary.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,10 @@ from penstock.cluster.status import ClusterStatus
 from penstock.config.address import parse_listen
 from penstock.errors import PenstockError, Refused
 
-AHEAD = (0, 4, 16, 64, 256, 1_024, 0, 64, 512, 4_096)
-"""How far ahead of the furthest node to choose the entry, by attempt."""
+AHEAD = (0, 0, 4, 16, 64, 256, 1_024, 0, 64, 512, 4_096)
+"""How far ahead of the furthest node to choose the entry, by attempt.
+
+The second is for an idle cluster in which a log was shortened: no further entry would come."""
 
 LOG_ENTRIES = 1_000  # last entries of the log that are compared
 
@@ -77,7 +80,8 @@ class _NodeDigests:
         first = max(*(state.first_index for _, state in states), index - LOG_ENTRIES)
         found = list(self._threads.map(lambda pair: self._digests(pair[0], index, first), states))
         digests = [digest for digest in found if digest is not None]
-        return digests if len(digests) == len(found) else None
+        has_one_start = len({digest["log_first"] for digest in digests}) == 1
+        return digests if len(digests) == len(found) and has_one_start else None
 
     def _status(self, node: int) -> tuple[int, ClusterStatus] | None:
         try:
@@ -110,5 +114,5 @@ def _comparison(found: list[Document], members: set[int]) -> Comparison:
 
 def _digest(node: Document, part: str) -> str:
     if part == "log":
-        return f"{node['log']} from {node['log_first']}"
+        return str(node["log"])
     return str(node["state"].get(part, "none"))
