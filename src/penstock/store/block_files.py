@@ -24,7 +24,7 @@ BLOCKS_NAME: Final = "blocks"
 _SUFFIX: Final = ".blk"
 _DRAFT_SUFFIX: Final = ".new"
 _NAME: Final = re.compile(r"([0-9a-f]{16})\.blk")
-_DRAFT: Final = re.compile(r"[0-9a-f]{16}\.new")
+_DRAFT: Final = re.compile(r"[0-9a-f]{16}\.\d+\.new")
 _FULL_CODES: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _CHUNK_BYTES: Final = 1 << 20  # small chunks are written together
 
@@ -41,13 +41,13 @@ class BlockFiles:
 
     def create(self, number: int, chunks: Iterable[bytes | memoryview]) -> BlockSummary:
         """Write a block; it is on disk when this returns. Raises, having left nothing behind."""
-        draft = self.path / f"{number:016x}{_DRAFT_SUFFIX}"
+        # the process in the name: one that was left behind must not write to this file
+        draft = self.path / f"{number:016x}.{os.getpid()}{_DRAFT_SUFFIX}"
         try:
             self._make()
             summary = _written(draft, chunks)
             assert summary.number == number
-            draft.rename(self.file(number))
-            sync_directory(self.path)
+            self._publish(draft, number)
         except BaseException as error:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
@@ -55,6 +55,15 @@ class BlockFiles:
                 raise _write_error(error) from error
             raise
         return summary
+
+    def _publish(self, draft: Path, number: int) -> None:
+        file = self.file(number)
+        draft.rename(file)
+        try:
+            sync_directory(self.path)
+        except OSError:
+            file.unlink(missing_ok=True)
+            raise
 
     def open(self, summary: BlockSummary) -> Block:
         """Map a block; raises StorageDamaged if it is missing or another one."""
