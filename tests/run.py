@@ -57,7 +57,8 @@ def first(arguments: list[str]) -> int:
         if 0 < len(failed) <= FEW:
             print("\nA second run, alone, of what failed:", *failed, sep="\n  ", flush=True)
             sys.stderr.flush()
-            os.execv(sys.executable, [sys.executable, "-bb", "-m", "tests.run", AGAIN, *failed])
+            # Without -bb: it does not reach the workers, and both runs must ask for the same.
+            os.execv(sys.executable, [sys.executable, "-m", "tests.run", AGAIN, *failed])
     return code
 
 

@@ -56,13 +56,18 @@ class TlsFront:
         certificate = writer.get_extra_info("peercert")
         if certificate:
             self.names.append(certificate["subject"][0][0][1])
+        try:
+            await self._relay(reader, writer)
+        finally:
+            writer.transport.abort()
+            self._tasks.discard(asyncio.current_task())
+
+    async def _relay(self, reader, writer):
         inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._to)
         try:
             await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
         finally:
-            for each in (writer, inner_writer):
-                each.transport.abort()
-            self._tasks.discard(asyncio.current_task())
+            inner_writer.transport.abort()
 
 
 async def _copy(reader, writer):

@@ -41,17 +41,22 @@ class BlackHole:
         self._loop.call_soon_threadsafe(self._gone.set)
 
     async def _meet(self, reader, writer):
-        if not self._gone.is_set():
-            there, back = await asyncio.open_connection("127.0.0.1", self._port)
-            ways = [self._pass_on(reader, back), self._pass_on(there, writer), self._gone.wait()]
-            tasks = [asyncio.ensure_future(way) for way in ways]
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
-            back.transport.abort()
-        if self._gone.is_set():
-            await self._over.wait()
-        writer.transport.abort()
+        try:
+            if not self._gone.is_set():
+                await self._relay(reader, writer)
+            if self._gone.is_set():
+                await self._over.wait()
+        finally:
+            writer.transport.abort()
+
+    async def _relay(self, reader, writer):
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        ways = [self._pass_on(reader, back), self._pass_on(there, writer), self._gone.wait()]
+        tasks = [asyncio.ensure_future(way) for way in ways]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        back.transport.abort()
 
     async def _pass_on(self, reader, writer):
         while data := await reader.read(65_536):

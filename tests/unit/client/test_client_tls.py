@@ -180,15 +180,17 @@ def test_a_server_without_tls_is_named_as_such(trusting):
         with suppress(OSError):
             while True:
                 connection, _ = listener.accept()
-                connection.sendall(b"220 mail.example\r\n")
                 held.append(connection)
+                connection.sendall(b"220 mail.example\r\n")
 
     held = []
-    threading.Thread(target=greet, daemon=True).start()
+    greeting = threading.Thread(target=greet, daemon=True)
+    greeting.start()
     for error in attempts(listener.getsockname()[1], trusting):
         assert isinstance(error, TlsFailedError)
         assert "does not answer with TLS" in str(error)
     listener.shutdown(socket.SHUT_RDWR)
+    greeting.join()
     with Broker() as plain:
         for error in attempts(plain.port, trusting):
             assert isinstance(error, TlsFailedError)
