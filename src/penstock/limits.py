@@ -62,6 +62,9 @@ HTTP_PAYLOAD_BYTES_MAX = MIB  # published by HTTP; all 64 connections then hold 
 HEADERS_MAX = 64  # of a message
 HEADERS_BYTES_MAX = 16 * KIB  # of a message; HTTP servers accept about as much
 LEASES_MAX = 16_384  # named in one request
+SCAN_TOPICS_MAX = 1_024  # named in one request: looking at them all takes a few milliseconds
+SCANS_MAX = 16  # of one connection; the one that was asked for longest ago is forgotten
+SCANNED_TOPICS_MAX = 262_144  # of all scans, some 300 bytes each; likewise
 
 PENDING_MAX = 1_000_000
 """Messages of one group that are delivered and not settled, or delayed: each uses some 250 bytes. A

@@ -473,13 +473,14 @@ def test_every_kind_of_request_is_answered_with_its_request_id(client, topic):
         {"commit": place(topic, offset=1)},
         {"stats": {}},
         {"fetch": {"topic": topic}},
+        {"fetch_many": {"topics": [topic]}},
         {"list_topics": {"name": topic}},
         {"list_groups": {"topic": topic}},
         {"produce_many": {"topic": topic, "payloads": [b"x"]}},
     ]
     client.send(*(request(100 + number, **kind) for number, kind in enumerate(kinds)))
     responses = client.receive_many(len(kinds))
-    assert sorted(response.request_id for response in responses) == list(range(100, 110))
+    assert sorted(response.request_id for response in responses) == list(range(100, 111))
     assert not any(response.HasField("error") for response in responses)
 
 

@@ -38,6 +38,8 @@ SAMPLES = [
         {"fetch": {"topic": "fuzz", "max_messages": 5}},
         {"locate": {"topic": "fuzz", "times_ms": [1, 1 << 62]}},
         {"fetch": {"topic": "fuzz", "max_messages": 5, "columns": 31}},
+        {"fetch_many": {"topics": ["fuzz", "f"], "offsets": [1, 1 << 62], "scan": 3}},
+        {"fetch_many": {"scan": 3, "max_messages": 1}},
         {"locate": {"topic": "fuzz", "measures": [{"offset": 1, "bytes": 1 << 62}]}},
         {"changes": {"filters": ["fuzz/#", "f"], "after_sequence": 1, "max": 2}},
         {"changes": {"filters": ["+"], "after": "f"}},

@@ -140,6 +140,7 @@ def test_their_history_is_not_readable(broker, topic):
     with logged_in(broker, "nosy") as nosy:
         asked = [
             {"fetch": {"topic": topic}}, {"fetch": {"topic": topic, "columns": 1}},
+            {"fetch_many": {"topics": ["t", topic]}},
             {"locate": {"topic": topic, "times_ms": [0]}}, {"poll": {"topic": topic, "group": "g"}},
             {"create_group": {"topic": topic, "group": "g"}}, {"delete_topic": {"topic": topic}},
             {"subscribe": {"topic": topic, "group": "g"}}, {"set_retention": {"topic": topic}},

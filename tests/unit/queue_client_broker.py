@@ -208,6 +208,12 @@ class _Proxy:
 
         return self._run(begin())
 
+    def begin_fetch_many(self, *arguments, **keywords):
+        async def begin():
+            return self._inner.begin_fetch_many(*arguments, **keywords)
+
+        return self._run(begin())
+
     def subscribe(self, topic, group, handler, **keywords):
         """The handler may block: it runs in its own thread, as with the blocking client."""
 

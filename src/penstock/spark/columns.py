@@ -1,10 +1,11 @@
 """Decodes fetch replies into Arrow columns, without a loop over rows.
 
-A reply consists of **slices**: columns of a run of messages of one topic, as in the journal
-(``docs/reference/journal-format.md``). A slice may have a single message, so a column of *all*
-slices is joined first, with one ``b"".join``, and the rest is vector arithmetic. Values that a run
-shares are repeated. Payload bytes become the buffer of an Arrow array. Sparse columns (headers,
-signatures, producers) come with row numbers, and are scattered to those rows.
+A reply consists of **slices**: columns of messages, as in the journal
+(``docs/reference/journal-format.md``). A slice has **groups**: consecutive messages of one topic.
+It may have a single message, so a column of *all* slices is joined first, with one ``b"".join``,
+and the rest is vector arithmetic. Values that a run or a group shares are repeated. Payload bytes
+become the buffer of an Arrow array. Sparse columns (headers, signatures, producers) come with row
+numbers, and are scattered to those rows.
 
 Replies are untrusted input, and Arrow does not check indexes and sizes, so we do:
 ``BrokerProtocolError`` if they are inconsistent.
@@ -13,7 +14,7 @@ Replies are untrusted input, and Arrow does not check indexes and sizes, so we d
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ import pyarrow as pa
 from penstock.client.errors import BrokerProtocolError
 from penstock.client.queue.columns import CONTENT_TYPES
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
-from penstock.wire.queue._generated.queue_pb2 import Fetched
+from penstock.wire.queue._generated.queue_pb2 import Slice
 
 Numbers: TypeAlias = npt.NDArray[Any]
 BATCH_ROWS_MAX: Final = 65_536  # Spark reads equally fast from 1,000 to 100,000 rows
@@ -47,12 +48,26 @@ HEADERS_TYPE: Final = pa.list_(
 )
 
 
-class FetchedColumns:
-    """Replies for one or several topics; methods return columns."""
+class ScannedTopics(NamedTuple):
+    """The topics of a scan, as it numbers them."""
 
-    def __init__(self, parts: Sequence[tuple[str, Fetched]], rows_max: int) -> None:
+    names: pa.Array
+    incarnations: Numbers
+
+
+class ScannedRows(NamedTuple):
+    """The rows of one reply."""
+
+    topics: ScannedTopics
+    slices: Sequence[Slice]
+
+
+class FetchedColumns:
+    """Replies for many topics; methods return columns."""
+
+    def __init__(self, parts: Sequence[ScannedRows], rows_max: int) -> None:
         self._parts = parts
-        self._slices = [sent for _, fetched in parts for sent in fetched.slices]
+        self._slices = [sent for part in parts for sent in part.slices]
         self._counts = self._each("count", np.int64)
         self.rows = int(self._counts.sum())
         if self.rows > rows_max * len(parts):
@@ -60,10 +75,35 @@ class FetchedColumns:
         self._starts = np.cumsum(self._counts) - self._counts
 
     @cached_property
-    def part_rows(self) -> Numbers:
-        slices = np.fromiter((len(part.slices) for _, part in self._parts), np.int64)
-        ends = np.concatenate([[0], np.cumsum(self._counts)])[np.cumsum(slices)]
-        return np.diff(ends, prepend=0)
+    def _groups(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Place of the topic in ``_topics``, first row and number of rows, by group."""
+        starts, per_slice = self._column("group_starts", "<u4")
+        topics, _ = self._column("group_topics", "<u4")
+        firsts = starts + np.repeat(self._starts, per_slice)
+        lengths = np.diff(firsts, append=self.rows)
+        if len(topics) != len(firsts):
+            raise _inconsistent("columns of groups differ in length")
+        if int(lengths.sum()) != self.rows or (len(lengths) and int(lengths.min()) < 0):
+            raise _inconsistent("groups do not cover the slice")
+        places, sizes = self._topics[1:]
+        slices = np.fromiter((len(part.slices) for part in self._parts), np.int64)
+        of_part = np.repeat(np.arange(len(self._parts)), slices)
+        of_group = np.repeat(of_part, per_slice)
+        if (topics >= sizes[of_group]).any():
+            raise _inconsistent("a group is of no topic")
+        return topics + places[of_group], firsts, lengths
+
+    @cached_property
+    def _topics(self) -> tuple[ScannedTopics, Numbers, Numbers]:
+        """Topics of all scans; by reply, the place of its first topic there, and their number."""
+        scans = {id(part.topics): part.topics for part in self._parts}
+        sizes = np.fromiter((len(topics.names) for topics in scans.values()), np.int64)
+        starts = dict(zip(scans, np.cumsum(sizes) - sizes, strict=True))
+        names = pa.concat_arrays([topics.names for topics in scans.values()])
+        incarnations = np.concatenate([topics.incarnations for topics in scans.values()])
+        places = np.fromiter((starts[id(part.topics)] for part in self._parts), np.int64)
+        counts = np.fromiter((len(part.topics.names) for part in self._parts), np.int64)
+        return ScannedTopics(names, incarnations), places, counts
 
     def _each(self, name: str, kind: npt.DTypeLike) -> Numbers:
         return np.fromiter(map(attrgetter(name), self._slices), kind, len(self._slices))
@@ -126,19 +166,22 @@ class FetchedColumns:
         return np.add(numbers, bases)
 
     def topics(self) -> pa.Array:
-        names = [topic for topic, _ in self._parts]
-        if len(set(names)) == 1:
-            return _repeated(names[0], self.rows)
-        places = np.repeat(np.arange(len(names)), self.part_rows)
-        return strings(names).take(fixed(pa.int64(), places))
+        names = self._topics[0].names
+        places, _, lengths = self._groups
+        if len(places) and (places == places[0]).all():
+            return _repeated(names[int(places[0])].as_py(), self.rows)
+        return names.take(fixed(pa.int64(), np.repeat(places, lengths)))
 
     def incarnations(self) -> pa.Array:
-        numbers = np.fromiter((fetched.incarnation for _, fetched in self._parts), np.int64)
-        return fixed(pa.int64(), np.repeat(numbers, self.part_rows))
+        places, _, lengths = self._groups
+        return fixed(pa.int64(), np.repeat(self._topics[0].incarnations[places], lengths))
 
     def offsets(self) -> pa.Array:
-        firsts = self._each("first_offset", np.int64) - self._starts
-        return fixed(pa.int64(), np.repeat(firsts, self._counts) + self._numbers)
+        _, firsts, lengths = self._groups
+        offsets, _ = self._column("group_offsets", "<i8")
+        if len(offsets) != len(firsts):
+            raise _inconsistent("columns of groups differ in length")
+        return fixed(pa.int64(), np.repeat(offsets - firsts, lengths) + self._numbers)
 
     def sequences(self) -> pa.Array:
         firsts = self._run_numbers("run_positions", "base_sequence") - self._runs[0]

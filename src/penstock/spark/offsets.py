@@ -2,14 +2,16 @@
 
 ::
 
-    {"v": 1, "plan": {"cores": 2, "maxRecordsPerPartition": null, "minPartitions": null},
+    {"v": 1, "plan": {"cores": 2, "maxRecordsPerPartition": null, "minPartitions": null,
+                      "order": "incarnation"},
      "topics": {"pump/7": [incarnation, next_offset, first_offset]}}
 
 Spark compares offsets as text, so keys are sorted. ``plan`` keeps the partitioning of a batch that
-runs again. ``first_offset`` is where reading of a topic began: Spark does *not* keep the result of
-``initialOffset``, so that is marked (``"initial": true``), and the batch after it begins where its
-*end* says that the topic began. This pins "latest". ``"gone": {"pump/8": end_offset}`` is where
-deleted topics ended, so that a repeated batch knows whether they were read to their end.
+runs again; one of an earlier version has no ``order``, which is by name. ``first_offset`` is where
+reading of a topic began: Spark does *not* keep the result of ``initialOffset``, so that is marked
+(``"initial": true``), and the batch after it begins where its *end* says that the topic began. This
+pins "latest". ``"gone": {"pump/8": end_offset}`` is where deleted topics ended, so that a repeated
+batch knows whether they were read to their end.
 """
 
 from collections.abc import Mapping
@@ -20,6 +22,8 @@ import msgspec
 from penstock.errors import PenstockError
 
 VERSION: Final = 1
+BY_INCARNATION: Final = "incarnation"  # as the journal has topics: neighbours are read together
+BY_NAME: Final = "name"
 StreamOffset: TypeAlias = dict[str, Any]  # JSON, as Spark stores it
 
 
@@ -37,6 +41,7 @@ class Partitioning(msgspec.Struct, frozen=True):
     cores: int = 1
     min_partitions: int | None = None
     max_rows: int | None = None
+    order: str = BY_INCARNATION
 
 
 class StreamPosition(msgspec.Struct, frozen=True):
@@ -66,6 +71,7 @@ def encode(position: StreamPosition) -> StreamOffset:
         "cores": cut.cores,
         "maxRecordsPerPartition": cut.max_rows,
         "minPartitions": cut.min_partitions,
+        "order": cut.order,
     }
     offset["topics"] = {name: list(position.topics[name]) for name in sorted(position.topics)}
     offset["v"] = VERSION
@@ -82,7 +88,10 @@ def decode(offset: StreamOffset) -> StreamPosition:
     return StreamPosition(
         {name: TopicPosition(*topic) for name, topic in offset["topics"].items()},
         Partitioning(
-            plan.get("cores", 1), plan.get("minPartitions"), plan.get("maxRecordsPerPartition")
+            plan.get("cores", 1),
+            plan.get("minPartitions"),
+            plan.get("maxRecordsPerPartition"),
+            plan.get("order", BY_NAME),
         ),
         is_initial=bool(offset.get("initial")),
         gone=offset.get("gone", {}),

@@ -3,14 +3,22 @@
 The same input gives the same partitions, so a batch that runs again reads the same rows. A limited
 batch takes rows from each topic in proportion to its lag, but at least one; if there are more
 topics than rows, they take turns. The ranges are joined end to end and cut into equal parts, so
-50,000 small topics do not become 50,000 tasks. Offsets that are missing *above* a topic's first
+50,000 small topics do not become 50,000 tasks. They are in the order of incarnations, which is that
+of the journal's blocks: a task reads neighbours. Offsets that are missing *above* a topic's first
 offset were deleted on purpose; those below it are lost.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
-from penstock.spark.offsets import OffsetRange, Partitioning, StreamPosition, TopicPosition
+from penstock.spark.offsets import (
+    BY_INCARNATION,
+    OffsetRange,
+    Partitioning,
+    StreamPosition,
+    TopicPosition,
+)
 
 # fewer rows do not justify a task, which costs Spark some milliseconds
 ROWS_PER_TASK: Final = 50_000
@@ -129,6 +137,8 @@ def split(ranges: Sequence[OffsetRange], cut: Partitioning) -> list[list[OffsetR
     if not rows:
         return []
     count = partition_count(ranges, cut)
+    if cut.order == BY_INCARNATION:
+        ranges = sorted(ranges, key=attrgetter("incarnation"))
     edges = [rows * step // count for step in range(1, count + 1)]
     parts: list[list[OffsetRange]] = [[]]
     position = 0  # in all ranges, joined end to end

@@ -11,10 +11,11 @@ from penstock.model.message import Message
 from penstock.model.stages import is_staged
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
+from penstock.store.raw_slice import RawSlice
+from penstock.store.scan import Scan, ScanStep
 from penstock.store.store import (
     Commit,
     RawQuery,
-    RawSlice,
     RetentionRequest,
     RetentionResult,
     Store,
@@ -52,6 +53,13 @@ class VisibleStore:
         self, query: RawQuery, make: Callable[[TopicInfo, int, list[RawSlice]], Result]
     ) -> Result | None:
         return None if is_staged(query.topic) else self.whole.read_raw(query, make)
+
+    def read_raw_many(
+        self, scan: Scan, count_max: int, bytes_max: int, make: Callable[[ScanStep], Result]
+    ) -> Result:
+        for topic in scan.left():
+            topic.is_done = topic.is_done or is_staged(topic.name)
+        return self.whole.read_raw_many(scan, count_max, bytes_max, make)
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
         return offset if is_staged(topic) else self.whole.measure(topic, offset, bytes_max)

@@ -2,7 +2,8 @@
 
 Devices that publish one by one leave a few messages per topic in each entry. Their numbers are
 copied and counted from the beginning of the joined slice; payloads and texts stay views, and are
-joined when the slice is complete.
+joined when the slice is complete. A scan joins parts of several topics, and notes where each
+begins.
 """
 
 from array import array
@@ -13,13 +14,16 @@ from typing import Final, NamedTuple
 from penstock.model import columns as wanted
 from penstock.store import entry as sections
 from penstock.store.entry import Entry
-from penstock.store.store import Column, RawSlice
+from penstock.store.raw_slice import Column, RawSlice
 
 SMALL: Final = 32  # messages of a part that is worth joining
 
 MESSAGES_MAX: Final = 8_192
 
 U32_MAX: Final = 0xFFFF_FFFF
+
+# A scan begins each topic with its oldest entry again: numbers may be lower than the first by this.
+_SLACK: Final = 1 << 31
 
 
 @lru_cache(maxsize=4 * SMALL)
@@ -61,12 +65,16 @@ class JoinedPart(NamedTuple):
 class Joined:
     """A slice under construction; columns that are not wanted stay empty."""
 
-    def __init__(self, entry: Entry, first_offset: int) -> None:
+    def __init__(self, entry: Entry, first_offset: int, *, is_scan: bool = False) -> None:
+        slack = _SLACK if is_scan else 0
         self.count = 0
         self._before = 0  # messages before the last part
         self._first_offset = first_offset
-        self._base = entry.base_sequence
-        self._time_ms = entry.time_ms
+        self._next_offset = first_offset
+        self._base = max(entry.base_sequence - slack, 0)
+        self._time_ms = max(entry.time_ms - slack, 0)
+        self._topic = -1  # of a scan: the topic of the last part
+        self._groups = array("I"), array("I"), array("Q")
         self._bounds = _Counted(0)
         self._payloads: list[Column] = []
         self._runs = array("I"), array("I"), array("I")  # starts, positions, times
@@ -81,21 +89,29 @@ class Joined:
         self._name_ends = _Counted()
         self._names: list[Column] = []
 
-    def add(self, part: JoinedPart, mask: int) -> bool:
-        """Add messages; False if they do not continue this slice, or their numbers do not fit."""
+    def add(self, part: JoinedPart, mask: int, topic: int = -1) -> bool:
+        """Add messages; False if they do not continue this slice, or their numbers do not fit.
+
+        ``topic`` is its number in a scan, where messages of other topics and offsets continue it.
+        """
         first_offset, entry, first, end, start, stop = part
         times = _u32(entry.u32(sections.RUN_TIMES, start, stop))
         later = entry.time_ms - self._time_ms
+        is_next = first_offset == self._next_offset and topic == self._topic
         fits = (
-            first_offset == self._first_offset + self.count
+            (is_next or topic >= 0)
             and self.count + end - first <= MESSAGES_MAX
+            and entry.base_sequence >= self._base
             and entry.base_sequence + entry.count - self._base <= U32_MAX
             and 0 <= later <= U32_MAX - max(times)
         )
         if not fits:
             return False
+        if not is_next:
+            self._note_group(topic, first_offset)
         self._before = self.count
         self.count += end - first
+        self._next_offset = first_offset + end - first
         self._runs[2].extend([time_ms + later for time_ms in times])
         self._add_runs(entry, first, start, stop)
         if mask & wanted.PAYLOADS:
@@ -103,6 +119,13 @@ class Joined:
             self._bounds.add(bounds)
             self._payloads.append(entry.bytes_of(sections.PAYLOADS, bounds[0], bounds[-1]))
         return True
+
+    def _note_group(self, topic: int, first_offset: int) -> None:
+        self._topic = topic
+        topics, starts, offsets = self._groups
+        topics.append(topic)
+        starts.append(self.count)
+        offsets.append(first_offset)
 
     def _add_runs(self, entry: Entry, first: int, start: int, stop: int) -> None:
         starts, positions, _ = self._runs
@@ -170,6 +193,7 @@ class Joined:
             self._header_columns(),
             _columns(*self._schedules),
             (*_columns(*self._notes), *self._name_columns()),
+            tuple([numbers.tobytes() for numbers in self._groups]) if self._groups[0] else (),
         )
 
     def _header_columns(self) -> tuple[Column, ...]:

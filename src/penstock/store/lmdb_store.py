@@ -107,6 +107,7 @@ class LmdbStore:
         reader = self._reader = Reader(environment, self._topics, self._memory, {})
         self.rows, self.topic, self.topics = reader.rows, reader.topic, reader.topics
         self.read, self.read_topic, self.read_raw = reader.read, reader.read_topic, reader.read_raw
+        self.read_raw_many = reader.read_raw_many
         self.measure, self.read_flags = reader.measure, reader.read_flags
         self._retention = RetentionEngine(environment, self._reader, self._topics, self._dropped)
         self._rounds = IndexRounds(

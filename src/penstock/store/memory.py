@@ -17,7 +17,9 @@ from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 from penstock.store.index import Reference, reference
 from penstock.store.log_tail import LogTail, log_entry
 from penstock.store.measure import GroupOverlap, reach
-from penstock.store.raw import gather_raw, raw_next, raw_span
+from penstock.store.raw import OpenTopic, gather_many, gather_raw, raw_next, raw_span
+from penstock.store.raw_slice import RawSlice
+from penstock.store.scan import Scan, ScanStep, ScanTopic
 from penstock.store.slices import GroupRange, gather, gather_flags, part_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
@@ -26,7 +28,6 @@ from penstock.store.store import (
     EncodedBatch,
     LogEntry,
     RawQuery,
-    RawSlice,
     RetentionRequest,
     RetentionResult,
     StoreSize,
@@ -288,6 +289,24 @@ class MemoryStore:
             parts = self._parts(state, deleted.living(start, end))
             slices = gather_raw(parts, query.count_max, query.bytes_max, query.columns)
             return make(info, raw_next(query, span, deleted, slices), slices)
+
+    def read_raw_many(
+        self, scan: Scan, count_max: int, bytes_max: int, make: Callable[[ScanStep], Result]
+    ) -> Result:
+        def view(name: bytes) -> tuple[TopicInfo, Ranges] | None:
+            state = self._topics.get(name)
+            return None if state is None else (state.view(), state.deleted)
+
+        with self._lock:
+            opened = (
+                OpenTopic(topic, info, deleted, self._scanned(topic, info, deleted))
+                for topic, info, deleted in scan.upcoming(view, count_max, bytes_max)
+            )
+            return make(gather_many(opened, count_max, bytes_max, scan.columns))
+
+    def _scanned(self, topic: ScanTopic, info: TopicInfo, deleted: Ranges) -> Iterator[GroupRange]:
+        living = deleted.living(*topic.span(info, deleted))
+        return self._parts(self._topics[topic.name], living)
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
         with self._lock:

@@ -8,18 +8,20 @@ large integer, from which the same number is subtracted at every position.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.model import columns as wanted
 from penstock.store import entry as sections
 from penstock.store.deletions import Ranges
 from penstock.store.entry import Entry
 from penstock.store.joined_slice import SMALL, Joined, JoinedPart
+from penstock.store.raw_slice import Column, RawSlice
+from penstock.store.scan import ScanStep, ScanTopic
 from penstock.store.slices import GroupRange
-from penstock.store.store import Column, RawQuery, RawSlice, TopicInfo
+from penstock.store.store import RawQuery, TopicInfo
 
 _U32: Final = Struct("<I")
 _U64: Final = Struct("<Q")
@@ -45,15 +47,17 @@ class _Gathering:
         self._columns = columns
         self._joined: Joined | None = None
 
-    def add(self, part: JoinedPart) -> None:
+    def add(self, part: JoinedPart, topic: int = -1) -> None:
+        """Add a range; ``topic`` is the number of its topic in a scan."""
         if part.end - part.first > SMALL:
             self.end()
-            self.slices.append(_cut(part, self._columns))
+            found = _cut(part, self._columns)
+            self.slices.append(found if topic < 0 else _of_topic(found, topic))
             return
-        if self._joined is None or not self._joined.add(part, self._columns):
+        if self._joined is None or not self._joined.add(part, self._columns, topic):
             self.end()
-            self._joined = Joined(part.entry, part.first_offset)
-            self._joined.add(part, self._columns)
+            self._joined = Joined(part.entry, part.first_offset, is_scan=topic >= 0)
+            self._joined.add(part, self._columns, topic)
         if part.entry.has_extras:
             self._add_extras(self._joined, part)
 
@@ -92,10 +96,84 @@ def gather_raw(
         is_first = False
         count_max -= end - first
         bytes_max -= size
-        if count_max <= 0 or end < part.end + shift:
+        if count_max <= 0 or bytes_max < 0 or end < part.end + shift:
             break
     gathering.end()
     return gathering.slices
+
+
+class OpenTopic(NamedTuple):
+    """A topic of a scan with the ranges that it has now, within a snapshot."""
+
+    topic: ScanTopic
+    info: TopicInfo
+    deleted: Ranges
+    parts: Iterator[GroupRange]
+
+
+def gather_many(
+    topics: Iterable[OpenTopic], count_max: int, bytes_max: int, columns: int
+) -> ScanStep:
+    """Read topics one after the other, within the bounds; at least one message, if any."""
+    gathering = _ScanGathering(columns, count_max, bytes_max)
+    for opened in topics:
+        if not gathering.read(opened):
+            break
+    gathering.end()
+    return ScanStep(gathering.slices, gathering.removed)
+
+
+class _ScanGathering(_Gathering):
+    """Slices of many topics under construction, within the bounds of one answer."""
+
+    def __init__(self, columns: int, count_max: int, bytes_max: int) -> None:
+        super().__init__(columns)
+        self.removed: list[tuple[int, int, int]] = []
+        self._bounds = count_max, bytes_max
+        self._groups_left = GROUPS_OPENED_MAX
+        self._is_empty = True
+
+    def read(self, opened: OpenTopic) -> bool:
+        """Read what fits of a topic; False if the answer is full, or the topic has a hole."""
+        topic, info, deleted, parts = opened
+        start, end = topic.span(info, deleted)
+        if info.first_offset > topic.next:
+            self._note_removed(topic, topic.next, info.first_offset)
+        reached = start
+        for part in parts:
+            if part.first > start and reached == start:  # the oldest were removed since
+                self._note_removed(topic, start, part.first)
+            last, is_full = self._take(part, topic.number)
+            reached = max(reached, last)
+            if is_full:
+                break
+        topic.reached(deleted.skip(reached), info)
+        return topic.is_done or reached >= end
+
+    def _note_removed(self, topic: ScanTopic, begin: int, end: int) -> None:
+        self.removed.append((topic.number, begin, min(end, topic.end)))
+
+    def _take(self, part: GroupRange, topic: int) -> tuple[int, bool]:
+        """Add what fits of a range; returns where it ends, and whether the answer is full."""
+        count_max, bytes_max = self._bounds
+        if count_max <= 0 or bytes_max < 0 or self._groups_left <= 0:
+            return 0, True
+        shift, run_start, run_end = part.entry.span(part.group)
+        first = part.first + shift
+        bounds = count_max, bytes_max, self._columns
+        end, size = _fitting(part, first, part.end + shift, bounds)
+        if size > bytes_max and not self._is_empty:
+            return 0, True
+        runs = _run_range(part.entry, (run_start, run_end), first, end)
+        self.add(JoinedPart(part.first, part.entry, first, end, *runs), topic)
+        self._is_empty = False
+        self._groups_left -= 1
+        self._bounds = count_max - (end - first), bytes_max - size
+        return end - shift, end < part.end + shift
+
+
+def _of_topic(found: RawSlice, topic: int) -> RawSlice:
+    return found._replace(groups=(_U32.pack(topic), _ZERO, _U64.pack(found.first_offset)))
 
 
 def _run_range(entry: Entry, runs: tuple[int, int], first: int, end: int) -> tuple[int, int]:

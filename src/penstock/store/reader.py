@@ -21,9 +21,11 @@ from penstock.store.index import MemoryIndex, Reference, references_from
 from penstock.store.journal import JournalCursor
 from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name_key, row_prefix
 from penstock.store.measure import GroupOverlap, reach
-from penstock.store.raw import gather_raw, raw_next, raw_span
+from penstock.store.raw import OpenTopic, gather_many, gather_raw, raw_next, raw_span
+from penstock.store.raw_slice import RawSlice
+from penstock.store.scan import Scan, ScanStep
 from penstock.store.slices import GroupRange, gather, gather_flags, part_bytes
-from penstock.store.store import RawQuery, RawSlice, TopicFlags, TopicInfo, TopicRange, TopicSlice
+from penstock.store.store import RawQuery, TopicFlags, TopicInfo, TopicRange, TopicSlice
 from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 
 Result = TypeVar("Result")
@@ -121,6 +123,27 @@ class Reader:
             if slices and slices[0].first_offset > start:  # the oldest were removed since
                 info = replace(info, first_offset=slices[0].first_offset)
             return make(info, raw_next(query, (start, end), deleted, slices), slices)
+
+    def read_raw_many(
+        self, scan: Scan, count_max: int, bytes_max: int, make: Callable[[ScanStep], Result]
+    ) -> Result:
+        chosen = [
+            (topic, info, deleted, self._memory.rows(info.id))
+            for topic, info, deleted in scan.upcoming(self.view, count_max, bytes_max)
+        ]
+        with self._environment.reading() as transaction:
+            opened = (
+                OpenTopic(
+                    topic,
+                    info,
+                    deleted,
+                    self._parts(
+                        transaction, info.id, rows, deleted.living(*topic.span(info, deleted))
+                    ),
+                )
+                for topic, info, deleted, rows in chosen
+            )
+            return make(gather_many(opened, count_max, bytes_max, scan.columns))
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
         view = self.view(topic)

@@ -28,6 +28,8 @@ from penstock.model.message import Message
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
 from penstock.store.extras import Schedule
+from penstock.store.raw_slice import RawSlice
+from penstock.store.scan import Scan, ScanStep
 
 Result = TypeVar("Result")
 
@@ -146,9 +148,6 @@ class TopicRange(msgspec.Struct, frozen=True):
             yield from part.messages(self.topic)
 
 
-Column: TypeAlias = bytes | memoryview  # little-endian numbers, or concatenated bytes
-
-
 class RawQuery(NamedTuple):
     """A bulk read of offsets ``start … end - 1``; an ``end`` of 0 is that of the topic.
 
@@ -162,21 +161,6 @@ class RawQuery(NamedTuple):
     count_max: int
     bytes_max: int
     columns: int
-
-
-class RawSlice(NamedTuple):
-    """Consecutive messages out of one entry; columns not wanted, or not there, are empty."""
-
-    first_offset: int
-    messages: int
-    base_sequence: int
-    time_ms: int
-    payloads: tuple[Column, ...]  # bounds, payloads
-    runs: tuple[Column, ...]  # starts, positions, times, flags, types
-    signatures: tuple[Column, ...]  # numbers, records
-    headers: tuple[Column, ...]  # numbers, header bounds, text bounds, texts
-    schedules: tuple[Column, ...]  # numbers, times due, times of expiry
-    producers: tuple[Column, ...]  # numbers, counts, seqs, name ends, names
 
 
 class TopicFlags(msgspec.Struct):
@@ -384,6 +368,15 @@ class Store(Protocol):
 
         ``make`` gets the topic, where to continue, and slices with at least one message if there is
         one. Their columns are views that are valid until it returns.
+        """
+
+    def read_raw_many(
+        self, scan: Scan, count_max: int, bytes_max: int, make: Callable[[ScanStep], Result]
+    ) -> Result:
+        """Do a step of a scan: pass the next messages to ``make``, and move the positions.
+
+        There is at least one message unless all are passed on, or were removed meanwhile. A scan
+        has one step at a time.
         """
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:

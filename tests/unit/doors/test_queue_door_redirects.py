@@ -100,6 +100,8 @@ async def test_client_that_asks_for_less_reads_what_any_node_has(bench, kind, le
     asked.stale = True
     if kind in {"fetch", "locate"}:
         getattr(asked, kind).topic = TOPIC
+    if kind == "fetch_many":
+        asked.fetch_many.topics.append(TOPIC)
     assert (await peer.ask(asked)).WhichOneof("kind") != "error"
     assert bench.cluster.asked == []
 

@@ -1,16 +1,20 @@
 """What Spark does with a source, in short: plan, read, go on; no JVM."""
 
 import time
+from collections.abc import Sequence
 
+import numpy as np
 from pyarrow import Table
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from penstock.client.queue.blocking import QueueClient
+from penstock.spark.columns import ScannedRows, ScannedTopics, strings
 from penstock.spark.source import DefaultSource
 from penstock.testing import Broker
+from penstock.wire.queue._generated.queue_pb2 import Slice
 
-__all__ = ["Stream", "fill", "payloads", "read", "remove", "source", "trickle"]
+__all__ = ["Stream", "fill", "payloads", "read", "remove", "scanned", "source", "trickle"]
 
 
 REMOVE_S_MAX = 30
@@ -103,3 +107,15 @@ class Stream:
 
     def commit(self) -> None:
         self.reader.commit(self.offset)
+
+
+def scanned(sent: Sequence[tuple[str, Sequence[Slice]]], incarnation: int = 5) -> list[ScannedRows]:
+    """Answers, each of one topic: its slices, with a group for each unless it has some."""
+    found = []
+    for topic, slices in sent:
+        for part in slices:
+            if not part.group_starts:
+                part.group_topics = part.group_starts = bytes(4)
+                part.group_offsets = part.first_offset.to_bytes(8, "little")
+        found.append(ScannedRows(ScannedTopics(strings([topic]), np.array([incarnation])), slices))
+    return found

@@ -7,7 +7,7 @@ import pytest
 import redis
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tests.signing.kit import now_ms, publish_signed, register
-from tests.unit.spark.readers import fill, payloads, read, remove, source, trickle
+from tests.unit.spark.readers import fill, payloads, read, remove, scanned, source, trickle
 
 from penstock.errors import ConfigError
 from penstock.spark.columns import FetchedColumns
@@ -107,7 +107,8 @@ def test_a_signature_that_does_not_verify_is_told_and_so_is_one_of_nobody(broker
     record = bytearray(fetched.slices[0].signatures)
     record[80:84] = (signer.key_id + 7).to_bytes(4, "little")
     foreign.slices[0].signatures = bytes(record)
-    answers = FetchedColumns([("t", fetched), ("t", forged), ("u", fetched), ("t", foreign)], 9)
+    sent = [("t", fetched), ("t", forged), ("u", fetched), ("t", foreign)]
+    answers = FetchedColumns(scanned([(name, it.slices) for name, it in sent]), 9)
     verdicts = Verifier(client).verdicts(answers).to_pylist()
     assert verdicts == ["valid", "invalid", "invalid", "unknown_key"]
 

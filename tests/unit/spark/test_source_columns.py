@@ -3,15 +3,25 @@
 import struct
 from array import array
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
+from tests.unit.spark.readers import scanned
 
 from penstock.client.errors import BrokerProtocolError
 from penstock.model.message import Signature
-from penstock.spark.columns import BATCH_ROWS_MAX, MAKERS, FetchedColumns, batches
+from penstock.spark.columns import (
+    BATCH_ROWS_MAX,
+    MAKERS,
+    FetchedColumns,
+    ScannedRows,
+    ScannedTopics,
+    batches,
+    strings,
+)
 from penstock.spark.schema import COLUMNS, struct_of
 from penstock.store.extras import pack_headers, pack_signatures
 from penstock.store.producers import pack_producer_runs
@@ -177,7 +187,7 @@ def producer_of(model, number: int):
 def converted(fetched: Fetched, names=tuple(COLUMNS)) -> list[dict]:
     schema = pa.schema([SCHEMA.field(name) for name in names])
     found = []
-    for batch in batches(FetchedColumns([("t/ü", fetched)], 1_000_000), schema):
+    for batch in batches(FetchedColumns(scanned([("t/ü", fetched.slices)]), 1_000_000), schema):
         batch.validate(full=True)
         table = pa.table(batch)
         if "timestamp" in names:
@@ -199,8 +209,9 @@ def test_every_column_is_what_the_slow_way_gives(models):
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(slices, max_size=2)), min_size=1))
 def test_answers_of_several_topics_are_taken_together(sent):
     parts = [
-        (topic, Fetched(incarnation=ord(topic), slices=[slice_of(model) for model in models]))
+        part
         for topic, models in sent
+        for part in scanned([(topic, [slice_of(model) for model in models])], ord(topic))
     ]
     names = ("topic", "incarnation", "offset")
     schema = pa.schema([SCHEMA.field(name) for name in names])
@@ -213,6 +224,22 @@ def test_answers_of_several_topics_are_taken_together(sent):
         for model in models
         for row in rows_of(model)
     ]
+
+
+def test_a_slice_has_messages_of_several_topics():
+    first = plain(
+        4,
+        group_topics=u32([2, 0, 2]),
+        group_starts=u32([0, 1, 3]),
+        group_offsets=struct.pack("<3Q", 7, 5, 9),
+    )
+    second = plain(1, group_topics=u32([1]), group_starts=u32([0]), group_offsets=bytes(8))
+    topics = ScannedTopics(strings(["a", "b", "c"]), np.array([10, 11, 12]))
+    other = ScannedTopics(strings(["a", "x"]), np.array([10, 13]))
+    answer = FetchedColumns([ScannedRows(topics, [first]), ScannedRows(other, [second])], 9)
+    assert answer.topics().to_pylist() == ["c", "a", "a", "c", "x"]
+    assert answer.offsets().to_pylist() == [7, 5, 6, 9, 0]
+    assert answer.incarnations().to_pylist() == [12, 10, 10, 12, 13]
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -254,14 +281,14 @@ def plain(count: int, **changes) -> Slice:
 def test_a_large_answer_is_several_batches():
     rows = 2 * BATCH_ROWS_MAX + 5
     schema = pa.schema([SCHEMA.field("offset"), SCHEMA.field("payload")])
-    found = list(batches(FetchedColumns([("t", Fetched(slices=[plain(rows)]))], rows), schema))
+    found = list(batches(FetchedColumns(scanned([("t", [plain(rows)])]), rows), schema))
     assert [batch.num_rows for batch in found] == [BATCH_ROWS_MAX, BATCH_ROWS_MAX, 5]
     assert pa.Table.from_batches(found)["offset"].to_pylist() == list(range(rows))
 
 
 def test_payloads_of_one_slice_are_not_copied():
-    column = FetchedColumns([("t", Fetched(slices=[plain(100)]))], 100).payloads()
-    whole = FetchedColumns([("t", Fetched(slices=[plain(100)]))], 100)
+    column = FetchedColumns(scanned([("t", [plain(100)])]), 100).payloads()
+    whole = FetchedColumns(scanned([("t", [plain(100)])]), 100)
     assert column.buffers()[2].size == 100
     assert whole.offsets().buffers()[0] is None
 
@@ -276,6 +303,11 @@ def test_payloads_of_one_slice_are_not_copied():
         {"run_starts": u32([1])},
         {"run_starts": u32([0, 3, 2]), "run_flags": b"\0\0\0"},
         {"run_flags": b"\0\0"},
+        {"group_topics": u32([1]), "group_starts": u32([0]), "group_offsets": bytes(8)},
+        {"group_topics": u32([0]), "group_starts": u32([1]), "group_offsets": bytes(8)},
+        {"group_topics": u32([0, 0]), "group_starts": u32([0, 9]), "group_offsets": bytes(16)},
+        {"group_topics": u32([0, 0]), "group_starts": u32([0]), "group_offsets": bytes(8)},
+        {"group_topics": u32([0]), "group_starts": u32([0]), "group_offsets": bytes(16)},
         {"run_types": b"\1\1"},
         {"header_numbers": u32([4]), "header_bounds": u32([0, 0]), "header_text_bounds": u32([0])},
         {"header_numbers": u32([1]), "header_bounds": u32([0])},
@@ -296,7 +328,7 @@ def test_columns_that_do_not_fit_are_refused_before_arrow_reads_beyond_them(chan
 
 def test_a_count_that_nobody_asked_for_is_refused_before_anything_is_allocated():
     with pytest.raises(BrokerProtocolError, match="4000000000 rows in 1 answers"):
-        FetchedColumns([("t", Fetched(slices=[Slice(count=4_000_000_000)]))], 65_536)
+        FetchedColumns(scanned([("t", [Slice(count=4_000_000_000)])]), 65_536)
 
 
 def test_a_producer_that_covers_more_than_the_slice_is_cut():
@@ -308,7 +340,7 @@ def test_a_producer_that_covers_more_than_the_slice_is_cut():
         producer_name_ends=u32([1]),
         producer_names=b"p",
     )
-    answer = FetchedColumns([("t", Fetched(slices=[sent, plain(2)]))], 5)
+    answer = FetchedColumns(scanned([("t", [sent, plain(2)])]), 5)
     assert answer.producers().to_pylist()[:3] == [None, "p", "p"]
 
 
@@ -334,7 +366,7 @@ def test_rows_say_which_producer_numbered_them_whether_there_is_one_or_another(n
         )
         for name in names
     ]
-    assert FetchedColumns([("t", Fetched(slices=sent))], 4).producers().to_pylist() == expected
+    assert FetchedColumns(scanned([("t", sent)]), 4).producers().to_pylist() == expected
 
 
 def test_an_empty_answer_is_no_batch():

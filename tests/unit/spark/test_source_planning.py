@@ -63,7 +63,8 @@ def test_an_offset_is_written_as_documented():
         {"b": TopicPosition(1, 20, 10), "a": TopicPosition(2, 5, 0)}, Partitioning(2, None, 100)
     )
     assert json.dumps(encode(position)) == (
-        '{"plan": {"cores": 2, "maxRecordsPerPartition": 100, "minPartitions": null}, '
+        '{"plan": {"cores": 2, "maxRecordsPerPartition": 100, "minPartitions": null, '
+        '"order": "incarnation"}, '
         '"topics": {"a": [2, 5, 0], "b": [1, 20, 10]}, "v": 1}'
     )
 
@@ -229,6 +230,14 @@ def test_partitions_are_as_many_as_asked_equal_and_never_empty(ranges, cut):
         assert len(parts) == partition_count(ranges, cut)
         assert min(parts) > 0
         assert max(parts) - min(parts) <= 1
+
+
+def test_partitions_are_in_the_order_of_incarnations_those_of_earlier_checkpoints_by_name():
+    ranges = [OffsetRange("a", 3, 0, 1), OffsetRange("b", 1, 0, 1), OffsetRange("c", 2, 0, 1)]
+    [part] = split(ranges, Partitioning())
+    assert [one.topic for one in part] == ["b", "c", "a"]
+    earlier = decode({"v": 1, "plan": {"cores": 1}, "topics": {}}).cut
+    assert split(ranges, earlier) == [ranges]
 
 
 @given(ranges_lists, cuts)

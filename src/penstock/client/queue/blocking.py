@@ -137,6 +137,7 @@ class QueueClient(BlockingFacade[QueueOperations]):
     fetch = blocking_iterator(QueueOperations.fetch)
     fetch_raw = blocking(QueueOperations.fetch_raw)
     begin_fetch = forwarded(QueueOperations.begin_fetch)
+    begin_fetch_many = forwarded(QueueOperations.begin_fetch_many)
     finish = blocking(QueueOperations.finish)
     changes = blocking(QueueOperations.changes)
     locate = blocking(QueueOperations.locate)

@@ -24,6 +24,7 @@ from penstock.client.queue.values import (
     PollKeywords,
     RegisteredKey,
     Result,
+    ScanRange,
     SinkStatus,
     StageCommitted,
     Start,
@@ -35,7 +36,7 @@ from penstock.client.queue.values import (
 from penstock.limits import LEASES_MAX, MIB
 from penstock.model.columns import ALL
 from penstock.model.dead_letters import REDRIVE
-from penstock.wire.queue._generated.queue_pb2 import Changed, Fetched, Located
+from penstock.wire.queue._generated.queue_pb2 import Changed, Fetched, FetchedMany, Located
 from penstock.wire.queue.slices import columns_of
 
 T = TypeVar("T")
@@ -386,6 +387,29 @@ class QueueOperations:
         >>> fetched = await client.finish(pending)  # doctest: +SKIP
         """
         call = requests.fetch(topic, offset, end_offset, max_messages, max_bytes, columns=columns)
+        self._link.begin(call)
+        return call
+
+    def begin_fetch_many(
+        self,
+        ranges: Iterable[ScanRange] = (),
+        scan: int = 0,
+        max_messages: int = 0,
+        max_bytes: int = 0,
+        *,
+        columns: int = ALL,
+    ) -> QueueCall[FetchedMany]:
+        """Start to read many topics as ``begin_fetch`` reads one, with one request.
+
+        Each range is a topic, an offset, an end (0: that of the topic) and an incarnation (0: any).
+        To go on, ask with the same ``scan``, a number of your choice, and without ranges, until an
+        answer is the ``last``. You may ask ahead. If the scan is ``unknown``, because another
+        connection was made, begin another where you are.
+
+        >>> pending = client.begin_fetch_many([("a", 0, 0, 0), ("b", 0, 0, 0)])  # doctest: +SKIP
+        >>> (await client.finish(pending)).slices  # doctest: +SKIP
+        """
+        call = requests.fetch_many(ranges, scan, max_messages, max_bytes, columns=columns)
         self._link.begin(call)
         return call
 

@@ -35,6 +35,7 @@ from penstock.client.queue.values import (
     MessageKeywords,
     RegisteredKey,
     Result,
+    ScanRange,
     SinkStatus,
     Start,
     Stats,
@@ -398,6 +399,33 @@ def fetch(
         columns=count("columns", columns),
     )
     return QueueCall(wire.Request(fetch=asked), "fetched", lambda answer: answer.fetched)
+
+
+def fetch_many(
+    ranges: Iterable[ScanRange],
+    scan: int,
+    max_messages: int,
+    max_bytes: int,
+    *,
+    columns: int,
+) -> QueueCall[wire.FetchedMany]:
+    """Read many topics as the journal has them; without ``ranges``, go on with a scan."""
+    asked = wire.FetchMany(
+        scan=count("scan", scan, most=U64_MAX),
+        max_messages=count("max_messages", max_messages),
+        max_bytes=count("max_bytes", max_bytes, most=U64_MAX),
+        columns=count("columns", columns),
+    )
+    names, offsets, ends, incarnations = tuple(zip(*ranges, strict=True)) or ((), (), (), ())
+    try:
+        asked.topics.extend(names)
+        asked.offsets.extend(offsets)
+        asked.end_offsets.extend(ends)
+        asked.incarnations.extend(incarnations)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"ranges are topic, offset, end, incarnation: {error}") from None
+    request = wire.Request(fetch_many=asked)
+    return QueueCall(request, "fetched_many", lambda answer: answer.fetched_many)
 
 
 def locate(

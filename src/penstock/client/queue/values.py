@@ -19,6 +19,9 @@ ContentType: TypeAlias = Literal["raw", "text", "json", "msgpack"]
 
 Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 
+# A topic, the first offset, the end (0: that of the topic), the incarnation (0: any).
+ScanRange: TypeAlias = tuple[str, int, int, int]
+
 # Where a new group begins: at an end, an offset, or a time.
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 

@@ -32,6 +32,7 @@ def _nothing(_door: QueueParts, _message: object) -> None:
 
 KNOWN: Final[Access] = _nothing  # whoever has logged in, or need not
 ADMITTED: Final[Access] = _nothing  # the handler admits each topic: publish
+JUDGED: Final[Access] = _nothing  # the handler judges each topic: read
 OWNED: Final[Access] = _nothing  # the handler refuses sinks of other users
 FILTERED: Final[Access] = _nothing  # the handler leaves out what the user may not see
 

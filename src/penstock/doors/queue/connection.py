@@ -84,6 +84,7 @@ class QueueConnection(Connection[Event]):
         "disk_reads",
         "door",
         "filters",
+        "owner",
         "polls",
         "replies",
     )
@@ -100,6 +101,7 @@ class QueueConnection(Connection[Event]):
         self.disk_reads = DiskReads(door.readers, self.is_full)
         self.polls: set[WaitingRequest] = set()
         self.filters: TopicFilters | None = None  # of the last Changes
+        self.owner = door.scans.owner()
         self._push: PushChannel | None = None
         self._unread = b""  # received, to be decoded in later turns of the loop
         # a blocking request waits for the first, then calls the second
@@ -328,6 +330,7 @@ class QueueConnection(Connection[Event]):
     def principal_changed(self) -> None:
         """Refuse what waits for messages that the user may not have any more."""
         self.filters = None
+        self.door.scans.forget_all(self.owner)
         for poll in list(self.polls):
             poll.rights_changed()
         if self._push is not None:
@@ -485,6 +488,7 @@ class QueueConnection(Connection[Event]):
         self._unread = b""
         self.replies.clear()
         self.disk_reads.clear()
+        self.door.scans.forget_all(self.owner)
         self.door.changes.leave(self)
         for poll in list(self.polls):
             poll.leave()

@@ -11,8 +11,9 @@ from penstock.doors.queue.faults import refusal_fault, too_many
 from penstock.doors.queue.operation import Requester
 from penstock.doors.queue.replies import Slot
 from penstock.limits import KIB, MEASURES_MAX, MIB
+from penstock.store.raw_slice import RawSlice
 from penstock.store.search import offset_at_time
-from penstock.store.store import RawQuery, RawSlice, Store, TopicInfo, TopicSlice
+from penstock.store.store import RawQuery, Store, TopicInfo, TopicSlice
 from penstock.trust.rules import Action
 from penstock.wire.queue import bulk, encode
 from penstock.wire.queue._generated.queue_pb2 import Fetch, Fetched, Locate, Located, Response

@@ -56,6 +56,7 @@ class Requester(Protocol):
     filters: TopicFilters | None  # of the last Changes
     reason: DisconnectReason | None  # why it was closed; None while it is open
     principal: Principal
+    owner: int  # of scans
 
     @property
     def is_ending(self) -> bool: ...  # whether the client will send nothing more

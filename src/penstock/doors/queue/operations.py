@@ -14,10 +14,11 @@ from penstock.commit.completion import Callback
 from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.rate import milli_rate
 from penstock.dispatch.groups import Start
-from penstock.doors.queue import changes, fetch, listing, poll, producing, push, staging
+from penstock.doors.queue import changes, fetch, fetch_many, listing, poll, producing, push, staging
 from penstock.doors.queue.access import (
     ADMITTED,
     FILTERED,
+    JUDGED,
     KNOWN,
     OWNED,
     administering,
@@ -299,6 +300,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "configure_group": Operation(_configure_group, _MANAGE),
     "redrive": Operation(_redrive, _MANAGE, sees_topics=True),
     "fetch": Operation(fetch.fetch, _READ, After.MESSAGES, is_read=True, sees_topics=True),
+    "fetch_many": Operation(
+        fetch_many.fetch_many, JUDGED, After.MESSAGES, is_read=True, sees_topics=True
+    ),
     "locate": Operation(fetch.locate, _READ, After.MESSAGES, is_read=True, sees_topics=True),
     "changes": Operation(changes.changes, FILTERED, After.MESSAGES, is_read=True, sees_topics=True),
     "list_topics": Operation(

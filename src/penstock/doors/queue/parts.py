@@ -12,6 +12,7 @@ from penstock.commit.produce import Producing
 from penstock.core.broker import Broker
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.queue.faults import refusal_fault, reserved_fault
+from penstock.doors.queue.scans import ScanBook
 from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
 from penstock.net.connections import Connections
@@ -64,6 +65,7 @@ class QueueParts:
         self.cluster = cluster
         self.logins = logins
         self.audit = audit
+        self.scans = ScanBook()
 
     def is_there(self, topic: bytes) -> bool:
         """Whether there is something to delete of a topic."""

@@ -8,7 +8,14 @@ bodies are examined field by field.
 
 from typing import Final
 
-from penstock.limits import HEADERS_MAX, KIB, MEASURES_MAX, STAGED_LOTS_MAX, STAGED_PARTS_MAX
+from penstock.limits import (
+    HEADERS_MAX,
+    KIB,
+    MEASURES_MAX,
+    SCAN_TOPICS_MAX,
+    STAGED_LOTS_MAX,
+    STAGED_PARTS_MAX,
+)
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, STALE, length_at, tag
 
 SMALL_BYTES_MAX: Final = 64 * KIB  # the library parses this in a few milliseconds at most
@@ -17,12 +24,14 @@ _PRODUCE: Final = b"\x0a"
 _PRODUCE_MANY: Final = b"\x82\x01"
 _LOCATE: Final = b"\xe2\x01"
 _COMMIT_STAGE: Final = b"\x82\x02"
+_FETCH_MANY: Final = b"\xb2\x02"
 # AckMany, NackMany, Extend, Stage, AbortStage: no nested messages
 _OTHERS: Final = (b"\x8a\x01", b"\x92\x01", b"\x9a\x01", b"\xfa\x01", b"\x8a\x02")
 
 _HEADER: Final = tag(9, BYTES)
 _MEASURE: Final = tag(3, BYTES)
 _PART: Final = tag(3, BYTES)
+_SCANNED: Final = tag(2, BYTES)
 _LOT: Final = tag(1, BYTES)
 _LOT_HEADER: Final = tag(5, BYTES)
 _WITHIN: Final = {
@@ -30,7 +39,8 @@ _WITHIN: Final = {
     _PRODUCE_MANY: (_HEADER, HEADERS_MAX),
     _LOCATE: (_MEASURE, MEASURES_MAX),
     _COMMIT_STAGE: (_PART, STAGED_PARTS_MAX),
-}  # kinds with nested messages: their tag, and how many are allowed
+    _FETCH_MANY: (_SCANNED, SCAN_TOPICS_MAX),
+}  # kinds with nested messages, or many names: their tag, and how many are allowed
 _LONGER: Final = 0x80  # a tag with this bit has more bytes
 
 # the library parses this many in a few milliseconds; the door refuses them

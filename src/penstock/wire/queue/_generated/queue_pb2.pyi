@@ -19,7 +19,7 @@ OFFSET: Start
 TIME: Start
 
 class Request(_message.Message):
-    __slots__ = ("produce", "poll", "ack", "nack", "commit", "create_topic", "delete_topic", "stats", "bootstrap", "set_rate_limit", "set_retention", "subscribe", "produce_many", "ack_many", "nack_many", "extend", "fetch", "list_topics", "list_groups", "create_group", "delete_group", "configure_topic", "configure_group", "redrive", "locate", "changes", "list_keys", "stage", "commit_stage", "abort_stage", "list_sinks", "forget_sink", "ping", "authenticate", "stale", "request_id")
+    __slots__ = ("produce", "poll", "ack", "nack", "commit", "create_topic", "delete_topic", "stats", "bootstrap", "set_rate_limit", "set_retention", "subscribe", "produce_many", "ack_many", "nack_many", "extend", "fetch", "list_topics", "list_groups", "create_group", "delete_group", "configure_topic", "configure_group", "redrive", "locate", "changes", "list_keys", "stage", "commit_stage", "abort_stage", "list_sinks", "forget_sink", "ping", "authenticate", "fetch_many", "stale", "request_id")
     PRODUCE_FIELD_NUMBER: _ClassVar[int]
     POLL_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class Request(_message.Message):
     FORGET_SINK_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     AUTHENTICATE_FIELD_NUMBER: _ClassVar[int]
+    FETCH_MANY_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     produce: Produce
@@ -90,12 +91,13 @@ class Request(_message.Message):
     forget_sink: ForgetSink
     ping: Ping
     authenticate: Authenticate
+    fetch_many: FetchMany
     stale: bool
     request_id: int
-    def __init__(self, produce: _Optional[_Union[Produce, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., stats: _Optional[_Union[Stats, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., set_rate_limit: _Optional[_Union[SetRateLimit, _Mapping]] = ..., set_retention: _Optional[_Union[SetRetention, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., produce_many: _Optional[_Union[ProduceMany, _Mapping]] = ..., ack_many: _Optional[_Union[AckMany, _Mapping]] = ..., nack_many: _Optional[_Union[NackMany, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., list_topics: _Optional[_Union[ListTopics, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., configure_topic: _Optional[_Union[ConfigureTopic, _Mapping]] = ..., configure_group: _Optional[_Union[ConfigureGroup, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., locate: _Optional[_Union[Locate, _Mapping]] = ..., changes: _Optional[_Union[Changes, _Mapping]] = ..., list_keys: _Optional[_Union[ListKeys, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_stage: _Optional[_Union[CommitStage, _Mapping]] = ..., abort_stage: _Optional[_Union[AbortStage, _Mapping]] = ..., list_sinks: _Optional[_Union[ListSinks, _Mapping]] = ..., forget_sink: _Optional[_Union[ForgetSink, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., authenticate: _Optional[_Union[Authenticate, _Mapping]] = ..., stale: bool = ..., request_id: _Optional[int] = ...) -> None: ...
+    def __init__(self, produce: _Optional[_Union[Produce, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., stats: _Optional[_Union[Stats, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., set_rate_limit: _Optional[_Union[SetRateLimit, _Mapping]] = ..., set_retention: _Optional[_Union[SetRetention, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., produce_many: _Optional[_Union[ProduceMany, _Mapping]] = ..., ack_many: _Optional[_Union[AckMany, _Mapping]] = ..., nack_many: _Optional[_Union[NackMany, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., list_topics: _Optional[_Union[ListTopics, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., configure_topic: _Optional[_Union[ConfigureTopic, _Mapping]] = ..., configure_group: _Optional[_Union[ConfigureGroup, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., locate: _Optional[_Union[Locate, _Mapping]] = ..., changes: _Optional[_Union[Changes, _Mapping]] = ..., list_keys: _Optional[_Union[ListKeys, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_stage: _Optional[_Union[CommitStage, _Mapping]] = ..., abort_stage: _Optional[_Union[AbortStage, _Mapping]] = ..., list_sinks: _Optional[_Union[ListSinks, _Mapping]] = ..., forget_sink: _Optional[_Union[ForgetSink, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., authenticate: _Optional[_Union[Authenticate, _Mapping]] = ..., fetch_many: _Optional[_Union[FetchMany, _Mapping]] = ..., stale: bool = ..., request_id: _Optional[int] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("produced", "polled", "ok", "error", "stats", "produced_many", "fetched", "topics", "groups", "redriven", "located", "changed", "keys", "stage_committed", "sinks", "request_id")
+    __slots__ = ("produced", "polled", "ok", "error", "stats", "produced_many", "fetched", "topics", "groups", "redriven", "located", "changed", "keys", "stage_committed", "sinks", "fetched_many", "request_id")
     PRODUCED_FIELD_NUMBER: _ClassVar[int]
     POLLED_FIELD_NUMBER: _ClassVar[int]
     OK_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +113,7 @@ class Response(_message.Message):
     KEYS_FIELD_NUMBER: _ClassVar[int]
     STAGE_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     SINKS_FIELD_NUMBER: _ClassVar[int]
+    FETCHED_MANY_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     produced: Produced
     polled: Polled
@@ -127,8 +130,9 @@ class Response(_message.Message):
     keys: Keys
     stage_committed: StageCommitted
     sinks: Sinks
+    fetched_many: FetchedMany
     request_id: int
-    def __init__(self, produced: _Optional[_Union[Produced, _Mapping]] = ..., polled: _Optional[_Union[Polled, _Mapping]] = ..., ok: _Optional[_Union[Ok, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., stats: _Optional[_Union[StatsResult, _Mapping]] = ..., produced_many: _Optional[_Union[ProducedMany, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., topics: _Optional[_Union[Topics, _Mapping]] = ..., groups: _Optional[_Union[Groups, _Mapping]] = ..., redriven: _Optional[_Union[Redriven, _Mapping]] = ..., located: _Optional[_Union[Located, _Mapping]] = ..., changed: _Optional[_Union[Changed, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., stage_committed: _Optional[_Union[StageCommitted, _Mapping]] = ..., sinks: _Optional[_Union[Sinks, _Mapping]] = ..., request_id: _Optional[int] = ...) -> None: ...
+    def __init__(self, produced: _Optional[_Union[Produced, _Mapping]] = ..., polled: _Optional[_Union[Polled, _Mapping]] = ..., ok: _Optional[_Union[Ok, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., stats: _Optional[_Union[StatsResult, _Mapping]] = ..., produced_many: _Optional[_Union[ProducedMany, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., topics: _Optional[_Union[Topics, _Mapping]] = ..., groups: _Optional[_Union[Groups, _Mapping]] = ..., redriven: _Optional[_Union[Redriven, _Mapping]] = ..., located: _Optional[_Union[Located, _Mapping]] = ..., changed: _Optional[_Union[Changed, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., stage_committed: _Optional[_Union[StageCommitted, _Mapping]] = ..., sinks: _Optional[_Union[Sinks, _Mapping]] = ..., fetched_many: _Optional[_Union[FetchedMany, _Mapping]] = ..., request_id: _Optional[int] = ...) -> None: ...
 
 class Header(_message.Message):
     __slots__ = ("name", "value")
@@ -448,6 +452,26 @@ class Fetch(_message.Message):
     columns: int
     def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., columns: _Optional[int] = ...) -> None: ...
 
+class FetchMany(_message.Message):
+    __slots__ = ("scan", "topics", "offsets", "end_offsets", "incarnations", "max_messages", "max_bytes", "columns")
+    SCAN_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    scan: int
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    end_offsets: _containers.RepeatedScalarFieldContainer[int]
+    incarnations: _containers.RepeatedScalarFieldContainer[int]
+    max_messages: int
+    max_bytes: int
+    columns: int
+    def __init__(self, scan: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., offsets: _Optional[_Iterable[int]] = ..., end_offsets: _Optional[_Iterable[int]] = ..., incarnations: _Optional[_Iterable[int]] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., columns: _Optional[int] = ...) -> None: ...
+
 class Locate(_message.Message):
     __slots__ = ("topic", "times_ms", "measures")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -696,8 +720,32 @@ class Fetched(_message.Message):
     slices: _containers.RepeatedCompositeFieldContainer[Slice]
     def __init__(self, incarnation: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., slices: _Optional[_Iterable[_Union[Slice, _Mapping]]] = ...) -> None: ...
 
+class FetchedMany(_message.Message):
+    __slots__ = ("unknown", "last", "slices", "removed_topics", "removed_begins", "removed_ends", "incarnations", "first_offsets", "end_offsets", "next_offsets")
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_BEGINS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_ENDS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    unknown: bool
+    last: bool
+    slices: _containers.RepeatedCompositeFieldContainer[Slice]
+    removed_topics: bytes
+    removed_begins: bytes
+    removed_ends: bytes
+    incarnations: bytes
+    first_offsets: bytes
+    end_offsets: bytes
+    next_offsets: bytes
+    def __init__(self, unknown: bool = ..., last: bool = ..., slices: _Optional[_Iterable[_Union[Slice, _Mapping]]] = ..., removed_topics: _Optional[bytes] = ..., removed_begins: _Optional[bytes] = ..., removed_ends: _Optional[bytes] = ..., incarnations: _Optional[bytes] = ..., first_offsets: _Optional[bytes] = ..., end_offsets: _Optional[bytes] = ..., next_offsets: _Optional[bytes] = ...) -> None: ...
+
 class Slice(_message.Message):
-    __slots__ = ("first_offset", "count", "base_sequence", "time_ms", "bounds", "payloads", "run_starts", "run_positions", "run_times", "run_flags", "run_types", "extras", "producers", "signature_numbers", "signatures", "header_numbers", "header_bounds", "header_text_bounds", "header_texts", "schedule_numbers", "schedule_due", "schedule_expiry", "producer_numbers", "producer_counts", "producer_seqs", "producer_name_ends", "producer_names")
+    __slots__ = ("first_offset", "count", "base_sequence", "time_ms", "bounds", "payloads", "run_starts", "run_positions", "run_times", "run_flags", "run_types", "extras", "producers", "signature_numbers", "signatures", "header_numbers", "header_bounds", "header_text_bounds", "header_texts", "schedule_numbers", "schedule_due", "schedule_expiry", "producer_numbers", "producer_counts", "producer_seqs", "producer_name_ends", "producer_names", "group_topics", "group_starts", "group_offsets")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     BASE_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -725,6 +773,9 @@ class Slice(_message.Message):
     PRODUCER_SEQS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_ENDS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAMES_FIELD_NUMBER: _ClassVar[int]
+    GROUP_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_STARTS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     count: int
     base_sequence: int
@@ -752,7 +803,10 @@ class Slice(_message.Message):
     producer_seqs: bytes
     producer_name_ends: bytes
     producer_names: bytes
-    def __init__(self, first_offset: _Optional[int] = ..., count: _Optional[int] = ..., base_sequence: _Optional[int] = ..., time_ms: _Optional[int] = ..., bounds: _Optional[bytes] = ..., payloads: _Optional[bytes] = ..., run_starts: _Optional[bytes] = ..., run_positions: _Optional[bytes] = ..., run_times: _Optional[bytes] = ..., run_flags: _Optional[bytes] = ..., run_types: _Optional[bytes] = ..., extras: _Optional[_Iterable[_Union[Extra, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerRun, _Mapping]]] = ..., signature_numbers: _Optional[bytes] = ..., signatures: _Optional[bytes] = ..., header_numbers: _Optional[bytes] = ..., header_bounds: _Optional[bytes] = ..., header_text_bounds: _Optional[bytes] = ..., header_texts: _Optional[bytes] = ..., schedule_numbers: _Optional[bytes] = ..., schedule_due: _Optional[bytes] = ..., schedule_expiry: _Optional[bytes] = ..., producer_numbers: _Optional[bytes] = ..., producer_counts: _Optional[bytes] = ..., producer_seqs: _Optional[bytes] = ..., producer_name_ends: _Optional[bytes] = ..., producer_names: _Optional[bytes] = ...) -> None: ...
+    group_topics: bytes
+    group_starts: bytes
+    group_offsets: bytes
+    def __init__(self, first_offset: _Optional[int] = ..., count: _Optional[int] = ..., base_sequence: _Optional[int] = ..., time_ms: _Optional[int] = ..., bounds: _Optional[bytes] = ..., payloads: _Optional[bytes] = ..., run_starts: _Optional[bytes] = ..., run_positions: _Optional[bytes] = ..., run_times: _Optional[bytes] = ..., run_flags: _Optional[bytes] = ..., run_types: _Optional[bytes] = ..., extras: _Optional[_Iterable[_Union[Extra, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerRun, _Mapping]]] = ..., signature_numbers: _Optional[bytes] = ..., signatures: _Optional[bytes] = ..., header_numbers: _Optional[bytes] = ..., header_bounds: _Optional[bytes] = ..., header_text_bounds: _Optional[bytes] = ..., header_texts: _Optional[bytes] = ..., schedule_numbers: _Optional[bytes] = ..., schedule_due: _Optional[bytes] = ..., schedule_expiry: _Optional[bytes] = ..., producer_numbers: _Optional[bytes] = ..., producer_counts: _Optional[bytes] = ..., producer_seqs: _Optional[bytes] = ..., producer_name_ends: _Optional[bytes] = ..., producer_names: _Optional[bytes] = ..., group_topics: _Optional[bytes] = ..., group_starts: _Optional[bytes] = ..., group_offsets: _Optional[bytes] = ...) -> None: ...
 
 class Extra(_message.Message):
     __slots__ = ("number", "headers", "signature_version", "key_id", "signature", "signed_ms", "nonce", "due_ms", "expires_ms")
