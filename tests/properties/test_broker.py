@@ -496,7 +496,8 @@ def without_rows(batch: Batch) -> Batch:
     """The same commit for a store that never sees a checkpoint."""
     twin = Batch()
     twin.count, twin.payload_bytes = batch.count, batch.payload_bytes
-    twin.groups, twin.events = batch.groups, batch.events
+    twin.topics, twin.group_messages = batch.topics, batch.group_messages
+    twin.payloads, twin.runs, twin.events = batch.payloads, batch.runs, batch.events
     return twin
 
 

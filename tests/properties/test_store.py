@@ -69,7 +69,7 @@ def append(batch, run, now_ms=0):
     """Append one of ``runs``, and record its producer."""
     topic, messages, delta, flags, numbered = run
     payloads, found = zip(*messages, strict=True)
-    place = len(batch.groups[topic].payloads) if topic in batch.groups else 0
+    place = batch.messages_of(topic)
     batch.append(topic, payloads, now_ms + delta, flags, found if any(found) else None)
     if numbered is not None:
         batch.add_producer_run(topic, place, len(payloads), *numbered)

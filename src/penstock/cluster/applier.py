@@ -171,7 +171,7 @@ def commit_of(entry: Entry, span: SegmentRange, batch: Batch, written: Written =
 
 
 def _offsets(entry: Entry, span: SegmentRange, batch: Batch) -> tuple[int, ...]:
-    """First offset of each group, in the order of the batch's groups; an entry's order differs."""
+    """First offset of each group, in the order of the batch's topics; an entry's order differs."""
     if span.start == 0 and span.end == entry.count:
         return tuple([view.first_offset for view in entry.groups])
     positions, bounds = entry.run_positions, entry.run_bounds
@@ -181,4 +181,4 @@ def _offsets(entry: Entry, span: SegmentRange, batch: Batch) -> tuple[int, ...]:
             if span.start <= positions[run] < span.end:
                 found[view.name] = view.first_offset + bounds[run] - view.message_start
                 break
-    return tuple([found[name] for name in batch.groups])
+    return tuple([found[name] for name in batch.topics])

@@ -8,7 +8,7 @@ reads. A **tap** takes the new messages of one topic: the backlog of a queue.
 Without any of them a commit costs one check of a flag.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -167,14 +167,13 @@ class Feed:
         if not self.is_wanted:
             return
         grown: list[bytes] = []
-        for (topic, group), first in zip(batch.groups.items(), commit.first_offsets, strict=True):
+        for topic in self._wanted(batch):
             if is_staged(topic):
                 continue  # hidden from every filter
             route = self.routes.cached.get(topic) or self.routes.resolve(topic)
             tap = self._taps.get(topic)
             if route.targets or tap:
-                extras = batch.extras.get(topic, _NOTHING)
-                part = CommittedMessages(topic, first, commit.base_sequence, group, extras)
+                part = _part_of(batch, commit, topic)
                 for follower, _ in route.targets:
                     _guarded(follower, part)
                 if tap is not None:
@@ -185,9 +184,24 @@ class Feed:
             for watcher in list(self._watchers.get(topic, ())):
                 _guarded(watcher)
 
+    def _wanted(self, batch: Batch) -> Iterable[bytes]:
+        """The topics of a batch that somebody may want, in their order; all if filters decide."""
+        topics = batch.topics
+        if self.routes.subscription_count or len(topics) == 1:
+            return topics
+        found = topics.keys() & (self._taps.keys() | self._watchers.keys())
+        return sorted(found, key=topics.__getitem__)
+
     def failed(self, batch: Batch) -> None:
         if batch.extras and self.on_extras_failed is not None:
             _guarded(self.on_extras_failed, batch)
+
+
+def _part_of(batch: Batch, commit: Commit, topic: bytes) -> CommittedMessages:
+    group = batch.group(topic)
+    assert group is not None
+    first, extras = commit.first_offsets[batch.topics[topic]], batch.extras.get(topic, _NOTHING)
+    return CommittedMessages(topic, first, commit.base_sequence, group, extras)
 
 
 def _guarded(notify: Callable[..., None], *arguments: object) -> None:

@@ -69,8 +69,8 @@ class PendingBatches:
         return self._open.batch.payload_bytes + in_flight
 
     def holds(self, topic: bytes) -> bool:
-        in_flight = self._in_flight.batch.groups if self._in_flight else {}
-        return topic in self._open.batch.groups or topic in in_flight
+        in_flight = self._in_flight.batch.topics if self._in_flight else {}
+        return topic in self._open.batch.topics or topic in in_flight
 
     def is_dropping(self, topic: bytes) -> bool:
         """Whether the deletion of a topic is pending: what the store has of it is obsolete."""

@@ -46,7 +46,7 @@ class PendingOffsets:
         return True
 
     def _next_offset(self, topic: bytes, in_flight: Batch | None) -> int | None:
-        if in_flight is not None and (topic in in_flight.groups or topic in in_flight.drops):
+        if in_flight is not None and (topic in in_flight.topics or topic in in_flight.drops):
             return None
         try:
             info = self._store.topic(topic)
@@ -60,8 +60,8 @@ class PendingOffsets:
 
     def sealed(self, batch: Batch) -> None:
         """The open batch is in flight now; the next one begins."""
-        for topic in batch.groups.keys() & self._firsts.keys():
-            self._firsts[topic] += len(batch.groups[topic].payloads)
+        for topic in batch.topics.keys() & self._firsts.keys():
+            self._firsts[topic] += batch.messages_of(topic)
         if len(self._firsts) > TOPICS_MAX:
             self._firsts.clear()
 
@@ -72,14 +72,14 @@ class PendingOffsets:
 
 def complete_offsets(pending: PendingBatch, commit: Commit) -> None:
     """Complete those who waited for the commit with the offsets of their messages."""
-    firsts = dict(zip(pending.batch.groups, commit.first_offsets, strict=True))
+    numbers, firsts = pending.batch.topics, commit.first_offsets
     for topic, place, _count, waiter, now_ms in pending.offset_waiters:
-        waiter.done(Journaled(firsts[topic] + place, now_ms))
+        waiter.done(Journaled(firsts[numbers[topic]] + place, now_ms))
 
 
 def note_producers(producers: Producers, batch: Batch, commit: Commit) -> None:
     """Remember the offsets of numbered messages that are on disk."""
-    firsts = dict(zip(batch.groups, commit.first_offsets, strict=True))
     for topic, runs in batch.producers.items():
+        first = commit.first_offsets[batch.topics[topic]]
         for place, count, producer, seq in runs:
-            producers.note(topic, producer, seq, firsts[topic] + place, count)
+            producers.note(topic, producer, seq, first + place, count)

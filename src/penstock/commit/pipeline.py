@@ -201,7 +201,7 @@ class Pipeline(PendingBatches):
         acknowledged or, if ``on_disk``, when they are on disk in either mode; then the wait is not
         counted as a publisher's.
         """
-        place = len(self._open.batch.groups[topic].payloads) - count
+        place = self._open.batch.messages_of(topic) - count
         wanted = (topic, place, 0 if on_disk else count, waiter, now_ms)
         sent = self._in_flight.batch if self._in_flight else None
         if on_disk or not self._applies_first or not self._offsets.add(wanted, sent):
@@ -212,7 +212,7 @@ class Pipeline(PendingBatches):
 
         Call it right after ``publish`` of these messages, within ``as_leader``.
         """
-        place = len(self._open.batch.groups[topic].payloads) - count
+        place = self._open.batch.messages_of(topic) - count
         self._open.batch.add_producer_run(topic, place, count, producer, seq)
 
     @contextmanager
@@ -230,7 +230,7 @@ class Pipeline(PendingBatches):
 
     def drop_topic(self, topic: bytes, command: TopicGone, waiter: Refusable | None) -> None:
         """Delete a topic with the next commit, before any messages of it in that commit."""
-        if self._applies_first and topic in self._open.batch.groups:  # their offsets are known
+        if self._applies_first and topic in self._open.batch.topics:  # their offsets are known
             if self._in_flight is not None:
                 self._on_commit.append(lambda: self.drop_topic(topic, command, waiter))
                 return
@@ -299,7 +299,7 @@ class Pipeline(PendingBatches):
             self._apply_first()
         payloads: list[bytes] = []
         for pending in (self._in_flight, self._open):
-            group = pending.batch.groups.get(topic) if pending else None
+            group = pending.batch.group(topic) if pending else None
             if group is not None:
                 payloads += group.payloads if self._applies_first else captured(group)
         return payloads

@@ -5,12 +5,12 @@ the log they are events and messages; ``commands_of`` restores the commands in t
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from penstock.core.commands import Command, Published, from_event
 from penstock.model.message import FLAG_QOS, FLAG_RETAIN
 from penstock.model.stages import is_staged
-from penstock.store.batch import RUN_WIDTH, Batch
+from penstock.store.batch import Batch
 from penstock.store.entry import Entry
 
 _Run = tuple[int, bytes, list[bytes], int, int]  # position, topic, payloads, time, flags
@@ -57,16 +57,9 @@ def live_of(batch: Batch) -> Iterator[tuple[bytes, list[bytes]]]:
             yield topic, payloads
 
 
-def _batch_runs(batch: Batch, is_wanted: Callable[[int], bool]) -> Iterable[_Run]:
-    found: list[_Run] = []
-    for topic, group in batch.groups.items():
-        first = 0
-        for place in range(0, len(group.runs), RUN_WIDTH):
-            position, count, time_ms, flags = group.runs[place : place + RUN_WIDTH]
-            if is_wanted(flags):
-                payloads = group.payloads[first : first + count]
-                found.append((position, topic, payloads, time_ms, flags))
-            first += count
-    if len(batch.groups) > 1:
-        found.sort(key=lambda run: run[0])
-    return found
+def _batch_runs(batch: Batch, is_wanted: Callable[[int], bool]) -> Iterator[_Run]:
+    topics = list(batch.topics)
+    for position, group, count, time_ms, flags in batch.each_run():
+        if is_wanted(flags):
+            payloads = batch.payloads[position : position + count]
+            yield position, topics[group], payloads, time_ms, flags

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from penstock.commit.pending_batch import OVERHEAD_BYTES, PendingBatch, Step
 from penstock.core.commands import Authored, Command, Published, Received, TopicGone, to_event
-from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
+from penstock.store.batch import Batch
 from penstock.store.extras import extras_bytes
 from penstock.store.producers import producer_run_bytes
 
@@ -102,24 +102,18 @@ def _part(group: PendingBatch, chosen: _Selection, has_step: Callable[[int], boo
 
 def _copy_messages(old: Batch, new: Batch, chosen: _Selection) -> dict[bytes, dict[int, int]]:
     """Copy the chosen messages; return, by topic, old index to new index."""
-    places: dict[bytes, dict[int, int]] = {}
-    for topic, messages in old.groups.items():
-        copied, moved = TopicBatch(), places.setdefault(topic, {})
-        place = 0
-        for first in range(0, len(messages.runs), RUN_WIDTH):
-            position, count, time_ms, flags = messages.runs[first : first + RUN_WIDTH]
-            taken = [n for n in range(count) if chosen.has(position + n)]
-            if taken:
-                copied.runs += (chosen.before(position), len(taken), time_ms, flags)
-            for number in taken:
-                moved[place + number] = len(copied.payloads)
-                copied.payloads.append(messages.payloads[place + number])
-            place += count
-        if copied.payloads:
-            new.groups[topic] = copied
-            new.count += len(copied.payloads)
-            new.payload_bytes += sum(map(len, copied.payloads))
-            _copy_notes(old, new, topic, moved)
+    topics = list(old.topics)
+    places: dict[bytes, dict[int, int]] = {topic: {} for topic in topics}
+    seen = [0] * len(topics)
+    for position, group, count, time_ms, flags in old.each_run():
+        topic, place = topics[group], seen[group]
+        taken = [n for n in range(count) if chosen.has(position + n)]
+        first = new.messages_of(topic)
+        places[topic] |= {place + n: first + number for number, n in enumerate(taken)}
+        new.append(topic, [old.payloads[position + n] for n in taken], time_ms, flags)
+        seen[group] += count
+    for topic in new.topics:
+        _copy_notes(old, new, topic, places[topic])
     return places
 
 

@@ -90,7 +90,7 @@ class Changes:
         if not self._askers:
             return
         last, number = self._last, self.number
-        for topic in chain(batch.drops, batch.groups):
+        for topic in chain(batch.drops, batch.topics):
             last[topic] = number
             last.move_to_end(topic)
         while len(last) > TOPICS_MAX:

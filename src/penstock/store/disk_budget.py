@@ -142,5 +142,5 @@ def bytes_expected(batch: Batch) -> int:
         + row_bytes(batch.rows)
         + len(batch.drops) * ENTRY_BYTES_PER_GROUP
         + batch.count * ENTRY_BYTES_PER_MESSAGE
-        + len(batch.groups) * ENTRY_BYTES_PER_GROUP
+        + len(batch.topics) * ENTRY_BYTES_PER_GROUP
     )

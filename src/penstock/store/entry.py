@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.errors import StorageDamaged, StorageForeign
 from penstock.model.message import Extras, Message
-from penstock.store.batch import RUN_WIDTH, Batch, NodeSegment
+from penstock.store.batch import Batch, NodeSegment
 from penstock.store.extras import (
     Schedule,
     headers_between,
@@ -35,6 +35,7 @@ from penstock.store.extras import (
     signatures_between,
 )
 from penstock.store.producers import ProducerRun, pack_producer_runs, producer_runs_between
+from penstock.store.runs import RunsByTopic
 
 assert sys.byteorder == "little", "columns are read in place, which needs a little-endian machine"
 
@@ -125,11 +126,23 @@ class Placement(NamedTuple):
 
 
 class EncodedEntry(NamedTuple):
-    """An entry as bytes, its earliest time, and the bytes of payload of each group."""
+    """An entry as bytes, its earliest time, and columns of its groups for the index."""
 
     data: bytes
     time_ms: int
-    group_bytes: list[int]
+    group_bytes: Sequence[int]  # of payload
+    last_positions: Sequence[int]  # in the batch, of each group's last message
+    newest_ms: Sequence[int]
+
+
+class _MessageSections(NamedTuple):
+    """The sections of messages, and what ``EncodedEntry`` tells of them."""
+
+    sections: list[tuple[int, bytes]]
+    time_ms: int = 0
+    group_bytes: Sequence[int] = ()
+    last_positions: Sequence[int] = ()
+    newest_ms: Sequence[int] = ()
 
 
 def encode(
@@ -139,20 +152,24 @@ def encode(
     placements: Sequence[Placement],
     dropped: Sequence[tuple[int, bytes]] = (),
 ) -> bytes:
-    return encode_entry(batch, index, base_sequence, placements, dropped).data
+    topic_ids = [place.topic_id for place in placements]
+    first_offsets = [place.first_offset for place in placements]
+    return encode_entry(batch, index, base_sequence, topic_ids, first_offsets, dropped).data
 
 
 def encode_entry(
     batch: Batch,
     index: int,
     base_sequence: int,
-    placements: Sequence[Placement],
+    topic_ids: Sequence[int],
+    first_offsets: Sequence[int],
     dropped: Sequence[tuple[int, bytes]] = (),
 ) -> EncodedEntry:
     """Encode a batch; ``dropped`` are id and name of those of ``batch.drops`` that exist."""
-    time_ms, group_bytes, sections = (
-        _message_sections(batch, placements) if batch.count else (0, [], [])
+    messages = (
+        _message_sections(batch, topic_ids, first_offsets) if batch.count else _MessageSections([])
     )
+    sections = messages.sections
     if batch.events:
         sections.append((EVENTS, _encode_events(batch.events)))
     if batch.extras:
@@ -166,8 +183,8 @@ def encode_entry(
     if batch.configuration is not None:
         kind, content = batch.configuration
         sections.append((CONFIGURATION, bytes((kind,)) + content))
-    body = _BODY.pack(0, index, base_sequence, batch.count, len(batch.groups), time_ms)
-    return EncodedEntry(_joined(body, sections), time_ms, group_bytes)
+    body = _BODY.pack(0, index, base_sequence, batch.count, len(batch.topics), messages.time_ms)
+    return EncodedEntry(_joined(body, sections), *messages[1:])
 
 
 def join_sections(
@@ -190,35 +207,38 @@ def _joined(body: bytes, sections: list[tuple[int, bytes]]) -> bytes:
 
 
 def _message_sections(
-    batch: Batch, placements: Sequence[Placement]
-) -> tuple[int, list[int], list[tuple[int, bytes]]]:
-    groups = batch.groups.values()
-    runs = list(chain.from_iterable([group.runs for group in groups]))
-    payloads = list(chain.from_iterable([group.payloads for group in groups]))
-    positions, counts, times = runs[0::RUN_WIDTH], runs[1::RUN_WIDTH], runs[2::RUN_WIDTH]
-    ids, first_offsets = zip(*placements, strict=True)
-    time_ms = min(times)
-    bounds = array("I", accumulate(map(len, payloads), initial=0))
-    message_ends = list(accumulate([len(group.payloads) for group in groups]))
+    batch: Batch, topic_ids: Sequence[int], first_offsets: Sequence[int]
+) -> _MessageSections:
+    runs = RunsByTopic(batch)
+    time_ms = min(runs.times)
+    bounds = array("I", accumulate(map(len, runs.payloads), initial=0))
+    message_ends = list(accumulate(batch.group_messages))
     ends = [bounds[end] for end in message_ends]
     sections = [
-        (TOPIC_IDS, _u32(ids)),
+        (TOPIC_IDS, _u32(topic_ids)),
         (FIRST_OFFSETS, array("Q", first_offsets).tobytes()),
         (GROUP_MESSAGES, _u32(message_ends)),
-        (GROUP_RUNS, _u32(accumulate([len(group.runs) // RUN_WIDTH for group in groups]))),
-        (NAME_ENDS, _u32(accumulate(map(len, batch.groups)))),
-        (NAMES, b"".join(batch.groups)),
-        (RUN_POSITIONS, _u32(positions)),
-        (RUN_BOUNDS, _u32(accumulate(counts, initial=0))),
-        (RUN_TIMES, _time_deltas(times, time_ms)),
-        *_flag_sections(runs[3::RUN_WIDTH]),
+        (GROUP_RUNS, _u32(runs.group_ends)),
+        (NAME_ENDS, _u32(accumulate(map(len, batch.topics)))),
+        (NAMES, b"".join(batch.topics)),
+        (RUN_POSITIONS, _u32(runs.positions)),
+        (RUN_BOUNDS, _u32(accumulate(runs.counts, initial=0))),
+        (RUN_TIMES, _time_deltas(runs.times, time_ms)),
+        *_flag_sections(runs.flags),
         (BOUNDS, bounds.tobytes()),
-        (PAYLOADS, b"".join(payloads)),
+        (PAYLOADS, b"".join(runs.payloads)),
     ]
-    return time_ms, list(map(sub, ends, chain((0,), ends))), sections
+    group_bytes = list(map(sub, ends, chain((0,), ends)))
+    return _MessageSections(
+        sections,
+        time_ms,
+        group_bytes,
+        runs.last_positions(),
+        runs.newest_ms(time_ms + TIME_SPAN_MS_MAX),
+    )
 
 
-def _flag_sections(flags: list[int]) -> list[tuple[int, bytes]]:
+def _flag_sections(flags: Sequence[int]) -> list[tuple[int, bytes]]:
     try:
         return [(RUN_FLAGS, bytes(flags))]  # as most are: with nothing in the high byte
     except ValueError:
@@ -263,11 +283,10 @@ def _dropped_sections(dropped: Sequence[tuple[int, bytes]]) -> Iterator[tuple[in
 
 
 def _group_starts(batch: Batch) -> Iterator[tuple[bytes, int]]:
-    counts = (len(group.payloads) for group in batch.groups.values())
-    return zip(batch.groups, accumulate(counts, initial=0), strict=False)
+    return zip(batch.topics, accumulate(batch.group_messages, initial=0), strict=False)
 
 
-def _time_deltas(times: list[int], time_ms: int) -> bytes:
+def _time_deltas(times: Sequence[int], time_ms: int) -> bytes:
     span = max(times) - time_ms
     if not span:
         return bytes(4 * len(times))
@@ -278,7 +297,8 @@ def _time_deltas(times: list[int], time_ms: int) -> bytes:
 
 
 def _u32(values: Iterable[int]) -> bytes:
-    return array("I", list(values)).tobytes()
+    known = values if isinstance(values, (list, tuple)) else list(values)
+    return array("I", known).tobytes()
 
 
 class GroupView(NamedTuple):

@@ -17,15 +17,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from penstock.store.batch import RUN_WIDTH, Batch
+from penstock.store.batch import Batch
 from penstock.store.entry import (
     FIRST_OFFSETS,
     GROUP_MESSAGES,
-    TIME_SPAN_MS_MAX,
     TOPIC_IDS,
     EncodedEntry,
     Entry,
-    Placement,
 )
 from penstock.store.slices import GroupRange
 
@@ -88,27 +86,32 @@ class IndexedEntry(NamedTuple):
     end_sequence: int
     bytes: int
     topic_ids: Sequence[int]
-    references: list[tuple[int, ...]]
+    references: Sequence[tuple[int, ...]]
 
 
 def indexed_batch(
-    batch: Batch, encoded: EncodedEntry, index: int, base: int, placements: Sequence[Placement]
+    batch: Batch,
+    encoded: EncodedEntry,
+    index: int,
+    base: int,
+    topic_ids: Sequence[int],
+    first_offsets: Sequence[int],
 ) -> IndexedEntry:
     """The same for a batch just encoded; ``base`` is the sequence of its first message."""
-    latest_ms, group_count = encoded.time_ms + TIME_SPAN_MS_MAX, len(placements)
-    found: list[tuple[int, ...]] = []
-    groups = zip(batch.groups.values(), placements, encoded.group_bytes, strict=True)
-    for number, (group, (_, first_offset), size) in enumerate(groups):
-        runs = group.runs
-        newest_ms = runs[-2] if len(runs) == RUN_WIDTH else max(runs[2::RUN_WIDTH])
-        newest_ms = min(newest_ms, latest_ms)  # a clock was set back: times of an entry are clipped
-        last_sequence = base + runs[-4] + runs[-3] - 1
-        found.append(
-            (first_offset, base, index, last_sequence, newest_ms, number, group_count,
-             len(group.payloads), size)
-        )  # fmt: skip
-    ids = [topic_id for topic_id, _ in placements]
-    return IndexedEntry(index, base + batch.count, len(encoded.data), ids, found)
+    group_count = len(topic_ids)
+    columns = zip(
+        first_offsets,
+        encoded.last_positions,
+        encoded.newest_ms,
+        batch.group_messages,
+        encoded.group_bytes,
+        strict=True,
+    )
+    found = [
+        (first_offset, base, index, base + last, newest_ms, number, group_count, count, size)
+        for number, (first_offset, last, newest_ms, count, size) in enumerate(columns)
+    ]
+    return IndexedEntry(index, base + batch.count, len(encoded.data), topic_ids, found)
 
 
 def indexed_entry(entry: Entry) -> IndexedEntry:

@@ -195,7 +195,7 @@ class MemoryStore:
         placements = []
         ahead = self._tail.ahead(batch) or TopicsAhead()
         next_id = max(self._next_topic_id, ahead.next_id)
-        for name in batch.groups:
+        for name in batch.topics:
             topic = ahead.states.get(name) or self._topics.get(name)
             if topic is None or name in batch.drops:
                 placements.append(Placement(next_id, 0))

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple, Protocol
 
-from penstock.store.batch import Batch
-from penstock.store.entry import TIME_SPAN_MS_MAX, Placement, encode_entry
+from penstock.store.batch import RUN_WIDTH, Batch
+from penstock.store.entry import TIME_SPAN_MS_MAX, EncodedEntry, encode_entry
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import IndexedEntry, indexed_batch
 from penstock.store.keys import name_key
@@ -57,16 +57,13 @@ class OffsetAssigner:
         gone = self._gone(transaction, batch) if batch.drops else []
         states, fresh = self._states(transaction, batch, ahead)
         first_offsets = tuple([state.next_offset for state in states])
-        placements = [
-            Placement(s.id, first) for s, first in zip(states, first_offsets, strict=True)
-        ]
+        topic_ids = [state.id for state in states]
         dropped = [(state.id, state.name) for state in gone]
         index, sequence = position.next_index, position.next_sequence
-        encoded = encode_entry(batch, index, sequence, placements, dropped)
-        for state in fresh:
-            first_ms = batch.groups[state.name].runs[2]
-            state.created_ms = min(first_ms, encoded.time_ms + TIME_SPAN_MS_MAX)
-        indexed = indexed_batch(batch, encoded, index, sequence, placements)
+        encoded = encode_entry(batch, index, sequence, topic_ids, first_offsets, dropped)
+        if fresh:
+            _note_created(batch, encoded, states, fresh)
+        indexed = indexed_batch(batch, encoded, index, sequence, topic_ids, first_offsets)
         return AssignedBatch(encoded.data, indexed, first_offsets, states, gone)
 
     def _gone(self, transaction: Transaction, batch: Batch) -> list[StoredTopic]:
@@ -83,7 +80,7 @@ class OffsetAssigner:
         if ahead is not None:
             topic_id = max(topic_id, ahead.next_id)
             known = lambda name: ahead.states.get(name) or self.topics.get(name)  # noqa: E731
-        for name in batch.groups:
+        for name in batch.topics:
             state = known(name) or self.topic(transaction, name)
             if state is None or name in batch.drops:
                 state = StoredTopic(topic_id, name)
@@ -103,3 +100,16 @@ class OffsetAssigner:
                     self.topics.keep(state)
                     self.topics.idle(state)
         return state
+
+
+def _note_created(
+    batch: Batch, encoded: EncodedEntry, states: list[StoredTopic], fresh: list[StoredTopic]
+) -> None:
+    """New topics were created when their first message came."""
+    latest_ms = encoded.time_ms + TIME_SPAN_MS_MAX
+    groups, times = batch.runs[0::RUN_WIDTH], batch.runs[2::RUN_WIDTH]
+    firsts = dict(zip(reversed(groups), reversed(times), strict=True))
+    created = {id(state) for state in fresh}
+    for number, state in enumerate(states):
+        if id(state) in created:
+            state.created_ms = min(firsts[number], latest_ms)

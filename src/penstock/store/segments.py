@@ -6,9 +6,10 @@ batch by batch. A batch travels encoded as an entry without a place in the journ
 
 from collections.abc import Iterator
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
-from penstock.store.batch import Batch, NodeSegment, TopicBatch
+from penstock.store.batch import Batch, NodeSegment
 from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 
 _NOWHERE = Placement(0, 0)
@@ -25,7 +26,7 @@ class SegmentRange(NamedTuple):
 
 
 def pack_batch(batch: Batch) -> bytes:
-    return encode(batch, 0, 0, [_NOWHERE] * len(batch.groups), [(0, name) for name in batch.drops])
+    return encode(batch, 0, 0, [_NOWHERE] * len(batch.topics), [(0, name) for name in batch.drops])
 
 
 def unpack_batch(data: bytes) -> Batch:
@@ -54,10 +55,13 @@ def spans(entry: Entry) -> list[SegmentRange]:
 
 
 def batch_of(entry: Entry, span: SegmentRange) -> Batch:
+    """One part as a batch; its topics are in the order of the entry's groups."""
     batch = Batch()
-    for group in entry.groups:
-        _add_group(batch, entry, group, span)
-    batch.count = span.end - span.start
+    found = [run for group in entry.groups for run in _group_runs(batch, entry, group, span)]
+    found.sort(key=itemgetter(0))
+    for _, group, payloads, time_ms, flags in found:
+        batch.add_run(group, payloads, time_ms, flags)
+    assert batch.count == span.end - span.start
     events = entry.events[span.event : span.event_end]
     batch.events = [(position - span.start, event) for position, event in events]
     batch.drops = dict.fromkeys(name for _, name in entry.dropped)  # such an entry has one part
@@ -66,23 +70,31 @@ def batch_of(entry: Entry, span: SegmentRange) -> Batch:
     return batch
 
 
-def _add_group(batch: Batch, entry: Entry, view: GroupView, span: SegmentRange) -> None:
+def _group_runs(
+    batch: Batch, entry: Entry, view: GroupView, span: SegmentRange
+) -> list[tuple[int, int, list[bytes], int, int]]:
+    """The runs of a group within a part: position, number of the topic, payloads, time, flags."""
     runs = list(_runs(entry, view, span))
     if not runs:
-        return
-    group = batch.groups[view.name] = TopicBatch()
-    bounds, payloads = entry.bounds, entry.payloads
+        return []
+    group = batch.add_topic(view.name)
     first, end = runs[0][0], runs[-1][1]  # those of one part are in a row: parts do not mix
-    cuts = bounds[first : end + 1].tolist()
-    content = bytes(payloads[cuts[0] : cuts[-1]])
-    group.payloads = [content[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts)]
+    cuts = entry.bounds[first : end + 1].tolist()
+    content = bytes(entry.payloads[cuts[0] : cuts[-1]])
+    payloads = [content[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts)]
     batch.payload_bytes += len(content)
-    for start, stop, run in runs:
-        time_ms = entry.time_ms + entry.run_times[run]
-        position = entry.run_positions[run] - span.start
-        group.runs += (position, stop - start, time_ms, entry.flags(run))
     if entry.has_extras:
         _add_extras(batch, entry, view.name, first, end)
+    return [
+        (
+            entry.run_positions[run],
+            group,
+            payloads[start - first : stop - first],
+            entry.time_ms + entry.run_times[run],
+            entry.flags(run),
+        )
+        for start, stop, run in runs
+    ]
 
 
 def _runs(entry: Entry, view: GroupView, span: SegmentRange) -> Iterator[tuple[int, int, int]]:

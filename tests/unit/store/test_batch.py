@@ -30,6 +30,52 @@ def test_another_topic_time_or_flag_begins_a_run():
     assert batch.groups[b"a"].runs == [0, 1, 5, 1, 2, 1, 5, 1, 3, 1, 6, 1, 4, 1, 6, 2]
 
 
+def test_messages_are_kept_as_they_arrive_and_topics_are_numbers():
+    batch = Batch()
+    for topic, payload in [(b"b", b"1"), (b"a", b"2"), (b"b", b"3")]:
+        batch.append(topic, [payload], 5, 0)
+    assert batch.topics == {b"b": 0, b"a": 1}
+    assert batch.payloads == [b"1", b"2", b"3"]
+    assert batch.group_messages == [2, 1]
+    assert list(batch.each_run()) == [(0, 0, 1, 5, 0), (1, 1, 1, 5, 0), (2, 0, 1, 5, 0)]
+    assert (batch.messages_of(b"b"), batch.messages_of(b"c")) == (2, 0)
+
+
+@pytest.mark.parametrize("topics", [1, 2, 20])
+def test_a_topic_is_the_same_picked_out_alone_as_among_all(topics):
+    batch = Batch()
+    for number in range(40):
+        batch.append(b"%d" % (number % topics), [b"x%d" % number] * (number % 3 + 1), number, 0)
+        batch.append(b"%d" % (number % topics), [b"y%d" % number], number, 1)
+    for topic in batch.topics:
+        alone, among = batch.group(topic), batch.groups[topic]
+        assert (alone.payloads, alone.runs) == (among.payloads, among.runs)
+    assert batch.group(b"other") is None
+
+
+def test_groups_grow_with_the_batch():
+    batch = Batch()
+    batch.append(b"a", [b"1"], 5, 0)
+    assert batch.groups[b"a"].payloads == batch.group(b"a").payloads == [b"1"]
+    batch.append(b"b", [b"2"], 5, 0)
+    batch.append(b"a", [b"3"], 6, 0)
+    assert batch.groups[b"a"].payloads == batch.group(b"a").payloads == [b"1", b"3"]
+    assert batch.groups[b"a"].runs == [0, 1, 5, 0, 2, 1, 6, 0]
+
+
+def test_a_batch_that_absorbs_another_has_its_messages_after_its_own():
+    batch, other = Batch(), Batch()
+    batch.append(b"a", [b"1"], 5, 0)
+    for topic, payload in [(b"b", b"2"), (b"a", b"3"), (b"b", b"4")]:
+        other.append(topic, [payload], 5, 0, [Extras(due_ms=9)] if topic == b"b" else None)
+    other.add_producer_run(b"a", 0, 1, b"p", 7)
+    batch.absorb(other)
+    assert batch.groups[b"a"].runs == [0, 1, 5, 0, 2, 1, 5, 0]
+    assert batch.groups[b"b"].payloads == [b"2", b"4"]
+    assert batch.extras == {b"b": {0: Extras(due_ms=9), 1: Extras(due_ms=9)}}
+    assert batch.producers == {b"a": [(1, 1, b"p", 7)]}
+
+
 def test_appending_nothing_changes_nothing():
     batch = Batch()
     assert batch.append(b"a", [], 5, 0) == 0

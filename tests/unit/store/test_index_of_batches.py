@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.store.batch import Batch
-from penstock.store.entry import TIME_SPAN_MS_MAX, Placement, decode, encode_entry
+from penstock.store.entry import TIME_SPAN_MS_MAX, decode, encode_entry
 from penstock.store.index import indexed_batch, indexed_entry
 
 
@@ -19,12 +19,16 @@ def batch_of(*runs):
     [
         batch_of((b"a", [1], 5, 0)),
         batch_of((b"a", [0, 3], 5, 0), (b"b", [2], 4, 1), (b"a", [7], 9, 0), (b"a", [1], 3, 2)),
+        batch_of((b"a", [1], 5, 0), (b"b", [2, 3], 6, 0), (b"c", [4], 6, 0), (b"b", [5], 7, 0)),
+        batch_of((b"a", [1], 5, 0), (b"b", [2], 6, 0), (b"c", [4], 4, 0)),
+        batch_of(*((b"%d" % (n % 7), [n], n, 0) for n in range(50))),
         batch_of((b"late", [1], TIME_SPAN_MS_MAX + 9, 0), (b"early", [1, 1], 2, 0)),
     ],
 )
 def test_the_index_is_the_same_from_the_batch_as_from_the_entry(batch):
-    placements = [Placement(7 + number, 10 * number) for number in range(len(batch.groups))]
-    encoded = encode_entry(batch, 3, 100, placements)
-    from_batch = indexed_batch(batch, encoded, 3, 100, placements)
+    ids = [7 + number for number in range(len(batch.topics))]
+    offsets = [10 * number for number in range(len(batch.topics))]
+    encoded = encode_entry(batch, 3, 100, ids, offsets)
+    from_batch = indexed_batch(batch, encoded, 3, 100, ids, offsets)
     from_entry = indexed_entry(decode(encoded.data))
     assert from_batch == from_entry._replace(topic_ids=list(from_entry.topic_ids))
