@@ -52,6 +52,7 @@ def begin(made):
     users = {"document": {"users": USERS}}
     # whoever leads when it arrives: on a slow machine that may change
     until(lambda: ask(made.running[made.leader()], "/access/apply", users)[0] == 200)
+    return made.running[made.leader()]
 
 
 def pair(number):
