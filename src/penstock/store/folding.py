@@ -12,13 +12,13 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, compress, count
-from operator import add, sub
 from typing import Final
 from zlib import crc32
 
 import msgspec
 
 from penstock.errors import StorageDamaged, StorageError
+from penstock.store.arranged import Arranged, PartGroups
 from penstock.store.block_format import (
     HEADER_BYTES,
     PART_BYTES,
@@ -36,7 +36,7 @@ from penstock.store.block_format import (
     read_footer,
 )
 from penstock.store.entry import Entry
-from penstock.store.gathered import GROUP_BYTES, MESSAGE_BYTES, Gathered, PartGroups, u32, u64
+from penstock.store.gathered import Gathered, u32, u64
 
 _SCATTER: Final = 16  # positions per run up to which runs are ordered by placing them
 
@@ -60,7 +60,7 @@ class Fold(msgspec.Struct, frozen=True):
 
 
 def fold(entries: Iterable[Entry], plan: Fold) -> Iterator[bytes | memoryview]:
-    """The chunks of the block's file, in order. The entries must stay valid to the end."""
+    """The chunks of the block's file, in order. Entries are needed until the first chunk."""
     if plan.end_sequence - plan.base_sequence > U32_MAX:
         raise _planned_wrongly("a block cannot stand for more than 2^32 sequences")
     gathered = Gathered(plan.base_sequence)
@@ -68,16 +68,10 @@ def fold(entries: Iterable[Entry], plan: Fold) -> Iterator[bytes | memoryview]:
         _check_within(entry, plan)
         gathered.add(entry)
     gathered.seal()
-    writer = _Writer(plan)
     yield pack_header(plan.number)
-    order, heads, costs = _arranged(gathered, plan)
-    for first, end in _stretches(gathered, order, costs, plan.part_bytes):
-        pieces = order[first:end]
-        low, high = bisect_right(heads, first), bisect_right(heads, end - 1)
-        part = gathered.part(
-            pieces, [0, *[head - first for head in heads[low:high]]], plan.last_index
-        )
-        yield from writer.part(*part)
+    arranged, writer = Arranged(gathered, _kept(gathered, plan)), _Writer(plan)
+    for first, end in arranged.stretches(plan.part_bytes):
+        yield from writer.part(*arranged.part(first, end, plan.last_index))
     yield from writer.end()
 
 
@@ -103,144 +97,54 @@ def _damaged(what: str) -> StorageDamaged:
     )
 
 
-def _arranged(gathered: Gathered, plan: Fold) -> tuple[list[int], list[int], list[int]]:
-    """Pieces in order; places where a group begins; how many bytes each needs, about."""
-    pieces, costs = _kept(gathered, plan)
-    order = sorted(pieces, key=gathered.ids.__getitem__)
-    if not order:
-        return [], [], []
-    heads = _heads(gathered, order)
-    if heads is None:  # entries that did not ascend
-        order.sort(key=lambda piece: (gathered.ids[piece], gathered.first_offsets[piece]))
-        heads = _heads(gathered, order)
-    if heads is None:
-        raise _damaged("an offset of a topic occurs twice in the entries of a block")
-    sizes = [costs[piece] for piece in order]
-    for head in heads:
-        sizes[head] += GROUP_BYTES + gathered.name_bytes(order[head])
-    return order, heads, sizes
-
-
-def _kept(gathered: Gathered, plan: Fold) -> tuple[list[int], list[int]]:
-    """Pieces that stay, in order of arrival, shortened where they must be; all pieces' sizes."""
+def _kept(gathered: Gathered, plan: Fold) -> list[int]:
+    """Pieces that stay, in order of arrival, shortened where they must be."""
     pieces: list[int] = list(range(len(gathered.ids)))
     if plan.dropped:
         dropped, ids = plan.dropped, gathered.ids
         pieces = [piece for piece in pieces if ids[piece] not in dropped]
     if plan.cuts:
         pieces = _living(gathered, pieces, plan.cuts)
-    return _cut_large(gathered, pieces, plan.part_bytes)
+    return _cut_large(gathered, pieces, max(plan.part_bytes // 4, 1))
 
 
 def _living(gathered: Gathered, pieces: list[int], cuts: dict[int, int]) -> list[int]:
-    found = []
+    """Leave out what lies below the cuts."""
     firsts, starts, ends = gathered.first_offsets, gathered.message_starts, gathered.message_ends
     living = [cuts.get(topic_id, 0) for topic_id in gathered.ids]
+    found = []
     for piece in pieces:
         gone = living[piece] - firsts[piece]
-        number = ends[piece] - starts[piece]
-        if gone <= 0:
+        if gone > 0:
+            number = ends[piece] - starts[piece]
+            if gone < number:
+                found.append(gathered.cut(piece, gone, number))
+        else:
             found.append(piece)
-        elif gone < number:
-            found.append(gathered.cut(piece, gone, number))
     return found
 
 
-def _costs(gathered: Gathered, first: int = 0) -> list[int]:
-    """About how many bytes each piece needs, from number ``first`` on, without its group's."""
-    sizes = map(sub, gathered.byte_ends[first:], gathered.byte_starts[first:])
-    numbers = map(sub, gathered.message_ends[first:], gathered.message_starts[first:])
-    costs = [size + MESSAGE_BYTES * number for size, number in zip(sizes, numbers, strict=True)]
-    for columns in gathered.extras:
-        if columns:
-            starts, ends = gathered.message_starts[first:], gathered.message_ends[first:]
-            costs = list(map(add, costs, map(columns.bytes_between, starts, ends)))
-    return costs
-
-
-def _cut_large(
-    gathered: Gathered, pieces: list[int], part_bytes: int
-) -> tuple[list[int], list[int]]:
+def _cut_large(gathered: Gathered, pieces: list[int], bytes_max: int) -> list[int]:
     """Cut what is larger than a quarter of a part, so that parts are well filled."""
-    costs = _costs(gathered)
-    bound = max(part_bytes // 4, 1)
-    if max(costs, default=0) <= bound:
-        return pieces, costs
+    sizes = gathered.sizes()
+    if max(sizes, default=0) <= bytes_max:
+        return pieces
     found: list[int] = []
-    before = len(costs)
     for piece in pieces:
-        if costs[piece] > bound:
-            found += _quarters(gathered, piece, bound)
+        if sizes[piece] > bytes_max:
+            found += _quarters(gathered, piece, bytes_max)
         else:
             found.append(piece)
-    return found, costs + _costs(gathered, before)
+    return found
 
 
-def _quarters(gathered: Gathered, piece: int, bound: int) -> Iterator[int]:
-    start = gathered.message_starts[piece]
-    sizes = [length + MESSAGE_BYTES for length in gathered.lengths(piece)]
-    for columns in gathered.extras:
-        if columns:
-            firsts = range(start, start + len(sizes))
-            extra = map(columns.bytes_between, firsts, [first + 1 for first in firsts])
-            sizes = list(map(add, sizes, extra))
-    ends = list(accumulate(sizes))
+def _quarters(gathered: Gathered, piece: int, bytes_max: int) -> Iterator[int]:
+    ends = list(accumulate(gathered.message_sizes(piece)))
     first, before = 0, 0
     while first < len(ends):
-        end = max(bisect_right(ends, before + bound, first), first + 1)
+        end = max(bisect_right(ends, before + bytes_max, first), first + 1)
         yield gathered.cut(piece, first, end)
         first, before = end, ends[end - 1]
-
-
-def _heads(gathered: Gathered, order: list[int]) -> list[int] | None:
-    """Places where another topic begins, or offsets have a gap; None if they do not ascend."""
-    ids = [gathered.ids[piece] for piece in order]
-    firsts = [gathered.first_offsets[piece] for piece in order]
-    starts, ends = gathered.message_starts, gathered.message_ends
-    nexts = [
-        first + ends[piece] - starts[piece] for first, piece in zip(firsts, order, strict=True)
-    ]
-    columns = zip(ids, ids[1:], nexts, firsts[1:], strict=False)
-    heads = [
-        place
-        for place, (before, topic_id, following, first) in enumerate(columns, start=1)
-        if following != first or before != topic_id
-    ]
-    for head in heads:
-        if ids[head] == ids[head - 1] and firsts[head] < nexts[head - 1]:
-            return None
-    return [0, *heads]
-
-
-def _stretches(
-    gathered: Gathered, order: list[int], costs: list[int], part_bytes: int
-) -> Iterator[tuple[int, int]]:
-    """Places of the pieces of each part: of about equal size, and with times that fit."""
-    sums = list(accumulate(costs))
-    first, before = 0, 0
-    # a part's times are u32, counted from its earliest
-    is_long = bool(order) and _is_too_long(gathered, order)
-    while first < len(order):
-        end = max(bisect_right(sums, before + part_bytes, first), first + 1)
-        if is_long:
-            end = _end_of_span(gathered, order, first, end)
-        yield first, end
-        first, before = end, sums[end - 1]
-
-
-def _is_too_long(gathered: Gathered, order: list[int]) -> bool:
-    oldest, newest = gathered.span_ms(order)
-    return newest - oldest > U32_MAX
-
-
-def _end_of_span(gathered: Gathered, order: list[int], first: int, end: int) -> int:
-    oldest, newest = gathered.span_ms(order[first : first + 1])
-    for place in range(first + 1, end):
-        low, high = gathered.span_ms(order[place : place + 1])
-        oldest, newest = min(oldest, low), max(newest, high)
-        if newest - oldest > U32_MAX:
-            return place
-    return end
 
 
 class _Writer:
@@ -270,7 +174,7 @@ class _Writer:
         self._counts.extend(groups.counts)
         self._sizes.extend(groups.payload_bytes)
         self._newest.extend(groups.newest_ms)
-        self._positions.frombytes(u32(groups.positions))
+        self._positions.frombytes(groups.positions.tobytes())
         self._oldest_ms = min(self._oldest_ms, groups.oldest_ms)
 
     def _stored(self, stored: bytes, raw_bytes: int, codec: int) -> Iterator[bytes]:
