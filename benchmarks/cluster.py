@@ -4,6 +4,8 @@
 
     python -m benchmarks.cluster                                   # all cases of three nodes
     python -m benchmarks.cluster produce failover --rounds 3       # some of them
+    python -m benchmarks.cluster produce qos1 --delay-ms 0 10      # near, and 20 ms away and back
+    python -m benchmarks.cluster produce --earlier ../before       # both revisions, in turn
     python -m benchmarks.cluster single --earlier ../before        # a checkout of that revision
 
 Each round has its own cluster, which runs all its loads one after the other. Rates are the best of
@@ -26,7 +28,7 @@ from benchmarks.figures import Figure, render
 from benchmarks.generator import GeneratorError
 from benchmarks.rounds import Bench, Measurement, measure
 from benchmarks.table import render as render_comparisons
-from benchmarks.trio import Trio
+from benchmarks.trio import Node, Trio
 from benchmarks.workloads import Peer, Target, Workload, select
 from penstock.client import connect
 from penstock.errors import PenstockError
@@ -77,6 +79,8 @@ LOADS = (
     ),
     Case("sequential", "one at a time", "-m queue-produce -s 100 -w 1", "p50_us", "us p50"),
     Case("mqtt", "QoS 1 at a follower", "-q 1 -w 100 -S 0 -s 100", on_follower=True),
+    Case("qos1", "QoS 1, 50 clients, one at a time", "-q 1 -w 1 -S 0 -s 100 -P 50"),
+    Case("qos1f", "the same at a follower", "-q 1 -w 1 -S 0 -s 100 -P 50", on_follower=True),
 )
 CASES = (*(case.id for case in LOADS), "failover")
 
@@ -133,27 +137,46 @@ def fail_over(trio: Trio, found: Findings) -> None:
 
 
 def run_cluster(options: argparse.Namespace) -> list[Figure]:
-    """Run all rounds of the requested cases."""
-    found = Findings()
+    """Run all rounds of the requested cases: each delay and each revision in every round."""
+    kinds: dict[str, type[Node]] = {"": Node}
+    if options.earlier is not None:
+        fields = {"launcher": earlier(options.earlier).launcher}
+        kinds["earlier"] = type("EarlierNode", (Node,), fields)
+    runs = [(delay_ms, name) for delay_ms in options.delay_ms for name in kinds]
+    found = {run: Findings() for run in runs}
     for round_ in range(1, options.rounds + 1):
-        with Trio.running(options.data_dir) as trio:
-            for case in LOADS:
-                if case.id in options.cases:
-                    run_load(case, trio, options.seconds, found)
-            if "failover" in options.cases:
-                fail_over(trio, found)
+        for run in runs if round_ % 2 else runs[::-1]:
+            delay_ms, name = run
+            with Trio.running(options.data_dir, delay_ms, kinds[name]) as trio:
+                run_cases(trio, options, found[run])
         print(f"round {round_} of {options.rounds}", flush=True)
-    return list(figures_of(found))
+    return [figure for run in runs for figure in figures_of(found[run], _words(*run))]
 
 
-def figures_of(found: Findings) -> Iterator[Figure]:
+def _words(delay_ms: float, name: str) -> str:
+    """Return what a run differs in, for the table."""
+    words = [f"{2 * delay_ms:g} ms away and back"] if delay_ms else []
+    return "".join(f", {word}" for word in [*words, name] if word)
+
+
+def run_cases(trio: Trio, options: argparse.Namespace, found: Findings) -> None:
+    """Run the requested cases on one cluster."""
+    for case in LOADS:
+        if case.id in options.cases:
+            run_load(case, trio, options.seconds, found)
+    if "failover" in options.cases:
+        fail_over(trio, found)
+
+
+def figures_of(found: Findings, where: str = "") -> Iterator[Figure]:
     """Return the lines of the table."""
     for case in LOADS:
         values = found.values.get(f"{case.id} {case.key}")
         if values is None:
             continue
         best = max(values) if case.is_rate else median(values)
-        yield Figure(case.id, case.what, best, case.unit, case.goal, tuple(values))
+        goal = "" if where else case.goal
+        yield Figure(case.id, case.what + where, best, case.unit, goal, tuple(values))
         for key in case.beside:
             told = found.values[f"{case.id} {key}"]
             yield Figure("", "", median(told), key.replace("_us", " us"), "", tuple(told))
@@ -162,7 +185,7 @@ def figures_of(found: Findings) -> Iterator[Figure]:
             yield Figure("", f"CPU of {who}", median(told), "us/msg", "", tuple(told))
     times = found.values.get("failover")
     if times is not None:
-        what = "leader killed, to an acknowledgement"
+        what = "leader killed, to an acknowledgement" + where
         yield Figure("failover", what, max(times), "s, the worst", "<3", tuple(times))
 
 
@@ -226,7 +249,14 @@ def main(arguments: list[str]) -> int:
     add("--seconds", type=float, default=4.0, help="duration of one measurement (4)")
     add("--data-dir", type=Path, default=BUILD, help="directory for data, on a disk")
     add("--json", action="store_true", help="print figures as JSON lines")
-    add("--earlier", type=Path, help="single: a checkout of the revision to compare with")
+    add("--earlier", type=Path, help="a checkout of the revision to compare with")
+    add(
+        "--delay-ms",
+        type=float,
+        nargs="+",
+        default=[0.0],
+        help="one way between two nodes, of three; several are measured in turn (0)",
+    )
     add("--workloads", nargs="+", default=SINGLE, help=f"single: {' '.join(SINGLE)}")
     options = parser.parse_args(arguments)
     unknown = set(options.cases) - {*CASES, "single"}

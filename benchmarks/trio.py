@@ -2,9 +2,12 @@
 
 The kernel chooses the cores: three nodes and a generator must share two. So figures are those of
 the whole machine, and any other load shows; compare the CPU time per message.
+
+With a delay, all traffic between nodes goes through relays (``benchmarks.delay``).
 """
 
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -28,11 +31,17 @@ class Node(PenstockBroker):
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         super().__init__(directory, settings)
         self.peer_port = free_port()
+        self.relay_port = 0  # where other nodes reach it, if not directly
+
+    @property
+    def peer_address(self) -> str:
+        """Return where other nodes reach it."""
+        return f"{HOST}:{self.relay_port or self.peer_port}"
 
     def command(self) -> list[str]:
         """See ``Broker``."""
         cluster = ["--node-id", str(self.number), "--peer-listen", f"{HOST}:{self.peer_port}"]
-        return [*super().command(), *cluster]
+        return [*super().command(), *cluster, "--advertise-peer", self.peer_address]
 
     def kill(self) -> None:
         """Kill it, like a crash."""
@@ -63,6 +72,21 @@ class Node(PenstockBroker):
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
+@contextmanager
+def _relayed(nodes: list[Node], delay_ms: float) -> Iterator[None]:
+    pairs = [f"{node.relay_port}:{node.peer_port}" for node in nodes]
+    command = [sys.executable, "-m", "benchmarks.delay", str(delay_ms), *pairs]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            raise BrokerError("the relay did not start")
+        try:
+            yield
+        finally:
+            process.communicate()
+
+
 class Trio:
     """Three nodes that form a cluster inside the context of :meth:`running`."""
 
@@ -71,19 +95,26 @@ class Trio:
 
     @classmethod
     @contextmanager
-    def running(cls, data: Path) -> Iterator[Self]:
-        """Start all and initialise the cluster; stop all and remove the data on exit."""
+    def running(cls, data: Path, delay_ms: float = 0.0, kind: type[Node] = Node) -> Iterator[Self]:
+        """Start all and initialise the cluster; stop all and remove the data on exit.
+
+        ``delay_ms``: between two nodes, one way.
+        """
         data.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="trio-", dir=data) as directory, ExitStack() as stack:
             nodes = []
             for number in range(1, NODES + 1):
                 home = Path(directory) / str(number)
                 home.mkdir()
-                node = Node(home, {"cluster.secret": "three-nodes-for-a-benchmark"})
+                node = kind(home, {"cluster.secret": "three-nodes-for-a-benchmark"})
                 node.number = number
+                node.relay_port = free_port() if delay_ms else 0
+                nodes.append(node)
+            if delay_ms:
+                stack.enter_context(_relayed(nodes, delay_ms))
+            for node in nodes:
                 stack.callback(node.stop)
                 node.start(None)
-                nodes.append(node)
             trio = cls(nodes)
             trio._begin()
             yield trio
@@ -93,7 +124,7 @@ class Trio:
         command = [first.program() or "penstock", "cluster", "init"]
         command += ["--server", f"{HOST}:{first.port}"]
         for node in self.nodes:
-            command += ["--node", f"{node.number}={HOST}:{node.peer_port}@{HOST}:{node.port}"]
+            command += ["--node", f"{node.number}={node.peer_address}@{HOST}:{node.port}"]
         said = subprocess.run(command, capture_output=True, text=True, check=False)
         if said.returncode:
             raise BrokerError(f"the cluster did not begin: {said.stderr or said.stdout}")

@@ -171,6 +171,7 @@ class Node:
         return Leadership(self.leader, self.term, self.is_leader)
 
     is_writable = True
+    has_room = False
 
     @property
     def term(self) -> int:

@@ -82,7 +82,7 @@ class BrokerNode(Node):
     @property
     def is_sealed(self) -> bool:
         """Whether all that was submitted is on its way, and the next command opens a new batch."""
-        return self.pipeline._in_flight is not None and not self.pipeline._open.steps
+        return bool(self.pipeline._in_flight) and not self.pipeline._open.steps
 
     @property
     def is_idle(self) -> bool:

@@ -87,6 +87,9 @@ class RecordingListener:
     def when_readable(self, act: Callable[[], None]) -> None:
         act()
 
+    def made_room(self) -> None:
+        """Tests submit when they like."""
+
 
 class Network:
     """The way between the nodes of one test."""

@@ -73,7 +73,7 @@ def test_a_later_batch_of_a_node_takes_the_place_of_an_earlier_one() -> None:
     assert not queue.add(candidate(2, 4))
     assert queue.add(candidate(1, 2))
     assert queue.add(candidate(2, 1, incarnation=2))
-    assert [(c.node, c.incarnation, c.number) for c in queue.next()] == [(1, 1, 2), (2, 2, 1)]
+    assert [(c.node, c.incarnation, c.number) for c in queue.next({})] == [(1, 1, 2), (2, 2, 1)]
 
 
 def test_what_is_in_the_log_or_never_will_be_leaves_the_line() -> None:
@@ -88,7 +88,7 @@ def test_what_is_in_the_log_or_never_will_be_leaves_the_line() -> None:
     repeated, refused = queue.settle({1: (1, 1), 4: (1, 1)}, 4)
     assert [c.node for c in repeated] == [1, 4]
     assert [(c.node, reason) for c, reason in refused] == [(2, RefusalReason.LEADERSHIP_LOST)]
-    assert [c.node for c in queue.next()] == [3]
+    assert [c.node for c in queue.next({})] == [3]
 
 
 def test_what_was_taken_leaves_the_line_and_what_came_in_its_place_stays() -> None:
@@ -96,10 +96,10 @@ def test_what_was_taken_leaves_the_line_and_what_came_in_its_place_stays() -> No
     first, other = candidate(1, 1), candidate(2, 1)
     queue.add(first)
     queue.add(other)
-    taken = queue.next()
+    taken = queue.next({})
     queue.add(candidate(1, 2))
     queue.remove(taken)
-    assert [(c.node, c.number) for c in queue.next()] == [(1, 2)]
+    assert [(c.node, c.number) for c in queue.next({})] == [(1, 2)]
 
 
 def packed(node: int, *messages: tuple[bytes, bytes]) -> QueuedBatch:

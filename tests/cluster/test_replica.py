@@ -392,7 +392,7 @@ async def test_a_batch_is_not_taken_for_the_one_before_it_that_was_given_up(benc
     first = leader.submit(batch_of((b"t", b"first")))
     await until(lambda: leader.store.last_index > before)
     batches = leader.replica.proposals
-    batches.refuse(batches.own, NoQuorum("given up"))
+    batches.refuse(batches.own[0], NoQuorum("given up"))
     with pytest.raises(NoQuorum):
         await first
     second = leader.submit(batch_of((b"t", b"second")))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cluster import flight
 from penstock.cluster.frames import Frame, RaftFrame
 from penstock.commit import checkpoint
 from penstock.core.commands import SessionOpened, Subscribed
@@ -52,6 +53,7 @@ async def test_a_row_contains_all_of_an_entry_that_it_says_it_contains(
 ) -> None:
     """A row is taken when the next batch is sealed: not between two batches of one entry."""
     monkeypatch.setattr(checkpoint, "ROUND_INTERVAL_S", 0.0)
+    monkeypatch.setattr(flight, "COUNT_MAX", 1)  # what waits shares an entry
     await brokers.cluster(3)
     leader = await brokers.leader()
     assert isinstance(leader, BrokerNode)

@@ -15,7 +15,7 @@ from penstock.cluster.reads import ReadBarriers
 from penstock.errors import StorageBroken, StorageError, StorageFull
 from penstock.obs.log import get_logger
 from penstock.raft.ready import SoftState
-from penstock.raft.types import RaftEntry, ReadState, Role
+from penstock.raft.types import RaftEntry, ReadState
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
 from penstock.store.segments import SegmentRange, batch_of, spans
@@ -72,6 +72,7 @@ class LogApplier:
             self.leave()
 
     def applied(self, index: int) -> None:
+        self._proposals.applied(index)
         self._membership.applied(index)
         self._reads.applied(index)
 
@@ -79,9 +80,7 @@ class LogApplier:
         self._reads.answered(state, self._node.record.applied)
 
     def rows_written(self, batch: Batch, written: Written) -> None:
-        proposals = self._proposals
-        if proposals.own is not None and proposals.own.batch is batch:
-            proposals.own = None
+        if self._proposals.written(batch):
             index, sequence = self._node.record.applied, self._node.store.next_sequence
             self._node.listener.committed(batch, Commit(index, sequence, 0, 0, *written, ()))
 
@@ -90,12 +89,13 @@ class LogApplier:
         node = self._node
         if node.is_closed:
             return
-        self._proposals.own = None
+        self._proposals.written(batch)
         if isinstance(outcome, StorageError):
             is_fatal = node.is_clustered and not isinstance(outcome, StorageFull)
             if is_fatal or isinstance(outcome, StorageBroken):
                 self.failed(outcome)
                 return
+            self._proposals.own.clear()
             node.listener.refused(batch, outcome)
         else:
             try:
@@ -114,16 +114,16 @@ class LogApplier:
         if is_changing and self._membership.propose():
             node.wake()
         elif not node.is_lone:
-            self._proposals.encode_next()
+            if not (is_changing and self._engine.has_tail):  # a change goes alone
+                self._proposals.encode_next()
         elif node.is_leader:
-            self._engine.may_commit_alone = not is_changing
-            if own is not None:
-                self._engine.disk.commit(own.batch)
+            self._engine.may_commit_alone = not is_changing and len(own) < 2
+            if own:
+                self._engine.disk.commit(own[0].batch)
 
     def roles_changed(self, state: SoftState) -> None:
         self._leadership.roles_changed(state)
-        if state.role is not Role.LEADER:
-            self._proposals.queue.clear()
+        self._proposals.roles_changed(state)
         self._membership.leader_changed()
         self._proposals.propose_own()
         self._leadership.announce()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from penstock.cluster.consensus import DoneCallback
-from penstock.cluster.forwarding import MergedBatch, QueuedBatch, merge
+from penstock.cluster.forwarding import MergedBatch, QueuedBatch, TailState, merge
 from penstock.errors import StorageError
 from penstock.obs.log import get_logger
 from penstock.raft.ready import PersistMark
@@ -113,12 +113,13 @@ class Disk:
         self,
         queued: Sequence[QueuedBatch],
         is_late: Callable[[Batch], bool],
+        tail: TailState,
         encoded: Callable[[MergedBatch, EncodedBatch | None], None],
     ) -> None:
-        """Merge batches and encode them as the next entry. The log must have no tail."""
+        """Merge batches and encode them as the next entry."""
 
         def job() -> None:
-            merged = merge(queued, is_late)
+            merged = merge(queued, is_late, tail)
             data = self._store.encode_batch(merged.batch) if merged.taken else None
             self._post(self._free, encoded, merged, data)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.cluster.disk import Disk, DiskWork, joined
+from penstock.cluster.flight import COUNT_MAX
 from penstock.cluster.frames import Frame, RaftFrame
 from penstock.cluster.log_view import RECENT_ENTRIES_MAX, StoreLog
 from penstock.cluster.record import RaftRecord, encode_record, term_of, terms_with
@@ -259,9 +260,10 @@ class Engine:
 
     def _send(self, messages: Sequence[RaftMessage]) -> None:
         assert self.raw is not None
-        now_ms = self._now_ms() if self.raw.role is Role.LEADER else 0
+        is_leader = self.raw.role is Role.LEADER
+        said = (self._now_ms(), COUNT_MAX) if is_leader else (0, 0)
         for message in messages:
-            self._send_frame(message.to, RaftFrame(message, now_ms))
+            self._send_frame(message.to, RaftFrame(message, *said))
 
     # ── Applying ──────────────────────────────────────────────────────────────────────────────
 

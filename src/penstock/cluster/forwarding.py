@@ -1,9 +1,14 @@
 """Batches that wait for the leader: their order, and which of them are in the log already.
 
-A node has one batch in flight at most, and repeats it to each leader until it is applied. That is
-safe because batches are numbered within an incarnation of their node, and the number of each node's
-last batch follows from the log (``origins``). A leader checks when all of its log is applied:
-whatever is not beyond ``origins`` is in the log. It merges what waits, in the order of arrival.
+A node repeats its batches to each leader until they are applied. That is safe because batches are
+numbered within an incarnation of their node, and the number of each node's last batch follows from
+the log (``origins``). A leader checks when all entries of earlier terms are applied; those of its
+own term that are in flight count as well. Whatever is not beyond ``origins`` is in the log. It
+merges what waits, in the order of arrival.
+
+A node may have several batches in flight. Each but the first names the one that it follows, and no
+leader takes it before that one. So a node's batches are in the log in their order and without a
+gap, whatever gets lost; and if one is refused, those that follow it are in no log either.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +16,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.cluster.flight import COUNT_MAX
 from penstock.cluster.frames import FORWARD_BYTES_MAX, RefusalReason
+from penstock.core.stale_publishes import has_publish
 from penstock.errors import StorageError
 from penstock.raft.types import NodeId
 from penstock.store.batch import Batch, NodeSegment
 from penstock.store.segments import unpack_batch
 
 ENTRY_BYTES_TARGET = 4 << 20  # of merged batches; a larger batch goes alone
+
+WAITING_MAX = 2 * COUNT_MAX  # batches of one node; it repeats others
 
 Origins = Mapping[NodeId, tuple[int, int]]
 
@@ -30,6 +39,11 @@ class QueuedBatch(msgspec.Struct, frozen=True):
     number: int
     content: Batch | bytes
     term: int = 0  # the only term in which it may be written; 0: any
+    follows: int = 0  # the number of the batch that must be in the log before it; 0: none
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.incarnation, self.number
 
     @property
     def bytes(self) -> int:
@@ -46,8 +60,14 @@ def is_repetition(origins: Origins, node: NodeId, incarnation: int, number: int)
     return (incarnation, number) <= origins.get(node, (0, 0))
 
 
+def is_next(origins: Origins, queued: QueuedBatch) -> bool:
+    """Whether the batch that this one follows is in the log."""
+    follows = queued.follows
+    return not follows or is_repetition(origins, queued.node, queued.incarnation, follows)
+
+
 def refusal(queued: QueuedBatch, term: int) -> RefusalReason | None:
-    """Why the leader of ``term``, all of whose log is applied, will never write a batch."""
+    """Why the leader of ``term``, in whose log it is not, will never write a batch."""
     if queued.term and queued.term != term:
         return RefusalReason.LEADERSHIP_LOST
     is_too_large = isinstance(queued.content, bytes) and queued.bytes > FORWARD_BYTES_MAX
@@ -70,10 +90,30 @@ class MergedBatch(NamedTuple):
     batch: Batch
     taken: Sequence[QueuedBatch]
     refused: Sequence[tuple[QueuedBatch, RefusalReason]]
+    must_wait: bool = False  # the next one cannot be written before all of the log is applied
+
+
+class TailState(NamedTuple):
+    """What is in the log and not applied, as far as it decides what may follow."""
+
+    is_there: bool = False
+    opens_sessions: bool = False
+
+    def holds_up(self, batch: Batch) -> bool:
+        """Whether a batch must wait for the tail.
+
+        Topics are dropped when all is applied. And whether the client of a publish has moved to
+        another node cannot be told while it may be on its way there.
+        """
+        if not self.is_there:
+            return False
+        return bool(batch.drops) or (self.opens_sessions and has_publish(batch.events))
 
 
 def merge(
-    waiting: Sequence[QueuedBatch], is_late: Callable[[Batch], bool] = lambda _batch: False
+    waiting: Sequence[QueuedBatch],
+    is_late: Callable[[Batch], bool] = lambda _batch: False,
+    tail: TailState = TailState(),  # noqa: B008 - immutable
 ) -> MergedBatch:
     """Merge batches, each as a segment. Slow: for the writer thread.
 
@@ -82,16 +122,22 @@ def merge(
     """
     found: list[tuple[QueuedBatch, Batch]] = []
     refused: list[tuple[QueuedBatch, RefusalReason]] = []
+    gaps: set[NodeId] = set()  # nodes of which one was refused: the next ones may not follow
+    must_wait = False
     for queued in waiting:
+        if queued.node in gaps:
+            continue
         batch = _decoded(queued)
+        must_wait = batch is not None and tail.holds_up(batch)
+        if must_wait or (batch is not None and found and (batch.drops or found[0][1].drops)):
+            break
         if batch is None or is_late(batch):
             reason = RefusalReason.DAMAGED if batch is None else RefusalReason.LATE
             refused.append((queued, reason))
+            gaps.add(queued.node)
             continue
-        if found and (batch.drops or found[0][1].drops):
-            break
         found.append((queued, batch))
-    return MergedBatch(_joined(found), [queued for queued, _ in found], refused)
+    return MergedBatch(_joined(found), [queued for queued, _ in found], refused, must_wait)
 
 
 def _decoded(queued: QueuedBatch) -> Batch | None:
@@ -116,22 +162,28 @@ def _joined(found: Sequence[tuple[QueuedBatch, Batch]]) -> Batch:
 
 
 class ProposalQueue:
-    """What waits for the leader: one batch of each node, in order of arrival."""
+    """What waits for the leader: batches of all nodes, in order of arrival."""
 
     def __init__(self) -> None:
-        self._waiting: dict[NodeId, QueuedBatch] = {}
+        self._waiting: list[QueuedBatch] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, queued: QueuedBatch) -> bool:
-        """Queue a batch in place of an earlier one; False if it, or a later one, is queued."""
-        earlier = self._waiting.get(queued.node)
-        if earlier is not None:
-            if (queued.incarnation, queued.number) <= (earlier.incarnation, earlier.number):
+        """Queue a batch; False if it is queued, or its node has given it up, or has too many.
+
+        One that follows none takes the place of all earlier ones of its node.
+        """
+        others = [other for other in self._waiting if other.node == queued.node]
+        for other in others:
+            if other.key == queued.key or (other.key > queued.key and not other.follows):
                 return False
-            del self._waiting[queued.node]
-        self._waiting[queued.node] = queued
+        if not queued.follows:
+            self.remove([other for other in others if other.key < queued.key])
+        elif len(others) >= WAITING_MAX:
+            return False
+        self._waiting.append(queued)
         return True
 
     def settle(
@@ -139,22 +191,27 @@ class ProposalQueue:
     ) -> tuple[list[QueuedBatch], list[tuple[QueuedBatch, RefusalReason]]]:
         """Remove and return what is in the log already, and what never will be."""
         repeated, refused = [], []
-        for queued in list(self._waiting.values()):
-            if is_repetition(origins, queued.node, queued.incarnation, queued.number):
-                repeated.append(self._waiting.pop(queued.node))
-            elif (reason := refusal(queued, term)) is not None:
-                refused.append((self._waiting.pop(queued.node), reason))
+        for queued in self._waiting:
+            if is_repetition(origins, queued.node, *queued.key):
+                repeated.append(queued)
+            elif is_next(origins, queued) and (reason := refusal(queued, term)) is not None:
+                refused.append((queued, reason))
+        self.remove([*repeated, *(queued for queued, _ in refused)])
         return repeated, refused
 
-    def next(self) -> list[QueuedBatch]:
-        waiting = list(self._waiting.values())
-        return waiting[: choose(waiting)]
+    def next(self, origins: Origins) -> list[QueuedBatch]:
+        """What may share the next entry: each after the one that it follows."""
+        reached, found = dict(origins), []
+        for queued in self._waiting:
+            if is_next(reached, queued) and not is_repetition(reached, queued.node, *queued.key):
+                found.append(queued)
+                reached[queued.node] = queued.key
+        return found[: choose(found)]
 
     def remove(self, batches: Sequence[QueuedBatch]) -> None:
         """Remove batches, unless later ones have replaced them."""
-        for queued in batches:
-            if self._waiting.get(queued.node) is queued:
-                del self._waiting[queued.node]
+        gone = set(map(id, batches))
+        self._waiting = [queued for queued in self._waiting if id(queued) not in gone]
 
     def clear(self) -> None:
         """Forget everything: the nodes send their batches to the next leader."""

@@ -87,8 +87,10 @@ class FrameHandler:
         if node.is_lone:
             return  # no other node has a vote
         node.engine.guarded(lambda: raw.step(message))
-        if frame.now_ms and sender == raw.lead:
-            self._hooks.set_time(frame.now_ms)
+        if sender == raw.lead:
+            self._proposals.leader_takes(message.kind, frame.forwards)
+            if frame.now_ms:
+                self._hooks.set_time(frame.now_ms)
         node.wake()
 
     def _deliver_live(self, sender: NodeId, frame: Frame) -> None:

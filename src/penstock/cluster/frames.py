@@ -49,19 +49,28 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RaftFrame(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """A Raft message. ``now_ms``: the leader's steady time; 0 from all others."""
+    """A Raft message. ``now_ms``: the leader's steady time; 0 from all others.
+
+    ``forwards``: how many batches of one node a leader takes at a time; 0 from all others, and from
+    leaders of former versions, which take one.
+    """
 
     message: RaftMessage
     now_ms: int = 0
+    forwards: int = 0
 
 
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """A node's batch for the leader. ``term``: the only one that may write it; 0: any."""
+    """A node's batch for the leader. ``term``: the only one that may write it; 0: any.
+
+    ``follows``: the number of the batch that must be in the log before it; 0: none.
+    """
 
     incarnation: int
     number: int
     batch: bytes
     term: int = 0
+    follows: int = 0
 
 
 class ForwardRefused(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):

@@ -124,6 +124,10 @@ class Replica:
     def is_writable(self) -> bool:
         return self._leadership.write_refusal() is None
 
+    @property
+    def has_room(self) -> bool:
+        return self.proposals.has_room
+
     def own(self) -> Member:
         return self.node.member
 

@@ -22,7 +22,13 @@ class LogListener(Protocol):
         """A batch of another node, or of an earlier incarnation, is in the log for good."""
 
     def refused(self, batch: Batch, error: PenstockError) -> None:
-        """The batch was given up. After ``NoQuorum`` it may still be in the log, as foreign."""
+        """The batch was given up, and with it all that were submitted after it.
+
+        After ``NoQuorum`` they may still turn up in the log, as foreign ones.
+        """
+
+    def made_room(self) -> None:
+        """The log ``has_room`` again, although batches are in flight."""
 
     def when_readable(self, act: Callable[[], None]) -> None:
         """Call back once everything that was acknowledged so far can be read from the log."""
@@ -39,11 +45,18 @@ class ReplicatedLog(Protocol):
     def term(self) -> int:
         """The current term: what a leader decides is valid in no other (``Batch.term``)."""
 
+    @property
+    def has_room(self) -> bool:
+        """Whether it takes another batch while earlier ones are in flight."""
+
     def begin(self, listener: LogListener) -> None:
         """Start, and report to this listener. Once, before the first batch."""
 
     def submit(self, batch: Batch) -> None:
-        """Put a batch into the log. One at a time: the next one after the listener was called."""
+        """Put a batch into the log, after those in flight; ``has_room`` tells if there may be any.
+
+        Batches are committed in the order of submission; none is without the one before it.
+        """
 
     def run_on_writer(self, job: Callable[[], None]) -> None:
         """Run ``job`` on the writer thread, between two writes."""

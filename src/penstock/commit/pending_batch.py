@@ -1,4 +1,6 @@
-"""The batches of the pipeline that are not applied yet: the open one and the one in flight."""
+"""The batches of the pipeline that are not applied yet: the open one and those in flight."""
+
+from collections import deque
 
 from penstock.core.commands import Command, Published
 from penstock.core.completion import Completion, Journaled, Refusable
@@ -46,7 +48,9 @@ class PendingBatch:
 
 
 class PendingBatches:
-    """The open batch, the batch in flight, and what they contain.
+    """The open batch, the batches in flight, and what they contain.
+
+    Several are in flight only in a cluster, where a commit may take long; oldest first.
 
     Base of ``Pipeline``, not a part of it: publishing uses the open batch for every message.
     """
@@ -54,28 +58,26 @@ class PendingBatches:
     def __init__(self, next_sequence: int, *, applies_first: bool) -> None:
         self._applies_first = applies_first
         self._open = PendingBatch()
-        self._in_flight: PendingBatch | None = None
+        self._in_flight: deque[PendingBatch] = deque()
         self.next_sequence = next_sequence  # after the last message that was applied
 
     def _has_steps(self) -> bool:
-        return bool(self._open.steps or (self._in_flight and self._in_flight.steps))
+        return bool(self._open.steps or any(pending.steps for pending in self._in_flight))
 
     def pending_steps(self) -> list[Step]:
-        return (self._in_flight.steps if self._in_flight else []) + self._open.steps
+        return [step for pending in (*self._in_flight, self._open) for step in pending.steps]
 
     @property
     def pending_bytes(self) -> int:
-        in_flight = self._in_flight.batch.payload_bytes if self._in_flight else 0
+        in_flight = sum([pending.batch.payload_bytes for pending in self._in_flight])
         return self._open.batch.payload_bytes + in_flight
 
     def holds(self, topic: bytes) -> bool:
-        in_flight = self._in_flight.batch.topics if self._in_flight else {}
-        return topic in self._open.batch.topics or topic in in_flight
+        return any(topic in pending.batch.topics for pending in (*self._in_flight, self._open))
 
     def is_dropping(self, topic: bytes) -> bool:
         """Whether the deletion of a topic is pending: what the store has of it is obsolete."""
-        in_flight = self._in_flight.batch.drops if self._in_flight else ()
-        return topic in self._open.batch.drops or topic in in_flight
+        return any(topic in pending.batch.drops for pending in (*self._in_flight, self._open))
 
     def topics_to_retain(self) -> set[bytes]:
         """Topics with a pending retained message that was delivered live already."""
@@ -88,8 +90,8 @@ class PendingBatches:
     @property
     def settled_sequence(self) -> int:
         """Messages below this are on disk and applied; ``unsettled`` gives the others."""
-        if self._applies_first and self._in_flight is not None:
-            return self.next_sequence - self._in_flight.batch.count
+        if self._applies_first and self._in_flight:
+            return self.next_sequence - self._in_flight[0].batch.count
         return self.next_sequence
 
     @property

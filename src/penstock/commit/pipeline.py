@@ -2,8 +2,9 @@
 
 Commands arrive in order from all connections. Durable commands join the open batch; the writer
 thread commits one batch at a time, and after the commit the commands of the batch are applied and
-their effects carried out. Commands that need no disk keep their order but never start a commit; in
-an empty pipeline they are applied at once.
+their effects carried out. In a cluster with distant nodes several batches are in flight, as many as
+the log has room for; they are committed, and applied, in order. Commands that need no disk keep
+their order but never start a commit; in an empty pipeline they are applied at once.
 
 There are two durability modes:
 
@@ -15,8 +16,9 @@ After a failed commit there is nothing to undo under ``sync``: its commands are 
 and the next batch tries again. Commands without a client to repeat them (the end of a connection, a
 will) are retried. Under ``interval`` the whole batch is retried.
 
-No message may overtake an earlier one of its publisher because that one was refused. So what the
-refused publishers have in the open batch is refused as well. A batch that is void only in part,
+No message may overtake an earlier one of its publisher because that one was refused. So the batches
+in flight after a refused one are refused with it: the log takes none without the one before. And so
+is what the refused publishers have in the open batch. A batch that is void only in part,
 because its term has ended, is submitted again without the void commands before anything newer.
 """
 
@@ -138,7 +140,7 @@ class Pipeline(PendingBatches):
         self._enqueue(command, waiter, durable=True)
         if self._applies_first:
             self._wake()
-        elif self._in_flight is None:
+        elif self._may_seal:
             self._set_timer(FOLLOWED_INTERVAL_S)
 
     def hurry(self) -> None:
@@ -203,7 +205,7 @@ class Pipeline(PendingBatches):
         """
         place = self._open.batch.messages_of(topic) - count
         wanted = (topic, place, 0 if on_disk else count, waiter, now_ms)
-        sent = self._in_flight.batch if self._in_flight else None
+        sent = self._in_flight[0].batch if self._in_flight else None
         if on_disk or not self._applies_first or not self._offsets.add(wanted, sent):
             self._open.offset_waiters.append(wanted)
 
@@ -231,7 +233,7 @@ class Pipeline(PendingBatches):
     def drop_topic(self, topic: bytes, command: TopicGone, waiter: Refusable | None) -> None:
         """Delete a topic with the next commit, before any messages of it in that commit."""
         if self._applies_first and topic in self._open.batch.topics:  # their offsets are known
-            if self._in_flight is not None:
+            if self._in_flight:
                 self._on_commit.append(lambda: self.drop_topic(topic, command, waiter))
                 return
             self._seal()
@@ -275,7 +277,7 @@ class Pipeline(PendingBatches):
         return 0
 
     def end_capture(self) -> None:
-        if self._in_flight is not None:
+        if self._in_flight:
             return  # ``_go_on`` sets the timer after that commit
         if self._open.batch.payload_bytes >= self._settings.batch_bytes_target:
             self._wake()
@@ -298,8 +300,8 @@ class Pipeline(PendingBatches):
         if self._applies_first:
             self._apply_first()
         payloads: list[bytes] = []
-        for pending in (self._in_flight, self._open):
-            group = pending.batch.group(topic) if pending else None
+        for pending in (*self._in_flight, self._open):
+            group = pending.batch.group(topic)
             if group is not None:
                 payloads += group.payloads if self._applies_first else captured(group)
         return payloads
@@ -319,7 +321,7 @@ class Pipeline(PendingBatches):
     def when_committed(self, callback: Callable[[], None]) -> None:
         """Call back after the next commit, successful or not; make one soon. See ``failure``."""
         self._on_commit.append(callback)
-        if self._in_flight is None:
+        if not self._in_flight:
             self._loop.call_soon(self._seal)
 
     def _join(self, command: Command, waiter: Refusable | None, *, durable: bool) -> None:
@@ -345,6 +347,11 @@ class Pipeline(PendingBatches):
 
     # ── committing ────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def _may_seal(self) -> bool:
+        """Whether a batch may be submitted now: none is in flight, or the log takes another."""
+        return not self._in_flight or (not self._applies_first and self._log.has_room)
+
     def _wake(self) -> None:
         """Start a commit at the end of this turn of the loop, which may read more commands."""
         if not self._start_due:
@@ -357,20 +364,19 @@ class Pipeline(PendingBatches):
 
     def _timer_fired(self) -> None:
         self._commit_timer = None
-        if self._in_flight is None:
-            self._seal()
+        self._seal()
 
     def _start(self) -> None:
         self._start_due = False
         if self._applies_first:
             self._start_interval()
-        elif self._in_flight is None:
+        elif self._may_seal:
             large = self._open.batch.payload_bytes >= self._settings.batch_bytes_target
             if self._open.is_urgent or large:
                 self._seal()
             elif self._open.is_patient:
                 self._set_timer(FOLLOWED_INTERVAL_S)
-            else:
+            elif not self._in_flight:
                 self._apply_open()
 
     def _start_interval(self) -> None:
@@ -378,7 +384,7 @@ class Pipeline(PendingBatches):
         self._apply_first()
         if (
             self._open.batch.payload_bytes >= self._settings.batch_bytes_target
-            and self._in_flight is None
+            and not self._in_flight
         ):
             self._seal()
         elif not self._open.batch.is_empty:
@@ -397,8 +403,10 @@ class Pipeline(PendingBatches):
             waiter.done(Journaled(offset, now_ms))
 
     def _seal(self) -> None:
-        if self._in_flight is not None or self._is_closed:
+        if self._is_closed or not self._may_seal:
             return
+        if self._in_flight and not self._open.batch.has_content:
+            return  # rows alone would overtake what is in flight
         if self._applies_first:
             self._apply_first()
         now = self._monotonic()
@@ -410,19 +418,20 @@ class Pipeline(PendingBatches):
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
-        self._in_flight, self._open = self._open, PendingBatch()
+        sealed, self._open = self._open, PendingBatch()
+        self._in_flight.append(sealed)
         self.is_congested = False
         if self._applies_first:
-            self._offsets.sealed(self._in_flight.batch)
-            self.next_sequence += self._in_flight.batch.count
+            self._offsets.sealed(sealed.batch)
+            self.next_sequence += sealed.batch.count
             self.next_index += 1
-        self._log.submit(self._in_flight.batch)
+        self._log.submit(sealed.batch)
 
     # ── LogListener ───────────────────────────────────────────────────────────────────────────
 
     def committed(self, batch: Batch, commit: Commit) -> None:
         if not self._is_closed:
-            assert self._in_flight is not None and self._in_flight.batch is batch  # noqa: PT018
+            assert self._in_flight and self._in_flight[0].batch is batch  # noqa: PT018
             self._committed(commit)
             if commit.ends_entry:
                 self._go_on()
@@ -431,9 +440,13 @@ class Pipeline(PendingBatches):
 
     def refused(self, batch: Batch, error: PenstockError) -> None:
         if not self._is_closed:
-            assert self._in_flight is not None and self._in_flight.batch is batch  # noqa: PT018
             self._failed(batch, error)
-            self._go_on()
+            if not self._in_flight:
+                self._go_on()
+
+    def made_room(self) -> None:
+        if not (self._is_closed or self._applies_first):
+            self._start()
 
     def foreign(self, batch: Batch, commit: Commit) -> None:
         if self._is_closed:
@@ -451,16 +464,13 @@ class Pipeline(PendingBatches):
 
     def _go_on(self) -> None:
         """After a commit: notify those who waited for it, and start the next if one is due."""
-        if self._in_flight is not None:
-            return
         self._notify_committed()
         self._start()
-        if self._in_flight is None and not self._open.batch.is_empty:
+        if not self._in_flight and not self._open.batch.is_empty:
             self._set_timer(self._patience_s)
 
     def _committed(self, commit: Commit) -> None:
-        pending, self._in_flight = self._in_flight, None
-        assert pending is not None
+        pending = self._in_flight.popleft()
         batch = pending.batch
         self._latency.committed(commit)
         if self.failure is not None:
@@ -505,33 +515,59 @@ class Pipeline(PendingBatches):
             self._loop.call_later(RETRY_S, self._resubmit, batch)
             self._notify_committed()  # they find ``failure`` set
             return
-        pending, self._in_flight = self._in_flight, None
-        assert pending is not None
-        self._checkpointer.failed(batch)
-        if pending.bound and isinstance(error, LeadershipLost):
-            self._refuse_bound(pending, error)
+        refused = self._take_from(batch)
+        for pending in refused:
+            self._checkpointer.failed(pending.batch)
+        if refused[0].bound and isinstance(error, LeadershipLost):
+            self._refuse_bound(refused, error)
         else:
-            self._open, withdrawn = withdraw(pending, self._open)
-            if withdrawn.steps:
-                self._add_overhead(0)
-            self._refusals.refuse(pending, error, self.next_sequence)
-            self._refusals.refuse(withdrawn, error, self.next_sequence)
+            self._refuse(refused, error)
         if self._retries:
             self._loop.call_later(RETRY_S, self._retries.submit_all)
 
-    def _refuse_bound(self, pending: PendingBatch, error: PenstockError) -> None:
+    def _take_from(self, batch: Batch) -> list[PendingBatch]:
+        """Take a batch, and those after it, out of flight."""
+        taken: list[PendingBatch] = []
+        while not taken or taken[0].batch is not batch:
+            taken.insert(0, self._in_flight.pop())
+        return taken
+
+    def _refuse(self, refused: list[PendingBatch], error: PenstockError) -> None:
+        """Refuse batches, and what their publishers have sent since."""
+        withdrawn = []
+        for pending in refused if self._in_flight else ():  # what needs no disk keeps its place
+            self._in_flight[-1].steps += [step for step in pending.steps if not step[2]]
+            pending.steps = [step for step in pending.steps if step[2]]
+        for pending in refused:
+            self._open, later = withdraw(pending, self._open)
+            withdrawn.append(later)
+        if any(later.steps for later in withdrawn):
+            self._add_overhead(0)
+        for pending in (*refused, *withdrawn):
+            self._refusals.refuse(pending, error, self.next_sequence)
+
+    def _refuse_bound(self, refused: list[PendingBatch], error: PenstockError) -> None:
         """Refuse what was decided as leader; submit the rest again, before anything newer.
 
-        The batch is in no log and never will be, so nothing is written twice.
+        The first batch is in no log and never will be, nor are those after it, which the log does
+        not take without it. So nothing is written twice.
         """
-        rest, void = cut(pending, pending.bound_steps)
-        if rest.batch.is_empty:
-            self._applier.apply(rest.steps)
+        term, voids = refused[0].batch.term, []
+        kept: list[PendingBatch] = []
+        for pending in refused:
+            rest, void = cut(pending, pending.bound_steps if pending.batch.term == term else set())
+            voids.append(void)
+            if not rest.batch.is_empty:
+                kept.append(rest)
+            elif self._in_flight or kept:  # what needs no disk keeps its place
+                (kept or self._in_flight)[-1].steps += rest.steps
+            else:
+                self._applier.apply(rest.steps)
+        self._in_flight += kept  # first: what refused clients send next must not overtake it
+        for void in voids:
             self._refusals.refuse(void, error, self.next_sequence)
-            return
-        self._in_flight = rest  # first: what refused clients send next must not overtake it
-        self._refusals.refuse(void, error, self.next_sequence)
-        self._log.submit(rest.batch)
+        for pending in kept:
+            self._log.submit(pending.batch)
 
     def _resubmit(self, batch: Batch) -> None:
         if not self._is_closed:
@@ -549,7 +585,7 @@ class Pipeline(PendingBatches):
 
     def turn(self) -> None:
         """Called periodically: commit checkpoint rows when no other commit takes them."""
-        if self._in_flight is None and self._checkpointer.is_due(self._monotonic()):
+        if not self._in_flight and self._checkpointer.is_due(self._monotonic()):
             self._seal()
 
     def run_on_writer(self, job: Callable[[], None]) -> None:
@@ -559,7 +595,7 @@ class Pipeline(PendingBatches):
     @property
     def is_idle(self) -> bool:
         nothing_open = not self._open.steps and self._open.batch.is_empty
-        return nothing_open and self._in_flight is None and not self._retries
+        return nothing_open and not self._in_flight and not self._retries
 
     async def drain(self) -> None:
         """Wait until everything submitted is committed and applied, or a commit failed."""

@@ -10,15 +10,26 @@ them.
 
 from collections.abc import Iterable, Mapping
 
-from penstock.core.commands import Received, from_event, to_event
+from penstock.core.commands import Received, SessionOpened, from_event, to_event
 from penstock.core.session import Session
 
 _RECEIVED = to_event(Received(b"", []))[0]  # tag of these events
+_OPENED = to_event(SessionOpened(b"", 0, clean=True, will=None))[0]
+
+Events = Iterable[tuple[int, tuple[object, ...]]]
 
 
-def has_stale_publish(
-    events: Iterable[tuple[int, tuple[object, ...]]], sessions: Mapping[bytes, Session]
-) -> bool:
+def has_publish(events: Events) -> bool:
+    """Whether the events include QoS 2 messages, of which ``has_stale_publish`` can tell."""
+    return any(event[0] == _RECEIVED for _, event in events)
+
+
+def opens_sessions(events: Events) -> bool:
+    """Whether the events include what may make other publishes stale."""
+    return any(event[0] == _OPENED for _, event in events)
+
+
+def has_stale_publish(events: Events, sessions: Mapping[bytes, Session]) -> bool:
     """Whether the events include QoS 2 messages of a client that is at another node by now."""
     found = (from_event(event) for _, event in events if event[0] == _RECEIVED)
     return any(isinstance(event, Received) and _is_stale(event, sessions) for event in found)

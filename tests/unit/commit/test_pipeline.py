@@ -543,7 +543,7 @@ async def idle(bench: Bench, seconds: int) -> None:
     for _ in range(seconds * 4):
         bench.clock.advance(0.25)
         bench.pipeline.turn()
-        await until(lambda: bench.pipeline._in_flight is None)
+        await until(lambda: not bench.pipeline._in_flight)
 
 
 async def test_an_idle_broker_comes_to_rest():
