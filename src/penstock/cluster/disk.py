@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.cluster.consensus import DoneCallback
 from penstock.cluster.forwarding import MergedBatch, QueuedBatch, TailState, merge
+from penstock.cluster.swiftness import Swiftness
 from penstock.errors import StorageError
 from penstock.obs.log import get_logger
 from penstock.raft.ready import PersistMark
@@ -99,14 +100,21 @@ class Disk:
         self.close = self._writer.close
         self.run = self._writer.run
         self.is_busy = False
+        self._swiftness = Swiftness()
 
     def commit(self, batch: Batch) -> None:
         """Write and apply a batch in one step. Only for a lone node."""
         assert not self.is_busy, "one batch at a time"
         self.is_busy = True
-        self._writer.submit(batch)
+        if self._writer.is_idle and self._swiftness.allows(batch):
+            outcome = self._writer.commit_here(batch)
+            self._swiftness.note(outcome, is_here=True)
+            self._loop.call_soon(self._free, self._committed, batch, outcome)
+        else:
+            self._writer.submit(batch)
 
     def _committed_on_writer(self, batch: Batch, outcome: Commit | StorageError) -> None:
+        self._swiftness.note(outcome)
         self._post(self._free, self._committed, batch, outcome)
 
     def encode_batch(

@@ -28,6 +28,7 @@ from contextlib import contextmanager
 
 from penstock.clock import Clock
 from penstock.cluster.replicated_log import ReplicatedLog
+from penstock.commit.capture_bound import CaptureBound
 from penstock.commit.checkpoint import Checkpointer
 from penstock.commit.completion import Callback
 from penstock.commit.feed import Feed
@@ -50,7 +51,7 @@ from penstock.core.completion import Completion, Journaled, Refusable
 from penstock.core.effects import Effects, Outcome
 from penstock.core.session import Publisher
 from penstock.errors import LeadershipLost, PenstockError
-from penstock.limits import BATCH_BYTES_MAX, CAPTURE_BESIDE_WAITING_BYTES_MAX
+from penstock.limits import BATCH_BYTES_MAX
 from penstock.model.message import FLAG_FIELDS, FLAG_RETAIN, Extras
 from penstock.net.connections import PausedReader
 from penstock.obs.counters import Counters
@@ -59,7 +60,7 @@ from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.batch import Batch
 from penstock.store.store import Commit, Store
 
-WAITING_S = 1.0
+WAITING_S = 10.0
 """How long after an acknowledged publish captured messages must leave room for the next."""
 
 FOLLOWED_INTERVAL_S = 0.002
@@ -95,6 +96,7 @@ class Pipeline(PendingBatches):
         self._broker = broker
         self._counters = counters
         self._latency = CommitLatency(counters, clock.monotonic)
+        self._capture_bound = CaptureBound(share_bytes // 2)
         self._pass_on = pass_on
         self._settings = settings
         self._feed = feed or Feed()
@@ -264,7 +266,7 @@ class Pipeline(PendingBatches):
         """
         pending_bytes = self.pending_bytes
         if pending_bytes > self._settings.capture_pending_bytes_max or (
-            pending_bytes > min(CAPTURE_BESIDE_WAITING_BYTES_MAX, self._settings.share_bytes // 2)
+            pending_bytes > self._capture_bound.bytes
             and self._monotonic() - self._waited_at < WAITING_S
         ):
             return self._drop_captured
@@ -376,7 +378,7 @@ class Pipeline(PendingBatches):
                 self._seal()
             elif self._open.is_patient:
                 self._set_timer(FOLLOWED_INTERVAL_S)
-            elif not self._in_flight:
+            elif not self._in_flight and self._open.steps:
                 self._apply_open()
 
     def _start_interval(self) -> None:
@@ -473,6 +475,7 @@ class Pipeline(PendingBatches):
         pending = self._in_flight.popleft()
         batch = pending.batch
         self._latency.committed(commit)
+        self._capture_bound.committed(commit.bytes, commit.commit_s)
         if self.failure is not None:
             _log.warning("storage_recovered")
             self.failure = None

@@ -24,7 +24,7 @@ from penstock.net.incomplete import WORTH_COUNTING
 from penstock.net.meter import Meter
 from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
-from penstock.net.turns import TURN_S
+from penstock.net.turns import CHUNK_S, TURN_S
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import ANYONE, Principal
@@ -190,8 +190,10 @@ class Connection(asyncio.Protocol, Generic[Event]):
             connections.loop.call_soon(self.resume_reading)
 
     def _was_long(self) -> bool:
-        """Whether others should be served now: the loop reads up to 32 chunks in a row."""
-        return self._connections.monotonic() - self._last_packet_at > TURN_S
+        """Whether others should be served now."""
+        connections = self._connections
+        spent_s = connections.monotonic() - self._last_packet_at
+        return spent_s > CHUNK_S and connections.turns.is_input_over(spent_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = DisconnectReason.CONNECTION_LOST

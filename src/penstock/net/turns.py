@@ -11,6 +11,8 @@ from penstock.obs.log import get_logger
 
 _log = get_logger("turns")
 TURN_S = 0.005  # how long one client's input is worked on before others are served
+INPUT_S = 0.002  # how long input of all clients is worked on before other work of the loop
+CHUNK_S = 0.0005  # input that takes less is not counted: a turn has few such chunks
 STEPS_MAX = 16  # steps of shared work in one turn, should the clock stand still, as in a test
 
 
@@ -20,6 +22,7 @@ class Turns:
     def __init__(self, loop: asyncio.AbstractEventLoop, monotonic: Callable[[], float]) -> None:
         self._loop = loop
         self._monotonic = monotonic
+        self._read_s = 0.0  # spent on input in this turn of the loop
         self._shared: deque[Iterator[None]] = deque()
         self._is_sharing = False
 
@@ -29,6 +32,19 @@ class Turns:
             if self._monotonic() > turn_ends_at:
                 self._loop.call_soon(self.run, work)
                 return
+
+    def is_input_over(self, spent_s: float) -> bool:
+        """Whether the input of this turn of the loop took long enough, after another chunk.
+
+        The loop reads up to 32 chunks of one client in a row, and then those of the next.
+        """
+        if not self._read_s:
+            self._loop.call_soon(self._next_turn)
+        self._read_s += spent_s
+        return self._read_s > INPUT_S
+
+    def _next_turn(self) -> None:
+        self._read_s = 0.0
 
     def share(self, work: Iterator[None]) -> None:
         """Do the work a step at a time, in rotation with all other shared work."""

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.benches.commit_bench import Bench, turns, until
 
+from penstock.commit import capture_bound
 from penstock.commit import pipeline as module
 from penstock.commit.recovery import recover
 from penstock.core.broker import Broker
@@ -203,7 +204,7 @@ async def test_a_batch_takes_no_more_than_its_part_of_a_small_journal(monkeypatc
 
 async def test_captured_messages_leave_room_while_somebody_waits_for_the_disk(monkeypatch):
     """A flood of QoS 0 must not make acknowledgements wait for all of its backlog."""
-    monkeypatch.setattr(module, "CAPTURE_BESIDE_WAITING_BYTES_MAX", 20)
+    monkeypatch.setattr(capture_bound, "CAPTURE_BESIDE_WAITING_BYTES_MAX", 20)
     async with Bench(capture_pending_bytes_max=1_000) as bench:
         bench.store.gate.clear()
         for _ in range(10):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.net.turns import TURN_S, Turns
+from penstock.net.turns import INPUT_S, TURN_S, Turns
 
 pytestmark = pytest.mark.asyncio
 
@@ -51,3 +51,12 @@ async def test_work_that_fails_leaves_the_others_alone():
     for _ in range(10):
         await asyncio.sleep(0)
     assert bench.steps == ["fine"] * 3
+
+
+async def test_input_of_one_turn_is_over_when_all_its_chunks_together_took_long():
+    turns = Bench().turns
+    assert not turns.is_input_over(INPUT_S * 0.6)
+    assert turns.is_input_over(INPUT_S * 0.6)
+    assert turns.is_input_over(INPUT_S * 0.1)  # of another client, in the same turn
+    await asyncio.sleep(0)
+    assert not turns.is_input_over(INPUT_S * 0.6)

@@ -2,12 +2,14 @@
 
 import threading
 
+import pytest
 from structlog.testing import capture_logs
+from tests.conformance.wire_client import wait_until
 
 from penstock.errors import StorageError, StorageFull
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
-from penstock.store.writer import Writer
+from penstock.store.writer import PREPARE_AFTER, Writer
 
 
 class BrokenStore(MemoryStore):
@@ -90,3 +92,52 @@ def test_closing_twice_is_fine():
     writer.start()
     writer.close()
     writer.close()
+
+
+def test_the_submitting_thread_may_commit_while_the_writer_has_nothing_to_do():
+    store, busy, go_on = MemoryStore(), threading.Event(), threading.Event()
+    answers = []
+    writer = Writer(store, lambda batch, result: answers.append((batch, result)))
+    writer.start()
+    assert writer.is_idle
+    assert writer.commit_here(batch_of(b"1")).index == 1
+    assert not answers  # ``commit_here`` itself returns the outcome
+
+    def job() -> None:
+        busy.set()
+        go_on.wait(10)
+
+    writer.run(job)
+    assert busy.wait(10)
+    assert not writer.is_idle
+    with pytest.raises(AssertionError):
+        writer.commit_here(batch_of(b"2"))
+    go_on.set()
+    writer.close()
+    assert not writer.is_idle
+    assert store.next_index == 2
+
+
+def test_commits_of_the_submitting_thread_fail_as_those_of_the_writer_do():
+    error = StorageFull("no room")
+    writer = Writer(BrokenStore(error), lambda _batch, _result: None)
+    writer.start()
+    assert writer.commit_here(batch_of(b"1")) is error
+    assert writer.commit_here(batch_of(b"2")).base_sequence == 1
+    writer.close()
+
+
+def test_the_writer_extends_the_file_after_some_commits_of_the_submitting_thread():
+    threads: list[str] = []
+
+    class Store(MemoryStore):
+        def prepare(self) -> None:
+            threads.append(threading.current_thread().name)
+
+    writer = Writer(Store(), lambda _batch, _result: None)
+    writer.start()
+    for _ in range(2 * PREPARE_AFTER):
+        wait_until(lambda: writer.is_idle)
+        writer.commit_here(batch_of(b"x"))
+    writer.close()
+    assert threads == ["penstock-writer"] * 2

@@ -1,0 +1,30 @@
+"""How much captured QoS 0 may be on the way to the disk while other clients wait for it.
+
+A client that waits for its acknowledgement waits for the commit under way and for its own. Captured
+messages share these commits, and under a flood they would make them long. So their bytes are
+bounded by what the disk took lately in ``COMMIT_S``; beyond it they are delivered but not captured.
+"""
+
+from penstock.limits import CAPTURE_BESIDE_WAITING_BYTES_MAX, KIB
+
+COMMIT_S = 0.005  # how long captured messages may make a commit that others wait for
+BYTES_MIN = 64 * KIB
+MEASURED_BYTES_MIN = 32 * KIB  # a smaller commit says how long a flush takes, not a byte
+WEIGHT = 0.25  # of the last commit
+
+
+class CaptureBound:
+    """Follows the speed of commits. ``bytes`` is the bound."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = min(bytes_max, CAPTURE_BESIDE_WAITING_BYTES_MAX)
+        self._bytes_min = min(bytes_max, BYTES_MIN)
+        self._bytes_per_s = self._bytes_max / COMMIT_S
+        self.bytes = self._bytes_max
+
+    def committed(self, size: int, seconds: float) -> None:
+        if size < MEASURED_BYTES_MIN or seconds <= 0:
+            return
+        self._bytes_per_s += WEIGHT * (size / seconds - self._bytes_per_s)
+        bound = int(self._bytes_per_s * COMMIT_S)
+        self.bytes = max(self._bytes_min, min(bound, self._bytes_max))
