@@ -12,7 +12,7 @@ from penstock.store.journal import broken_order
 from penstock.store.keys import name_key
 from penstock.store.marks import Marks, StorePosition, put_marks
 from penstock.store.offset_assigner import OffsetAssigner
-from penstock.store.topics import StoredTopic
+from penstock.store.topics import StoredTopic, apply_groups
 
 
 class Applier:
@@ -40,20 +40,28 @@ class Applier:
         position: StorePosition,
         gone: Sequence[StoredTopic] = (),
     ) -> None:
-        """Apply an entry; ``states`` are those of its topics, ``gone`` those that it drops."""
+        """Apply an entry; ``states`` are those of its topics, ``gone`` those that it drops.
+
+        Topics with an id that was not given before are new; those with others are in memory.
+        """
         self._memory.add(entry)  # before a reader learns that there is more
-        keep = self._topics.keep
         with self._topics.lock:
             for state in gone:
                 self._forget(state, position)
-            for fields, state in zip(entry.references, states, strict=True):
-                state.apply(first_offset=fields[0], count=fields[-2], size=fields[-1])
-                if state.id not in self._dropped:
-                    keep(state)
-            newest_id = max((state.id for state in states), default=0)
-            self._topics.next_id = max(self._topics.next_id, newest_id + 1)
+            apply_groups(states, entry.first_offsets, entry.message_counts, entry.group_bytes)
+            newest_id = max(entry.topic_ids, default=0)
+            if newest_id >= self._topics.next_id:
+                self._begin(states)
         position.next_index = entry.entry_index + 1
         position.next_sequence = entry.end_sequence
+
+    def _begin(self, states: Sequence[StoredTopic]) -> None:
+        next_id = self._topics.next_id
+        for state in states:
+            if state.id >= next_id:
+                self._topics.next_id = max(self._topics.next_id, state.id + 1)
+                if state.id not in self._dropped:
+                    self._topics.keep(state)
 
     def add_committed(self, entry: Entry, position: StorePosition) -> None:
         gone = self._dropped_by(entry)
@@ -62,7 +70,11 @@ class Applier:
         with self._topics.lock:
             for state in gone:
                 self._forget(state, position)
-        self.add(indexed_entry(entry), self._states(entry), position)
+        states, fresh = self._states(entry)
+        self.add(indexed_entry(entry), states, position)
+        with self._topics.lock:
+            for state in fresh:
+                self._topics.keep(state)
 
     def write_drops(
         self,
@@ -104,18 +116,20 @@ class Applier:
             raise broken_order(entry.index, "drops a topic that is not on record as dropped")
         return states
 
-    def _states(self, entry: Entry) -> list[StoredTopic]:
-        states = []
+    def _states(self, entry: Entry) -> tuple[list[StoredTopic], list[StoredTopic]]:
+        """States of an entry's topics, and those of them that are not in memory."""
+        states, fresh = [], []
         with self._environment.reading() as transaction:
             for group, topic_id, name, first_offset, _, _ in entry.extents(0, entry.group_count):
                 dropped = self._dropped.get(topic_id)  # by a later entry
                 state = dropped.state if dropped else self._assigner.topic(transaction, name)
                 if state is None:
                     state = StoredTopic(topic_id, name, created_ms=_first_ms(entry, group))
+                    fresh.append(state)
                 if state.id != topic_id or state.next_offset < first_offset:
                     raise broken_order(entry.index, f"leaves a gap in topic {name!r}")
                 states.append(state)
-        return states
+        return states, fresh
 
 
 def _first_ms(entry: Entry, group: int) -> int:

@@ -15,6 +15,8 @@ import struct
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
+from operator import sub
 from typing import NamedTuple
 
 from penstock.store.batch import Batch
@@ -80,13 +82,33 @@ def reference(entry: Entry, number: int) -> Reference:
 
 
 class IndexedEntry(NamedTuple):
-    """What the index and the topic states take from an entry; a reference as a plain tuple."""
+    """What the index and the topic states take from an entry: columns with an item per group."""
 
     entry_index: int
+    base_sequence: int
     end_sequence: int
     bytes: int
     topic_ids: Sequence[int]
-    references: Sequence[tuple[int, ...]]
+    first_offsets: Sequence[int]
+    message_counts: Sequence[int]
+    group_bytes: Sequence[int]
+    last_positions: Sequence[int]  # of each group's last message in the entry
+    newest_ms: Sequence[int]
+
+    @property
+    def references(self) -> list[tuple[int, ...]]:
+        """The references as plain tuples."""
+        base, index, count = self.base_sequence, self.entry_index, len(self.topic_ids)
+        return [
+            (first_offset, base, index, base + last, newest_ms, number, count, messages, size)
+            for number, (first_offset, last, newest_ms, messages, size) in enumerate(
+                zip(*self._columns(), strict=True)
+            )
+        ]
+
+    def _columns(self) -> tuple[Sequence[int], ...]:
+        times, counts = self.newest_ms, self.message_counts
+        return self.first_offsets, self.last_positions, times, counts, self.group_bytes
 
 
 def indexed_batch(
@@ -98,46 +120,37 @@ def indexed_batch(
     first_offsets: Sequence[int],
 ) -> IndexedEntry:
     """The same for a batch just encoded; ``base`` is the sequence of its first message."""
-    group_count = len(topic_ids)
-    columns = zip(
+    return IndexedEntry(
+        index,
+        base,
+        base + batch.count,
+        len(encoded.data),
+        topic_ids,
         first_offsets,
-        encoded.last_positions,
-        encoded.newest_ms,
         batch.group_messages,
         encoded.group_bytes,
-        strict=True,
+        encoded.last_positions,
+        encoded.newest_ms,
     )
-    found = [
-        (first_offset, base, index, base + last, newest_ms, number, group_count, count, size)
-        for number, (first_offset, last, newest_ms, count, size) in enumerate(columns)
-    ]
-    return IndexedEntry(index, base + batch.count, len(encoded.data), topic_ids, found)
 
 
 def indexed_entry(entry: Entry) -> IndexedEntry:
-    base, index, time_ms = entry.base_sequence, entry.index, entry.time_ms
+    message_ends, run_ends = entry.column(GROUP_MESSAGES).tolist(), entry.group_runs.tolist()
     positions, run_bounds = entry.run_positions, entry.run_bounds
-    times, bounds = entry.run_times, entry.bounds
-    found: list[tuple[int, ...]] = []
-    run_start = message_start = 0
-    ends = zip(
+    times, time_ms, bounds = entry.run_times, entry.time_ms, entry.bounds
+    byte_ends = [bounds[end] for end in message_ends]
+    return IndexedEntry(
+        entry.index,
+        entry.base_sequence,
+        entry.end_sequence,
+        len(entry.buffer),
+        entry.column(TOPIC_IDS).tolist(),
         entry.column(FIRST_OFFSETS).tolist(),
-        entry.group_runs.tolist(),
-        entry.column(GROUP_MESSAGES).tolist(),
-        strict=True,
+        list(map(sub, message_ends, chain((0,), message_ends))),
+        list(map(sub, byte_ends, chain((0,), byte_ends))),
+        [positions[end - 1] + run_bounds[end] - run_bounds[end - 1] - 1 for end in run_ends],
+        [time_ms + max(times[start:end]) for start, end in pairwise(chain((0,), run_ends))],
     )
-    for number, (first_offset, run_end, message_end) in enumerate(ends):
-        last = run_end - 1
-        last_sequence = base + positions[last] + run_bounds[run_end] - run_bounds[last] - 1
-        newest = times[last] if last == run_start else max(times[run_start:run_end])
-        count, size = message_end - message_start, bounds[message_end] - bounds[message_start]
-        found.append(
-            (first_offset, base, index, last_sequence, time_ms + newest, number,
-             entry.group_count, count, size)
-        )  # fmt: skip
-        run_start, message_start = run_end, message_end
-    ids = entry.column(TOPIC_IDS)
-    return IndexedEntry(index, entry.end_sequence, len(entry.buffer), ids, found)
 
 
 def references_from(row: bytes | memoryview, offset: int) -> Iterator[Reference]:
@@ -188,7 +201,7 @@ class MemoryIndex:
                 else:
                     row += pack(*fields)
         self._entries += 1
-        self._references += len(entry.references)
+        self._references += len(entry.topic_ids)
         self._bytes += entry.bytes
 
     def rows(self, topic_id: int) -> list[bytes]:

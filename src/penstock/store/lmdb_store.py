@@ -203,11 +203,12 @@ class LmdbStore:
 
     def _take_over(self, written: _Written) -> None:
         self._position.marks = written.marks
-        self._rounds.advance(written.slice_topics)
         assigned = written.assigned
         if assigned.indexed is not None:
+            # first: topics that the index has are not evicted
             self._applier.add(assigned.indexed, assigned.states, self._position, assigned.gone)
             self._tail.applied(self.next_index - 1, self.next_sequence)
+        self._rounds.advance(written.slice_topics)
 
     # ── The log ───────────────────────────────────────────────────────────────────────────────
 

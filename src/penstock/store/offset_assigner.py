@@ -74,6 +74,9 @@ class OffsetAssigner:
         self, transaction: Transaction, batch: Batch, ahead: TopicsAhead | None
     ) -> tuple[list[StoredTopic], list[StoredTopic]]:
         """States of the batch's topics; new ones get the next ids, remembered once committed."""
+        found = self.topics.known(batch.topics)
+        if ahead is None and not batch.drops and all(found):
+            return found, []  # type: ignore[return-value] # mypy does not know what all means
         states, fresh = [], []
         topic_id = self.topics.next_id
         known = self.topics.get
