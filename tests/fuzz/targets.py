@@ -38,6 +38,7 @@ from penstock.wire.proxy import ProxyFault, decode_header
 from penstock.wire.queue import QueueServerMachine
 from penstock.wire.queue.client import QueueClientMachine
 from penstock.wire.resp import RespServerMachine
+from tests.fuzz.blocks import read_all, resealed
 from tests.wire import queue_plain
 from tests.wire.binary import vectors as binary_plain
 from tests.wire.resp import commands as resp_plain
@@ -180,6 +181,14 @@ def journal_entry(data: bytes) -> None:
     for verify in (True, False):
         with contextlib.suppress(PenstockError):
             decode_entry(data, verify=verify)
+
+
+@target
+def block(data: bytes) -> None:
+    """As it is, and with checksums that are right: those protect from chance, not from malice."""
+    for content in (data, resealed(data)):
+        with contextlib.suppress(PenstockError):
+            read_all(content)
 
 
 # ── Users ──────────────────────────────────────────────────────────────────────────────────────

@@ -28,7 +28,7 @@ from penstock.store.block_format import (
 )
 from penstock.store.entry import Entry, decode
 from penstock.store.part_cache import PartCache
-from penstock.store.part_check import fault_in
+from penstock.store.part_check import ascends, fault_in
 
 __all__ = ["Block", "BlockGroup", "BlockSummary", "PartCache"]
 
@@ -182,6 +182,7 @@ class Block:
             or not _counts_up(found.first_groups.tolist(), summary.group_count)
             or not _counts_up(found.first_runs.tolist(), self._footer.run_count)
             or (found.message_ends[-1] if parts else 0) != summary.count
+            or not ascends(found.message_ends.tolist())
         ):
             raise damaged(summary.number, "the directory does not fit the footer")
         return found

@@ -67,25 +67,26 @@ class BlockFiles:
 
     def open(self, summary: BlockSummary) -> Block:
         """Map a block; raises StorageDamaged if it is missing or another one."""
-        number = summary.number
-        try:
-            block = Block(_mapped(self.file(number)), self.cache)
-        except FileNotFoundError as error:
-            raise damaged(number, f"the file {self.file(number)} is missing") from error
-        except (OSError, ValueError) as error:
-            raise damaged(number, f"{self.file(number)} cannot be read ({error})") from error
-        except StorageDamaged as error:
-            raise StorageDamaged(f"{self.file(number)}: {error.message}", error.advice) from error
-        if block.summary != summary:
-            raise damaged(number, f"{self.file(number)} is not the block that was registered")
-        return block
+        found = self._opened(summary.number)
+        if found.summary != summary:
+            file = self.file(summary.number)
+            raise damaged(summary.number, f"{file} is not the block that was registered")
+        return found
 
     def summary(self, number: int) -> BlockSummary:
         """What the footer of a file says about it."""
+        return self._opened(number).summary
+
+    def _opened(self, number: int) -> Block:
+        file = self.file(number)
         try:
-            return summary_of(_mapped(self.file(number)))
+            return Block(_mapped(file), self.cache)
+        except FileNotFoundError as error:
+            raise damaged(number, f"the file {file} is missing") from error
         except (OSError, ValueError) as error:
-            raise damaged(number, f"{self.file(number)} cannot be read ({error})") from error
+            raise damaged(number, f"{file} cannot be read ({error})") from error
+        except StorageDamaged as error:
+            raise StorageDamaged(f"{file}: {error.message}", error.advice) from error
 
     def remove(self, number: int) -> None:
         try:

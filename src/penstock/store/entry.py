@@ -343,6 +343,11 @@ class Entry:
     def has(self, section: int) -> bool:
         return section in self._sections
 
+    def numbers(self, section: int) -> list[int]:
+        """A section of u32: cheaper than ``column`` for those who read it once."""
+        start, end = self._sections[section]
+        return self.buffer[start:end].cast("I").tolist()
+
     def u32(self, section: int, first: int, end: int) -> memoryview:
         start = self._sections[section][0]
         return self.buffer[start + 4 * first : start + 4 * end]

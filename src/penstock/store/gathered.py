@@ -68,13 +68,13 @@ class Gathered:
         """Add an entry, whose buffer must stay valid until ``seal``."""
         if not entry.count:
             return
-        messages, bounds = len(self.lengths), entry.bounds.tolist()
+        messages, bounds = len(self.lengths), entry.numbers(sections.BOUNDS)
         if max(self._bytes + bounds[-1], 20 * (messages + entry.count)) > BYTES_MAX:
             raise StorageError(
                 "a block cannot hold more than 4 GiB",
                 "Report this: a fold was planned wrongly. Nothing was changed.",
             )
-        ends = entry.column(sections.GROUP_MESSAGES).tolist()
+        ends = entry.numbers(sections.GROUP_MESSAGES)
         if entry.has_extras:
             for columns in self.extras:
                 columns.add(entry, messages)
@@ -84,30 +84,29 @@ class Gathered:
         before = self._bytes
         self.byte_ends.frombytes(u32([bounds[end] + before for end in ends]))
         self.lengths.frombytes(u32(list(map(sub, bounds[1:], bounds))))
-        self._payloads.append(entry.payloads)
+        self._payloads.append(entry.bytes_of(sections.PAYLOADS, 0, bounds[-1]))
         self._bytes += bounds[-1]
         self._add_names(entry)
         self._add_runs(entry)
 
     def _add_names(self, entry: Entry) -> None:
         before = self._name_bytes
-        ends = [end + before for end in entry.column(sections.NAME_ENDS).tolist()]
+        ends = [end + before for end in entry.numbers(sections.NAME_ENDS)]
         self.name_ends.frombytes(u32(ends))
-        self._names.append(entry.column(sections.NAMES))
+        self._names.append(entry.bytes_of(sections.NAMES, 0, ends[-1] - before))
         self._name_bytes = ends[-1]
 
     def _add_runs(self, entry: Entry) -> None:
-        runs, bounds = len(self.positions), entry.run_bounds.tolist()
+        runs, bounds = len(self.positions), entry.numbers(sections.RUN_BOUNDS)
         shift, time_ms = entry.base_sequence - self.base_sequence, entry.time_ms
-        self.run_ends.frombytes(u32([end + runs for end in entry.group_runs.tolist()]))
+        self.run_ends.frombytes(u32([end + runs for end in entry.numbers(sections.GROUP_RUNS)]))
         self.counts.frombytes(u32(list(map(sub, bounds[1:], bounds))))
-        self.positions.frombytes(u32([at + shift for at in entry.run_positions.tolist()]))
-        self.times.frombytes(u64([time + time_ms for time in entry.run_times.tolist()]))
-        self.flags += entry.run_flags
-        types = entry.run_types
-        if types:
+        self.positions.frombytes(u32([at + shift for at in entry.numbers(sections.RUN_POSITIONS)]))
+        self.times.frombytes(u64([time + time_ms for time in entry.numbers(sections.RUN_TIMES)]))
+        self.flags += entry.bytes_of(sections.RUN_FLAGS, 0, len(bounds) - 1)
+        if entry.has(sections.RUN_TYPES):
             self.types += bytes(runs - len(self.types))
-            self.types += types
+            self.types += entry.run_types
 
     def seal(self) -> None:
         """No entry follows: from now on there are pieces, and the entries are not needed."""

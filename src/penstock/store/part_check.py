@@ -37,7 +37,7 @@ def fault_in(entry: Entry, span: int) -> str:
     return ""
 
 
-def _ascends(numbers: Sequence[int]) -> bool:
+def ascends(numbers: Sequence[int]) -> bool:
     return sorted(numbers) == numbers
 
 
@@ -50,9 +50,9 @@ def _groups(entry: Entry) -> bool:
     lengths = {len(entry.column(sections.TOPIC_IDS)), len(first_offsets), len(ends)}
     return (
         lengths == {number} == {len(run_ends), len(names)}
-        and _ascends(ends)
-        and _ascends(run_ends)
-        and _ascends(names)
+        and ascends(ends)
+        and ascends(run_ends)
+        and ascends(names)
         and ends[0] > 0
         and run_ends[0] > 0
         and ends[-1] == entry.count
@@ -76,7 +76,7 @@ def _runs(entry: Entry, span: int) -> bool:
         and len(entry.run_types) in {0, number}
         and bounds[0] == 0
         and bounds[-1] == entry.count
-        and _ascends(bounds)
+        and ascends(bounds)
         and max(entry.run_positions) < span
     )
 
@@ -88,7 +88,7 @@ def _covers(entry: Entry, bounds: int, content: int, number: int) -> bool:
         len(found) == number + 1
         and found[0] == 0
         and found[-1] == len(entry.column(content))
-        and _ascends(found)
+        and ascends(found)
     )
 
 
@@ -97,7 +97,7 @@ def _numbers(entry: Entry, section: int) -> int:
     numbers = entry.column(section).tolist()
     if not numbers:
         return -1
-    is_right = _ascends(numbers) and len(set(numbers)) == len(numbers)
+    is_right = ascends(numbers) and len(set(numbers)) == len(numbers)
     return len(numbers) if is_right and numbers[-1] < entry.count else -1
 
 
@@ -116,7 +116,7 @@ def _headers(entry: Entry) -> bool:
     return (
         len(bounds) == _numbers(entry, numbers) + 1 > 0
         and bounds[0] == 0
-        and _ascends(bounds)
+        and ascends(bounds)
         and _covers(entry, sections.HEADER_TEXT_BOUNDS, texts, 2 * bounds[-1])
     )
 
@@ -137,7 +137,7 @@ def _producers(entry: Entry) -> bool:
     found, ends = _numbers(entry, numbers), entry.column(name_ends).tolist()
     return (
         {len(entry.column(counts)), len(entry.column(seqs)), len(ends)} == {found}
-        and _ascends(ends)
+        and ascends(ends)
         and ends[-1] == len(entry.column(sections.PRODUCER_NAMES))
         and _is_apart(entry)
     )
