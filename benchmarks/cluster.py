@@ -68,6 +68,8 @@ LOADS = (
     Case("produce", "64 in flight, 100 B", "-m queue-produce -s 100 -w 64", goal="10000"),
     Case("many", "batches of 64, 8 at a time", "-m queue-produce -s 100 -k 64 -w 8", goal="60000"),
     Case("crowd", "50 connections x 32", "-m queue-produce -s 100 -P 50"),
+    Case("wide", "64 connections x 64", "-m queue-produce -s 100 -P 64 -w 64"),
+    Case("many64", "batches of 64, 64 at a time", "-m queue-produce -s 100 -k 64 -w 64"),
     Case(
         "latency",
         "1,000 a second",

@@ -3,9 +3,10 @@
 One entry after the other would give each the time of a round trip; over a link of 20 ms that is 50
 a second. With several in flight a link is busy all the time. But what waits meanwhile shares an
 entry, and a few large entries cost less than many small ones. So no more are in flight than the
-link makes worthwhile: the shortest time that any has taken lately, in steps of ``SPACING_S``. Where
-a commit takes less than two such steps, as in one rack, one goes after the other. The shortest
-time, because it is the link's: a busy processor or disk adds to it, and more entries would too.
+link makes worthwhile: the shortest time that any has taken lately, in steps of ``SPACING_S``, less
+one step for flushing and applying it. Where a commit takes less than three steps, as in one rack,
+one goes after the other. The shortest time, because it is the link's: a busy processor or disk adds
+to it, and more entries would too.
 """
 
 from collections import deque
@@ -19,7 +20,7 @@ from penstock.store.batch import NodeSegment
 SPACING_S = 0.002  # between two in flight: in this time about a hundred commands share a batch
 
 COUNT_MAX = 32
-"""Batches of a node, and entries, in flight: with ``SPACING_S`` enough for 64 ms there and back."""
+"""Batches of a node, and entries, in flight: with ``SPACING_S`` enough for 66 ms there and back."""
 
 ENTRIES_BYTES_MAX = 16 << 20
 """Of entries in flight: a follower is sent as much again at worst when a connection is lost."""
@@ -40,7 +41,7 @@ class FlightWindow:
 
     def landed(self, seconds: float) -> None:
         self._times.append(seconds)
-        self.width = max(1, min(int(min(self._times) / SPACING_S), COUNT_MAX))
+        self.width = max(1, min(int(min(self._times) / SPACING_S) - 1, COUNT_MAX))
 
 
 class EntryInFlight(msgspec.Struct, frozen=True):

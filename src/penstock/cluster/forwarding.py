@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.cluster.flight import COUNT_MAX
 from penstock.cluster.frames import FORWARD_BYTES_MAX, RefusalReason
-from penstock.core.stale_publishes import has_publish
+from penstock.core.stale_publishes import has_publish, opens_sessions
 from penstock.errors import StorageError
 from penstock.raft.types import NodeId
 from penstock.store.batch import Batch, NodeSegment
@@ -90,6 +90,7 @@ class MergedBatch(NamedTuple):
     batch: Batch
     taken: Sequence[QueuedBatch]
     refused: Sequence[tuple[QueuedBatch, RefusalReason]]
+    opens_sessions: bool = False
     must_wait: bool = False  # the next one cannot be written before all of the log is applied
 
 
@@ -137,7 +138,8 @@ def merge(
             gaps.add(queued.node)
             continue
         found.append((queued, batch))
-    return MergedBatch(_joined(found), [queued for queued, _ in found], refused, must_wait)
+    opens = any(opens_sessions(batch.events) for _, batch in found)
+    return MergedBatch(_joined(found), [queued for queued, _ in found], refused, opens, must_wait)
 
 
 def _decoded(queued: QueuedBatch) -> Batch | None:

@@ -25,7 +25,6 @@ from penstock.cluster.forwarding import (
 from penstock.cluster.frames import Forward, ForwardRefused, Frame, RefusalReason
 from penstock.cluster.leadership import LeadershipTracker
 from penstock.cluster.local_node import LocalNode
-from penstock.core.stale_publishes import opens_sessions
 from penstock.errors import ClusterError, LeadershipLost, NoQuorum, PenstockError
 from penstock.raft.errors import ProposalDropped
 from penstock.raft.ready import SoftState
@@ -358,7 +357,7 @@ class Proposals:
 
     def _proposed(self, merged: MergedBatch, index: int, size: int) -> None:
         batch, now = merged.batch, self._node.monotonic()
-        opens = opens_sessions(batch.events)
+        opens = merged.opens_sessions
         self._entries.add(EntryInFlight(index, size, now, batch.segments, bool(batch.drops), opens))
         self.queue.remove(merged.taken)
         if self.own:
