@@ -16,10 +16,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from penstock.errors import StorageDamaged
 from penstock.store import entry as sections
 from penstock.store.entry import TIME_SPAN_MS_MAX, join_sections
-from penstock.store.gathered import MESSAGE_BYTES, Gathered, Numbers, u32
+from penstock.store.gathered import MESSAGE_BYTES, Gathered, Numbers, u32, u64
 
 GROUP_BYTES: Final = 24  # of columns, per group, without its name
 _PIECE: Final = 11  # u32 per piece
+_CHUNK: Final = 2_048  # pieces that are put into order together
 _RUN: Final = 5  # u32 per run: position, count, time after the block's first (two), flags
 _RUN_BYTES: Final = 4 * _RUN
 _FLAGS_PLACE: Final = 16  # of the flags' low byte in a run's record; the high one follows
@@ -36,7 +37,7 @@ class PartGroups(NamedTuple):
     payload_bytes: list[int]
     newest_ms: list[int]
     oldest_ms: int
-    positions: memoryview  # of the runs, u32
+    positions: Sequence[int]  # of the runs
 
 
 class Arranged:
@@ -44,8 +45,8 @@ class Arranged:
 
     def __init__(self, gathered: Gathered, pieces: list[int]) -> None:
         self._gathered = gathered
-        self._oldest_ms = min(gathered.times, default=0)
-        self._is_long = max(gathered.times, default=0) - self._oldest_ms > TIME_SPAN_MS_MAX
+        self._oldest_ms = gathered.oldest_ms
+        self._is_long = gathered.newest_ms - gathered.oldest_ms > TIME_SPAN_MS_MAX
         self._runs = _run_records(gathered, self._oldest_ms)
         self._lengths = gathered.lengths.tobytes()
         order = sorted(pieces, key=gathered.ids.__getitem__)  # stable: pieces ascend in a topic
@@ -60,9 +61,11 @@ class Arranged:
 
     def _arrange(self, records: bytes, order: list[int]) -> None:
         size = 4 * _PIECE
-        places = [size * piece for piece in order]
-        found = b"".join([records[place : place + size] for place in places])
-        view = memoryview(found).cast("I")
+        joined = []
+        for first in range(0, len(order), _CHUNK):  # what is copied stays in the cache
+            places = [size * piece for piece in order[first : first + _CHUNK]]
+            joined.append(b"".join([records[place : place + size] for place in places]))
+        view = memoryview(b"".join(joined)).cast("I")
         (
             self.ids, low, high, self._counts, self._message_starts, self._run_starts,
             self._run_ends, self._byte_starts, self._byte_ends, self._name_starts, self._name_ends,
@@ -83,10 +86,8 @@ class Arranged:
 
     def _ascends(self) -> bool:
         ids, first_offsets, nexts = self.ids, self.first_offsets, self._nexts
-        return all(
-            ids[head] != ids[head - 1] or first_offsets[head] >= nexts[head - 1]
-            for head in self.heads[1:]
-        )
+        apart = [head for head in self.heads[1:] if ids[head] == ids[head - 1]]
+        return all(first_offsets[head] >= nexts[head - 1] for head in apart)
 
     def stretches(self, part_bytes: int) -> Iterator[tuple[int, int]]:
         """Places of the pieces of each part: of about equal size, and with times that fit."""
@@ -140,11 +141,11 @@ class Arranged:
         bounds = self._bounds(first, end)
         ids, first_offsets = pick(self.ids[first:end]), pick(self.first_offsets[first:end])
         columns = [
-            (sections.TOPIC_IDS, array("I", ids).tobytes()),
-            (sections.FIRST_OFFSETS, array("Q", first_offsets).tobytes()),
+            (sections.TOPIC_IDS, u32(ids)),
+            (sections.FIRST_OFFSETS, u64(first_offsets)),
             (sections.GROUP_MESSAGES, u32(message_ends)),
             (sections.GROUP_RUNS, u32(runs.ends)),
-            *self._names(first, heads),
+            *self._names(first, end, pick),
             *runs.sections(),
             (sections.BOUNDS, u32(bounds)),
             (sections.PAYLOADS, self._payloads(first, end)),
@@ -169,14 +170,18 @@ class Arranged:
         return b"".join([payloads[low:high] for low, high in spans])
 
     def _bounds(self, first: int, end: int) -> list[int]:
-        lengths = self._lengths
-        spans = zip(self._message_starts[first:end], self._counts[first:end], strict=True)
+        counts, lengths = self._counts[first:end], self._lengths
+        if sum(counts) == len(counts):  # one message each, as it is with many devices
+            sizes = map(sub, self._byte_ends[first:end], self._byte_starts[first:end])
+            return list(accumulate(sizes, initial=0))
+        spans = zip(self._message_starts[first:end], counts, strict=True)
         found = b"".join([lengths[4 * at : 4 * (at + number)] for at, number in spans])
         return list(accumulate(memoryview(found).cast("I").tolist(), initial=0))
 
-    def _names(self, first: int, heads: list[int]) -> list[tuple[int, bytes]]:
-        names, starts, ends = self._gathered.names, self._name_starts, self._name_ends
-        found = [names[starts[first + head] : ends[first + head]] for head in heads]
+    def _names(self, first: int, end: int, pick: Picker) -> list[tuple[int, bytes]]:
+        starts, ends = pick(self._name_starts[first:end]), pick(self._name_ends[first:end])
+        names = self._gathered.names
+        found = [names[low:high] for low, high in zip(starts, ends, strict=True)]
         return [
             (sections.NAME_ENDS, u32(list(accumulate(map(len, found))))),
             (sections.NAMES, b"".join(found)),
@@ -208,7 +213,7 @@ class _Runs:
         view = records.cast("I")
         self.ends = ends
         self.base_ms = oldest_ms
-        self.positions = memoryview(view[0::_RUN].tobytes()).cast("I")
+        self.positions = view[0::_RUN].tolist()
         self.counts = view[1::_RUN].tolist()
         self.times = view[2::_RUN].tolist()  # after ``base_ms``
         self._flags = records[_FLAGS_PLACE::_RUN_BYTES].tobytes()
@@ -245,7 +250,7 @@ class _Runs:
         pick = _picker(kept)
         bounds = list(accumulate(self.counts, initial=0))
         starts = pick(bounds)
-        self.positions = memoryview(u32(pick(self.positions))).cast("I")
+        self.positions = list(pick(self.positions))
         self.counts = list(map(sub, (*starts[1:], bounds[-1]), starts))
         self.times = list(pick(self.times))
         self._flags, self._types = bytes(pick(self._flags)), bytes(pick(self._types))
@@ -253,7 +258,7 @@ class _Runs:
 
     def sections(self) -> list[tuple[int, bytes]]:
         found = [
-            (sections.RUN_POSITIONS, self.positions.tobytes()),
+            (sections.RUN_POSITIONS, u32(self.positions)),
             (sections.RUN_BOUNDS, u32(list(accumulate(self.counts, initial=0)))),
             (sections.RUN_TIMES, u32(self.times)),
             (sections.RUN_FLAGS, self._flags),
@@ -272,7 +277,10 @@ class _Runs:
         if len(self.ends) == len(times):
             return [base + time for time in times]
         spans = zip(chain((0,), self.ends), self.ends, strict=False)
-        return [base + max(times[start:end]) for start, end in spans]
+        return [
+            base + (times[start] if end - start == 1 else max(times[start:end]))
+            for start, end in spans
+        ]
 
 
 def _piece_records(gathered: Gathered) -> bytes:
@@ -293,8 +301,7 @@ def _piece_records(gathered: Gathered) -> bytes:
 def _run_records(gathered: Gathered, oldest_ms: int) -> bytes:
     number = len(gathered.positions)
     found = array("I", bytes(_RUN_BYTES * number))
-    times = array("Q", [time - oldest_ms for time in gathered.times])
-    halves = array("I", times.tobytes())
+    halves = array("I", u64([time - oldest_ms for time in gathered.times]))
     columns = gathered.positions, gathered.counts, halves[0::2], halves[1::2]
     for place, column in enumerate(columns):
         found[place::_RUN] = column

@@ -169,12 +169,12 @@ class _Writer:
         self._first_runs.append(len(self._positions))
         stored, codec = compressed(raw, self._plan.codec)
         yield from self._stored(stored, len(raw), codec)
-        self._ids.extend(groups.topic_ids)
-        self._first_offsets.extend(groups.first_offsets)
-        self._counts.extend(groups.counts)
-        self._sizes.extend(groups.payload_bytes)
-        self._newest.extend(groups.newest_ms)
-        self._positions.frombytes(groups.positions.tobytes())
+        self._ids.frombytes(u32(groups.topic_ids))
+        self._first_offsets.frombytes(u64(groups.first_offsets))
+        self._counts.frombytes(u32(groups.counts))
+        self._sizes.frombytes(u32(groups.payload_bytes))
+        self._newest.frombytes(u64(groups.newest_ms))
+        self._positions.frombytes(u32(groups.positions))
         self._oldest_ms = min(self._oldest_ms, groups.oldest_ms)
 
     def _stored(self, stored: bytes, raw_bytes: int, codec: int) -> Iterator[bytes]:
@@ -191,7 +191,7 @@ class _Writer:
         """Directory, order and footer."""
         plan, parts = self._plan, len(self._extents)
         oldest, newest = (self._oldest_ms, max(self._newest)) if parts else (0, 0)
-        yield from self._stored(self._directory(oldest), 0, RAW)
+        yield from self._stored(self._directory(oldest, newest), 0, RAW)
         directory = self._extents.pop()
         order = self._order()
         stored, codec = compressed(order, plan.codec)
@@ -203,15 +203,18 @@ class _Writer:
         footer = Footer(summary, len(self._positions), parts, directory, self._extents.pop())
         yield pack_footer(footer)[0]
 
-    def _directory(self, oldest: int) -> bytes:
+    def _directory(self, oldest: int, newest: int) -> bytes:
         extents = self._extents
+        ages = [time - oldest for time in self._newest]
+        if newest - oldest > U32_MAX:
+            ages = [min(age, U32_MAX) for age in ages]
         return join_directory(
             [
                 self._ids.tobytes(),
                 self._first_offsets.tobytes(),
                 u32(list(accumulate(self._counts))),
                 self._sizes.tobytes(),
-                u32([min(newest - oldest, U32_MAX) for newest in self._newest]),
+                u32(ages),
                 u32(self._first_groups),
                 u32(self._first_runs),
                 u64([extent.start for extent in extents]),

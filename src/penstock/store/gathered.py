@@ -38,6 +38,8 @@ class Gathered:
 
     def __init__(self, base_sequence: int) -> None:
         self.base_sequence = base_sequence
+        self.oldest_ms = 1 << 64  # no time is earlier, none later than ``newest_ms``
+        self.newest_ms = 0
         self.ids: Numbers = array("I")
         self.first_offsets: Numbers = array("Q")
         self.message_starts: Numbers = array("I")
@@ -102,7 +104,10 @@ class Gathered:
         self.run_ends.frombytes(u32([end + runs for end in entry.numbers(sections.GROUP_RUNS)]))
         self.counts.frombytes(u32(list(map(sub, bounds[1:], bounds))))
         self.positions.frombytes(u32([at + shift for at in entry.numbers(sections.RUN_POSITIONS)]))
-        self.times.frombytes(u64([time + time_ms for time in entry.numbers(sections.RUN_TIMES)]))
+        times = [time + time_ms for time in entry.numbers(sections.RUN_TIMES)]
+        self.times.frombytes(u64(times))
+        self.oldest_ms = min(self.oldest_ms, time_ms)
+        self.newest_ms = max(self.newest_ms, max(times))  # noqa: PLW3301 - no copy
         self.flags += entry.bytes_of(sections.RUN_FLAGS, 0, len(bounds) - 1)
         if entry.has(sections.RUN_TYPES):
             self.types += bytes(runs - len(self.types))
