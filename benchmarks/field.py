@@ -230,16 +230,20 @@ def topic_figures(
 def measure_topics(field: Field, topics: int) -> Load:
     """One measurement, the broker and the generator on a core each.
 
-    Every topic has had a message before: the first one creates it, which costs more, and a fleet
-    does it once.
+    Every topic has had a message since the subscriber came: the first one creates it and finds its
+    subscribers, which costs more, and a fleet does it once.
     """
     cores, seconds = machine.cores(), field.options.round_seconds
-    load = f"-t {topics} -F wild {field.options.load}"
+    load = f"-t {topics} -o {2 * topics} -R -F wild {field.options.load}"
     with field.broker(cpu=cores.broker) as broker, pinned(cores.generator):
-        for part in (f"-n {topics} -W 120", f"-R -d {seconds:g} -W {seconds + 60:.0f}"):
-            found = generator.run(f"{load} {part}", port=broker.port, broker_pid=broker.pid, seed=1)
-            if found.flaws:
-                raise BrokerError(f"topics: {', '.join(found.flaws)}")
+        found = generator.run(
+            f"{load} -d {seconds:g} -W {seconds + 120:.0f}",
+            port=broker.port,
+            broker_pid=broker.pid,
+            seed=1,
+        )
+    if found.flaws:
+        raise BrokerError(f"topics: {', '.join(found.flaws)}")
     return found
 
 

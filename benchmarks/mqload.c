@@ -51,6 +51,8 @@
  * Rate
  *   -n N      total messages (of a backlog: 100,000 by default), or
  *   -d SECS   duration (5)
+ *   -o N      send N messages first, to each topic in turn, not measured: the broker has seen all
+ *             topics since the subscribers came (MQTT)
  *   -b N      at most N messages per write; 1 is what ordinary clients do; 0 fills 64 KiB (0)
  *   -w N      unanswered publishes per publisher (QoS 1 and 2: 100; resp-pubsub: 1000)
  *   -c N      credit: messages sent but not yet delivered, all publishers together; 0 for no
@@ -558,6 +560,19 @@ static void open_all(void) {
   }
 }
 
+static void warm_up(void) {
+  struct options asked = opt;
+  opt.messages = asked.warm_up;
+  opt.seconds = opt.rate = 0;
+  opt.random_topics = opt.sleeps = false;
+  run();
+  if (!all_arrived()) fail(EXIT_CUT_OFF, "-o: some of the first messages were lost");
+  opt = asked;
+  memset(&sum, 0, sizeof sum);
+  memset(&latencies, 0, sizeof latencies);
+  memset(&reply_latencies, 0, sizeof reply_latencies);
+}
+
 static long long measure(void) {
   if (mode->load) mode->load();
   else build_frames();
@@ -565,6 +580,7 @@ static long long measure(void) {
   set_credit();
   open_all();
   if (mode->poll) make_backlog();
+  if (opt.warm_up) warm_up();
   nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
   usage broker = usage_of(opt.broker), generator = usage_of(getpid());
   times t = mode->poll ? drain() : run();
@@ -615,6 +631,8 @@ static void check_options(void) {
   if (!opt.port) fail(EXIT_USAGE, "-p PORT is needed");
   if (strlen(opt.prefix) > 32) fail(EXIT_USAGE, "-x: at most 32 bytes");
   if (opt.wildcard && !mode->wildcard) fail(EXIT_USAGE, "-F wild: not with %s", mode->name);
+  if (opt.warm_up && (mode != &MQTT || opt.rate > 0))
+    fail(EXIT_USAGE, "-o: only MQTT has it, and not with -r");
   if (opt.varied && (mode != &MQTT || opt.payload_max > NOISE_BYTES / 2))
     fail(EXIT_USAGE, "-v: only MQTT has it, and payloads of at most %d bytes", NOISE_BYTES / 2);
   if (opt.qos && mode != &MQTT) fail(EXIT_USAGE, "-q: only MQTT has it");
@@ -629,7 +647,7 @@ static void check_options(void) {
 }
 
 static void read_options(int argc, char **argv) {
-  const char *letters = "A:B:D:F:H:I:P:RS:TW:ab:c:d:e:f:i:j:k:l:m:n:p:q:r:s:t:u:vw:x:yz";
+  const char *letters = "A:B:D:F:H:I:P:RS:TW:ab:c:d:e:f:i:j:k:l:m:n:o:p:q:r:s:t:u:vw:x:yz";
   for (int letter; (letter = getopt(argc, argv, letters)) != -1;) switch (letter) {
     case 'A': opt.style = style_named(optarg); break;
     case 'B': opt.broker = atoi(optarg); break;
@@ -654,6 +672,7 @@ static void read_options(int argc, char **argv) {
     case 'l': opt.held = strtoull(optarg, NULL, 10); break;
     case 'm': mode = mode_named(optarg); break;
     case 'n': opt.messages = strtoull(optarg, NULL, 10); break;
+    case 'o': opt.warm_up = strtoull(optarg, NULL, 10); break;
     case 'p': opt.port = atoi(optarg); break;
     case 'q': opt.qos = atoi(optarg); break;
     case 'r': opt.rate = atof(optarg); break;

@@ -88,7 +88,7 @@ extern struct options {
   int payload_min, payload_max, wall_max, per_frame, jobs, consumers;
   bool tls, random_topics, wildcard, acknowledge, producer_ids, sleeps, varied;
   enum style style;
-  u64 messages, held, kept;
+  u64 messages, held, kept, warm_up;
   long long credit;
   double seconds, rate, drain;
 } opt;
