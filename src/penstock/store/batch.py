@@ -122,8 +122,12 @@ class Batch:
             group = self._group
             self.runs[-3] += number  # nothing came in between: the last run goes on
         elif number:
-            found = self.topics.get(topic)
-            group = self._group = self._begin(topic) if found is None else found
+            topics = self.topics
+            found = topics.get(topic)
+            if found is None:  # as ``add_topic``, without the call
+                found = topics[topic] = len(topics)
+                self.group_messages.append(0)
+            group = self._group = found
             self.runs += (group, number, time_ms, flags)
             self._topic = topic
             self._time_ms = time_ms
@@ -139,15 +143,12 @@ class Batch:
         self.payload_bytes += len(payloads[0]) if number == 1 else sum(map(len, payloads))
         return position
 
-    def _begin(self, topic: bytes) -> int:
-        number = self.topics[topic] = len(self.topics)
-        self.group_messages.append(0)
-        return number
-
     def add_topic(self, topic: bytes) -> int:
         """Return the number of a topic, which must get messages."""
-        found = self.topics.get(topic)
-        return self._begin(topic) if found is None else found
+        number = self.topics.setdefault(topic, len(self.topics))
+        if number == len(self.group_messages):
+            self.group_messages.append(0)
+        return number
 
     def add_run(self, group: int, payloads: list[bytes], time_ms: int, flags: int) -> None:
         """Add a run that stays apart from the one before it. ``payload_bytes`` is not changed."""

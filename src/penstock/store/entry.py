@@ -13,11 +13,11 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from operator import sub
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -118,6 +118,9 @@ _decode_segments = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]])
 _decode_events = msgspec.msgpack.Decoder(list[tuple[int, tuple[object, ...]]]).decode
 
 
+Sections: TypeAlias = Mapping[int, bytes]  # by number
+
+
 class Placement(NamedTuple):
     """Where a group of a batch goes: topic id, and offset of its first message."""
 
@@ -126,23 +129,15 @@ class Placement(NamedTuple):
 
 
 class EncodedEntry(NamedTuple):
-    """An entry as bytes, its earliest time, and columns of its groups for the index."""
+    """An entry as bytes, its earliest time, and the bytes of payload of each group.
+
+    ``sections`` are those of messages, by number.
+    """
 
     data: bytes
     time_ms: int
-    group_bytes: Sequence[int]  # of payload
-    last_positions: Sequence[int]  # in the batch, of each group's last message
-    newest_ms: Sequence[int]
-
-
-class _MessageSections(NamedTuple):
-    """The sections of messages, and what ``EncodedEntry`` tells of them."""
-
-    sections: list[tuple[int, bytes]]
-    time_ms: int = 0
-    group_bytes: Sequence[int] = ()
-    last_positions: Sequence[int] = ()
-    newest_ms: Sequence[int] = ()
+    group_bytes: Sequence[int]
+    sections: Sections
 
 
 def encode(
@@ -166,10 +161,10 @@ def encode_entry(
     dropped: Sequence[tuple[int, bytes]] = (),
 ) -> EncodedEntry:
     """Encode a batch; ``dropped`` are id and name of those of ``batch.drops`` that exist."""
-    messages = (
-        _message_sections(batch, topic_ids, first_offsets) if batch.count else _MessageSections([])
+    time_ms, group_bytes, sections = (
+        _message_sections(batch, topic_ids, first_offsets) if batch.count else (0, [], [])
     )
-    sections = messages.sections
+    of_messages = dict(sections)
     if batch.events:
         sections.append((EVENTS, _encode_events(batch.events)))
     if batch.extras:
@@ -183,8 +178,8 @@ def encode_entry(
     if batch.configuration is not None:
         kind, content = batch.configuration
         sections.append((CONFIGURATION, bytes((kind,)) + content))
-    body = _BODY.pack(0, index, base_sequence, batch.count, len(batch.topics), messages.time_ms)
-    return EncodedEntry(_joined(body, sections), *messages[1:])
+    body = _BODY.pack(0, index, base_sequence, batch.count, len(batch.topics), time_ms)
+    return EncodedEntry(_joined(body, sections), time_ms, group_bytes, of_messages)
 
 
 def join_sections(
@@ -208,11 +203,11 @@ def _joined(body: bytes, sections: list[tuple[int, bytes]]) -> bytes:
 
 def _message_sections(
     batch: Batch, topic_ids: Sequence[int], first_offsets: Sequence[int]
-) -> _MessageSections:
-    runs = RunsByTopic(batch)
+) -> tuple[int, list[int], list[tuple[int, bytes]]]:
+    message_ends = list(accumulate(batch.group_messages))
+    runs = RunsByTopic(batch, message_ends)
     time_ms = min(runs.times)
     bounds = array("I", accumulate(map(len, runs.payloads), initial=0))
-    message_ends = list(accumulate(batch.group_messages))
     ends = [bounds[end] for end in message_ends]
     sections = [
         (TOPIC_IDS, _u32(topic_ids)),
@@ -222,20 +217,14 @@ def _message_sections(
         (NAME_ENDS, _u32(accumulate(map(len, batch.topics)))),
         (NAMES, b"".join(batch.topics)),
         (RUN_POSITIONS, _u32(runs.positions)),
-        (RUN_BOUNDS, _u32(accumulate(runs.counts, initial=0))),
+        (RUN_BOUNDS, _u32(runs.bounds)),
         (RUN_TIMES, _time_deltas(runs.times, time_ms)),
         *_flag_sections(runs.flags),
         (BOUNDS, bounds.tobytes()),
         (PAYLOADS, b"".join(runs.payloads)),
     ]
     group_bytes = list(map(sub, ends, chain((0,), ends)))
-    return _MessageSections(
-        sections,
-        time_ms,
-        group_bytes,
-        runs.last_positions(),
-        runs.newest_ms(time_ms + TIME_SPAN_MS_MAX),
-    )
+    return time_ms, group_bytes, sections
 
 
 def _flag_sections(flags: Sequence[int]) -> list[tuple[int, bytes]]:
@@ -297,7 +286,7 @@ def _time_deltas(times: Sequence[int], time_ms: int) -> bytes:
 
 
 def _u32(values: Iterable[int]) -> bytes:
-    known = values if isinstance(values, (list, tuple)) else list(values)
+    known = values if isinstance(values, (list, tuple)) else list(values)  # far faster than others
     return array("I", known).tobytes()
 
 

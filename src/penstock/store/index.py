@@ -15,7 +15,7 @@ import struct
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
 from operator import sub
 from typing import NamedTuple
 
@@ -23,9 +23,14 @@ from penstock.store.batch import Batch
 from penstock.store.entry import (
     FIRST_OFFSETS,
     GROUP_MESSAGES,
+    GROUP_RUNS,
+    RUN_BOUNDS,
+    RUN_POSITIONS,
+    RUN_TIMES,
     TOPIC_IDS,
     EncodedEntry,
     Entry,
+    Sections,
 )
 from penstock.store.slices import GroupRange
 
@@ -88,27 +93,45 @@ class IndexedEntry(NamedTuple):
     base_sequence: int
     end_sequence: int
     bytes: int
+    time_ms: int
     topic_ids: Sequence[int]
     first_offsets: Sequence[int]
     message_counts: Sequence[int]
     group_bytes: Sequence[int]
-    last_positions: Sequence[int]  # of each group's last message in the entry
-    newest_ms: Sequence[int]
+    sections: Sections  # of the entry, at least ``INDEXED``
 
     @property
     def references(self) -> list[tuple[int, ...]]:
         """The references as plain tuples."""
-        base, index, count = self.base_sequence, self.entry_index, len(self.topic_ids)
-        return [
-            (first_offset, base, index, base + last, newest_ms, number, count, messages, size)
-            for number, (first_offset, last, newest_ms, messages, size) in enumerate(
-                zip(*self._columns(), strict=True)
-            )
-        ]
+        columns = (
+            self.first_offsets,
+            repeat(self.base_sequence),
+            repeat(self.entry_index),
+            self._last_sequences(),
+            self._newest_ms(),
+            range(len(self.topic_ids)),
+            repeat(len(self.topic_ids)),
+            self.message_counts,
+            self.group_bytes,
+        )
+        return list(zip(*columns, strict=False))  # some do not end
 
-    def _columns(self) -> tuple[Sequence[int], ...]:
-        times, counts = self.newest_ms, self.message_counts
-        return self.first_offsets, self.last_positions, times, counts, self.group_bytes
+    def _last_sequences(self) -> list[int]:
+        base, positions = self.base_sequence - 1, self._column(RUN_POSITIONS)
+        bounds, ends = self._column(RUN_BOUNDS), self._column(GROUP_RUNS)
+        return [base + positions[end - 1] + bounds[end] - bounds[end - 1] for end in ends]
+
+    def _newest_ms(self) -> list[int]:
+        time_ms, times, ends = self.time_ms, self._column(RUN_TIMES), self._column(GROUP_RUNS)
+        if len(times) == len(ends):
+            return [time_ms + time for time in times]
+        return [time_ms + max(times[start:end]) for start, end in pairwise(chain((0,), ends))]
+
+    def _column(self, section: int) -> memoryview:
+        return memoryview(self.sections.get(section, b"")).cast("I")
+
+
+INDEXED = (GROUP_RUNS, RUN_POSITIONS, RUN_BOUNDS, RUN_TIMES)
 
 
 def indexed_batch(
@@ -125,31 +148,29 @@ def indexed_batch(
         base,
         base + batch.count,
         len(encoded.data),
+        encoded.time_ms,
         topic_ids,
         first_offsets,
         batch.group_messages,
         encoded.group_bytes,
-        encoded.last_positions,
-        encoded.newest_ms,
+        encoded.sections,
     )
 
 
 def indexed_entry(entry: Entry) -> IndexedEntry:
-    message_ends, run_ends = entry.column(GROUP_MESSAGES).tolist(), entry.group_runs.tolist()
-    positions, run_bounds = entry.run_positions, entry.run_bounds
-    times, time_ms, bounds = entry.run_times, entry.time_ms, entry.bounds
+    message_ends, bounds = entry.column(GROUP_MESSAGES).tolist(), entry.bounds
     byte_ends = [bounds[end] for end in message_ends]
     return IndexedEntry(
         entry.index,
         entry.base_sequence,
         entry.end_sequence,
         len(entry.buffer),
+        entry.time_ms,
         entry.column(TOPIC_IDS).tolist(),
         entry.column(FIRST_OFFSETS).tolist(),
         list(map(sub, message_ends, chain((0,), message_ends))),
         list(map(sub, byte_ends, chain((0,), byte_ends))),
-        [positions[end - 1] + run_bounds[end] - run_bounds[end - 1] - 1 for end in run_ends],
-        [time_ms + max(times[start:end]) for start, end in pairwise(chain((0,), run_ends))],
+        {section: entry.column(section).tobytes() for section in INDEXED},
     )
 
 

@@ -4,9 +4,8 @@ Two cases need no sorting and are most of all commits: a single topic, and topic
 each. Nothing here is work per topic in the interpreter that a column at once can do.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain
 from operator import itemgetter
 
 from penstock.store.batch import RUN_WIDTH, Batch
@@ -15,36 +14,49 @@ from penstock.store.batch import RUN_WIDTH, Batch
 class RunsByTopic:
     """Columns of a batch's runs, and its payloads, by topic; ``group_ends`` are numbers of runs."""
 
-    __slots__ = ("_ascends", "counts", "flags", "group_ends", "payloads", "positions", "times")
+    __slots__ = ("bounds", "counts", "flags", "group_ends", "payloads", "positions", "times")
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, message_ends: list[int]) -> None:
+        """``message_ends``: the cumulative number of messages of the topics."""
         runs = batch.runs
         groups = runs[0::RUN_WIDTH]
         self.counts: Sequence[int] = runs[1::RUN_WIDTH]
         self.times: Sequence[int] = runs[2::RUN_WIDTH]
         self.flags: Sequence[int] = runs[3::RUN_WIDTH]
-        self._ascends = self.times == sorted(self.times)  # unless the clock was set back
-        positions = list(accumulate(self.counts, initial=0))
-        positions.pop()
-        self.positions: Sequence[int] = positions
         self.payloads: Sequence[bytes] = batch.payloads
         topics = len(batch.topics)
+        is_single = len(groups) == batch.count  # each run is a message
+        bounds = list(range(batch.count + 1) if is_single else accumulate(self.counts, initial=0))
+        self.bounds: Sequence[int] = bounds  # where runs begin among the messages, then the end
+        self.positions: Sequence[int] = bounds[:-1]
         if topics == 1:
             self.group_ends: Sequence[int] = (len(groups),)
         elif groups == list(range(topics)):
             self.group_ends = range(1, topics + 1)
+        elif is_single:
+            self._sort_singles(groups, message_ends)
         else:
             self._sort(groups, topics)
 
+    def _sort_singles(self, groups: list[int], message_ends: list[int]) -> None:
+        """Runs are numbered as messages are, so half of the columns are known."""
+        order = _order_of(groups, len(message_ends))
+        pick = itemgetter(*order)
+        self.positions, self.group_ends = order, message_ends
+        self.times, self.flags = pick(self.times), pick(self.flags)
+        self.payloads = pick(self.payloads)
+
     def _sort(self, groups: list[int], topics: int) -> None:
-        order, self.group_ends = _order_of(groups, topics)
+        order = _order_of(groups, topics)
         pick = itemgetter(*order)
         self.positions, self.counts = pick(self.positions), pick(self.counts)
         self.times, self.flags = pick(self.times), pick(self.flags)
-        if len(self.payloads) == len(groups):
-            self.payloads = pick(self.payloads)
-        else:
-            self.payloads = itemgetter(*self._messages())(self.payloads)
+        self.bounds = list(accumulate(self.counts, initial=0))
+        self.payloads = itemgetter(*self._messages())(self.payloads)
+        runs = [0] * topics
+        for group in groups:
+            runs[group] += 1
+        self.group_ends = list(accumulate(runs))
 
     def _messages(self) -> list[int]:
         """The position of every message; most runs have one, and cost next to nothing."""
@@ -58,31 +70,12 @@ class RunsByTopic:
         found += positions[before:]
         return found
 
-    def last_positions(self) -> Sequence[int]:
-        """Position of the last message of each group."""
-        positions, counts = self.positions, self.counts
-        return [positions[end - 1] + counts[end - 1] - 1 for end in self.group_ends]
 
-    def newest_ms(self, latest_ms: int) -> Sequence[int]:
-        """The newest time of each group, at most ``latest_ms``."""
-        times, ends = self.times, self.group_ends
-        if len(ends) == len(times):
-            newest = times
-        elif self._ascends:
-            newest = [times[end - 1] for end in ends]
-        else:
-            newest = [max(times[start:end]) for start, end in pairwise(chain((0,), ends))]
-        return newest if max(times) <= latest_ms else [min(found, latest_ms) for found in newest]
-
-
-def _order_of(groups: list[int], topics: int) -> tuple[Sequence[int], Sequence[int]]:
-    """The numbers of all runs, sorted by group, stably; and where each group ends there."""
+def _order_of(groups: list[int], topics: int) -> list[int]:
+    """The numbers of all runs, sorted by group, stably."""
     if 2 * topics > len(groups):
-        order = sorted(range(len(groups)), key=groups.__getitem__)
-        counts = Counter(itemgetter(*order)(groups))
-        return order, list(accumulate(counts.values()))
-    # several runs per topic: cheaper than sorting
+        return sorted(range(len(groups)), key=groups.__getitem__)
     found: list[list[int]] = [[] for _ in range(topics)]
-    for run, group in enumerate(groups):
+    for run, group in enumerate(groups):  # several runs per topic: cheaper than sorting
         found[group].append(run)
-    return list(chain.from_iterable(found)), list(accumulate(map(len, found)))
+    return list(chain.from_iterable(found))

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.store.batch import Batch
 from penstock.store.entry import TIME_SPAN_MS_MAX, decode, encode_entry
-from penstock.store.index import indexed_batch, indexed_entry
+from penstock.store.index import indexed_batch, indexed_entry, reference
 
 
 def batch_of(*runs):
@@ -30,5 +30,8 @@ def test_the_index_is_the_same_from_the_batch_as_from_the_entry(batch):
     offsets = [10 * number for number in range(len(batch.topics))]
     encoded = encode_entry(batch, 3, 100, ids, offsets)
     from_batch = indexed_batch(batch, encoded, 3, 100, ids, offsets)
-    from_entry = indexed_entry(decode(encoded.data))
-    assert from_batch == from_entry._replace(topic_ids=list(from_entry.topic_ids))
+    entry = decode(encoded.data)
+    from_entry = indexed_entry(entry)
+    assert from_batch.references == from_entry.references
+    assert from_batch.references == [tuple(reference(entry, number)) for number in range(len(ids))]
+    assert from_batch._replace(sections={}) == from_entry._replace(sections={})
