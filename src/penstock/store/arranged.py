@@ -231,15 +231,17 @@ class _Runs:
 
     def merged(self) -> "_Runs":
         """Join runs that follow each other without a gap and do not differ."""
-        is_adjacent = list(map(eq, map(add, self.positions, self.counts), self.positions[1:]))
-        if True not in is_adjacent:
-            return self
-        properties = list(zip(self.times, self._flags, self._types, strict=True))
-        firsts = {0, *self.ends}  # a run never extends into another group
+        positions, times, flags, types = self.positions, self.times, self._flags, self._types
+        if len(self.ends) == len(positions):
+            return self  # a run each, and a run never extends into another group
+        following = map(add, positions, self.counts)
+        adjacent = set(compress(count(1), map(eq, following, positions[1:])))
+        adjacent.difference_update(self.ends)
         joined = {
-            number
-            for number in compress(count(1), is_adjacent)
-            if number not in firsts and properties[number] == properties[number - 1]
+            run
+            for run in adjacent
+            if times[run] == times[run - 1]
+            and (flags[run], types[run]) == (flags[run - 1], types[run - 1])
         }
         if joined:
             self._join(joined)

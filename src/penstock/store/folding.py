@@ -126,9 +126,9 @@ def _living(gathered: Gathered, pieces: list[int], cuts: dict[int, int]) -> list
 
 def _cut_large(gathered: Gathered, pieces: list[int], bytes_max: int) -> list[int]:
     """Cut what is larger than a quarter of a part, so that parts are well filled."""
-    sizes = gathered.sizes()
-    if max(sizes, default=0) <= bytes_max:
+    if not gathered.may_be_larger(bytes_max):
         return pieces
+    sizes = gathered.sizes()
     found: list[int] = []
     for piece in pieces:
         if sizes[piece] > bytes_max:
@@ -238,7 +238,8 @@ class _Writer:
         places = [0] * span
         for number, position in enumerate(positions, start=1):
             places[position] = number
-        ascending = list(compress(count(), places))
+        is_dense = span == len(positions) and all(places)
+        ascending = range(span) if is_dense else list(compress(count(), places))
         if len(ascending) != len(positions):
             raise _damaged("a sequence occurs twice in the entries of a block")
         return u32(ascending) + u32([number - 1 for number in filter(None, places)])

@@ -65,6 +65,7 @@ class Gathered:
         self._names: list[memoryview] = []
         self._bytes = 0
         self._name_bytes = 0
+        self._largest_entry = 0
 
     def add(self, entry: Entry) -> None:
         """Add an entry, whose buffer must stay valid until ``seal``."""
@@ -76,6 +77,7 @@ class Gathered:
                 "a block cannot hold more than 4 GiB",
                 "Report this: a fold was planned wrongly. Nothing was changed.",
             )
+        self._largest_entry = max(self._largest_entry, len(entry.buffer))
         ends = entry.numbers(sections.GROUP_MESSAGES)
         if entry.has_extras:
             for columns in self.extras:
@@ -165,6 +167,14 @@ class Gathered:
                 extra = [columns.bytes_between(at, at + 1) for at in range(start, end)]
                 sizes = [size + more for size, more in zip(sizes, extra, strict=True)]
         return sizes
+
+    def may_be_larger(self, bytes_max: int) -> bool:
+        """Whether a piece may need more: asked first, as in most folds none does."""
+        if self._largest_entry <= bytes_max:
+            return False
+        largest = max(map(sub, self.byte_ends, self.byte_starts), default=0)
+        most = max(map(sub, self.message_ends, self.message_starts), default=0)
+        return any(self.extras) or largest + MESSAGE_BYTES * most > bytes_max
 
     def sizes(self) -> list[int]:
         """About how many bytes each piece needs, without its group's."""
