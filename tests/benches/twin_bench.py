@@ -55,18 +55,23 @@ class Cluster:
         self.term = 1
         self.present = set(node_ids)
         self.is_clustered = True
+        self.has_room = False
+        """Whether nodes may have several batches in flight."""
         self.nodes = {number: Node(self, number) for number in node_ids}
 
     def __getitem__(self, number: int) -> "Node":
         return self.nodes[number]
 
     def order(self, number: int = 0) -> None:
-        """The next of the batches that wait is in the log."""
+        """The next of the batches that wait is in the log; those of a node keep their order."""
+        whose = self.waiting[number][0]
+        number = next(n for n, (node_id, *_) in enumerate(self.waiting) if node_id == whose)
         self.entries.append(self.waiting.pop(number))
 
     def refuse(self, error: PenstockError) -> None:
-        """The next of the batches that wait is given up."""
+        """The next of the batches that wait is given up, and with it those of its node after it."""
         node_id, _life, batch = self.waiting.pop(0)
+        self.waiting = [other for other in self.waiting if other[0] != node_id]
         self.nodes[node_id].line.refused(batch, error)
 
     async def rest(self) -> None:
@@ -171,7 +176,10 @@ class Node:
         return Leadership(self.leader, self.term, self.is_leader)
 
     is_writable = True
-    has_room = False
+
+    @property
+    def has_room(self) -> bool:
+        return self.cluster.has_room
 
     @property
     def term(self) -> int:

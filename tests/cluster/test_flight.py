@@ -9,7 +9,8 @@ import pytest
 
 from penstock.cluster import flight, proposals
 from penstock.cluster.frames import Forward, Frame, RaftFrame
-from penstock.core.commands import TopicGone
+from penstock.core.commands import Received, SessionOpened, TopicGone
+from penstock.obs.reasons import DisconnectReason
 from penstock.raft.types import MessageKind, NodeId
 from tests.cluster.broker_bench import BrokerBench, BrokerNode, Outlet
 from tests.cluster.cluster_bench import until
@@ -206,3 +207,80 @@ async def test_several_entries_are_sent_before_the_first_is_answered(brokers: Br
     assert not outlet.acked
     brokers.network.drops = _nothing
     await until(lambda: len(outlet.acked) == 6)
+
+
+def produce(node: BrokerNode, outlet: Outlet, seq: int) -> None:
+    """Number a message, which only a leader can do."""
+    with node.pipeline.as_leader():
+        node.pipeline.publish(b"jobs", [b"job"], 1_000, qos=1, retain=False)
+        node.pipeline.add_producer_run(b"jobs", 1, b"p", seq)
+    node.pipeline.tell_offsets(b"jobs", 1, outlet, 1_000)
+
+
+async def test_what_a_leader_decided_in_several_batches_is_void_once_another_leads(
+    brokers: BrokerBench,
+) -> None:
+    former, others = await distant(brokers)
+    publisher, producer = Outlet(), Outlet()
+    brokers.network.drops = _has_entries
+    for number in range(6):
+        publish(former, publisher, number)
+        if number % 2:
+            produce(former, producer, number)
+        await until(lambda: former.is_sealed)
+    assert len(former.replica.proposals.own) == 6
+    brokers.network.isolate(former.id)
+    brokers.network.drops = _nothing
+    await brokers.leader(others)
+    brokers.network.heal()
+    await until(lambda: len(publisher.acked) == 6)
+    assert publisher.acked == list(range(1, 7))
+    await brokers.at_rest()
+    assert [stored(node) for node in brokers.brokers()] == [list(range(6))] * 3
+    assert [node.stored(b"jobs") for node in brokers.brokers()] == [[]] * 3
+    assert producer.refusals == [DisconnectReason.LEADERSHIP_LOST] * 3
+    assert not publisher.refusals
+
+
+async def test_a_qos_2_message_is_not_taken_twice_while_its_client_is_on_its_way_to_another_node(
+    brokers: BrokerBench,
+) -> None:
+    """The entry that opens the session is in flight when the copy of the last node arrives."""
+    leader, (old, new) = await distant(brokers)
+    first, second = Outlet(), Outlet()
+    await opened(old, first, 1)
+    brokers.network.cuts |= {(old.id, leader.id)}
+    publish_exactly_once(old, first)
+    await until(lambda: old.is_sealed)
+    brokers.network.drops = _answers_an_append
+    before = leader.store.last_index
+    open_session(new, second, 2)
+    await until(lambda: leader.store.last_index > before, "for the session in flight")
+    brokers.network.cuts.clear()
+    await until(lambda: len(leader.replica.proposals.queue), "for the first copy")
+    brokers.network.drops = _nothing
+    await until(lambda: second.session is not None)
+    publish_exactly_once(new, second)
+    await until(lambda: second.acked == [7] and old.pipeline.is_idle)
+    await brokers.at_rest()
+    assert [node.stored() for node in brokers.brokers()] == [[b"once"]] * 3
+    assert first.refusals
+
+
+def open_session(node: BrokerNode, outlet: Outlet, number: int) -> None:
+    outlet.number = number << 16 | node.id
+    node.submit_command(SessionOpened(b"ann", outlet.number, clean=False, will=None), outlet)
+
+
+async def opened(node: BrokerNode, outlet: Outlet, number: int) -> None:
+    open_session(node, outlet, number)
+    await until(lambda: outlet.session is not None)
+
+
+def publish_exactly_once(node: BrokerNode, outlet: Outlet) -> None:
+    assert outlet.session is not None
+    received = Received(b"ann", [7], outlet.session.origin, outlet.number)
+    node.pipeline.receive(received, outlet, record=True)
+    node.pipeline.publish(
+        b"t", [b"once"], 1_000, qos=2, retain=False, packet_ids=[7], client=outlet
+    )

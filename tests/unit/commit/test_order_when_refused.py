@@ -22,9 +22,10 @@ LOST = LeadershipLost("another node leads the cluster by now", "Send it again.")
 NOBODY = NoQuorum("no node leads the cluster", "Start the others.")
 
 
-@pytest_asyncio.fixture
-async def cluster():
+@pytest_asyncio.fixture(params=[False, True], ids=["one in flight", "several in flight"])
+async def cluster(request):
     cluster = Cluster(1, 2, 3)
+    cluster.has_room = request.param
     for node in cluster.nodes.values():
         node.start()
     await cluster.rest()
@@ -79,9 +80,9 @@ def publish(publisher, qos, *numbers, topic=b"a"):
         publisher.send(encode.publish(topic, b"%d" % number, qos, packet_id=number))
 
 
-async def in_flight(cluster):
+async def in_flight(cluster, count=1):
     """Let the open batch go to the log."""
-    await until(lambda: bool(cluster.waiting))
+    await until(lambda: len(cluster.waiting) >= count)
 
 
 def acked(client):
@@ -148,6 +149,46 @@ async def test_captured_messages_outlive_what_is_void_beside_them(cluster):
     assert cluster[1].counters.drops[DropReason.CAPTURE_FAILED] == 0
 
 
+async def test_void_and_sound_commands_of_several_batches_come_apart_in_order(cluster):
+    """The log has none of them, for it takes none without the one before."""
+    cluster.has_room = True
+    reader = await reader_of(cluster[3], cluster)
+    publisher = await publisher_of(cluster[1], cluster)
+    producers = []
+    for number in (1, 2, 3):
+        publish(publisher, 1, number)
+        if number != 2:
+            producers.append(produce(cluster[1], number))
+        await in_flight(cluster, number)
+    publish(publisher, 1, 4)
+    cluster.lead(2)
+    cluster.refuse(LOST)
+    await cluster.rest()
+    assert reader.payloads == [b"1", b"2", b"3", b"4"]
+    assert acked(publisher) == [1, 2, 3, 4]
+    assert [producer.reason for producer in producers] == [DisconnectReason.LEADERSHIP_LOST] * 2
+    assert stored(cluster[2], b"jobs") == []
+
+
+async def test_rows_of_a_batch_that_is_submitted_again_are_written_anew(cluster):
+    """Rows that are older than those on disk must not replace them."""
+    cluster.has_room = True
+    publisher = await publisher_of(cluster[1], cluster)
+    pipeline = cluster[1].parts.pipeline
+    cluster.clock.advance(10)
+    for number in (1, 2, 3):
+        produce(cluster[1], number)
+        publish(publisher, 1, number)
+        await in_flight(cluster, number)
+    assert any(batch.rows for _, _, batch in cluster.waiting)
+    cluster.refuse(LOST)
+    assert [batch.rows for _, _, batch in cluster.waiting] == [[]] * 3
+    assert [batch.checkpoint for _, _, batch in cluster.waiting] == [None] * 3
+    await cluster.rest()
+    assert acked(publisher) == [1, 2, 3]
+    assert pipeline.is_idle
+
+
 # ── the whole batch is refused
 
 
@@ -168,6 +209,50 @@ async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too(clu
     await cluster.rest()
     assert reader.payloads == [b"1", b"2", b"3", b"4"]
     assert acked(again) == [1, 2, 3, 4]
+
+
+async def test_batches_in_flight_behind_a_refused_one_are_refused_too(cluster):
+    cluster.has_room = True
+    reader = await reader_of(cluster[3], cluster)
+    one = await publisher_of(cluster[1], cluster, b"one")
+    other = await publisher_of(cluster[1], cluster, b"other")
+    publish(one, 1, 1)
+    await in_flight(cluster)
+    publish(other, 1, 11)
+    await in_flight(cluster, 2)
+    publish(one, 1, 2)
+    await in_flight(cluster, 3)
+    publish(other, 1, 12)
+    cluster.refuse(NOBODY)
+    await cluster.rest()
+    assert reader.payloads == []
+    assert one.reason is not None
+    assert other.reason is not None
+    assert cluster[1].counters.drops[DropReason.NO_QUORUM] == 4
+
+
+async def test_batches_in_flight_before_a_refused_one_go_on(cluster):
+    """And a command that needs no disk keeps its place behind theirs."""
+    cluster.has_room = True
+    reader = await reader_of(cluster[3], cluster)
+    one = await publisher_of(cluster[1], cluster, b"one")
+    other = await publisher_of(cluster[1], cluster, b"other")
+    publish(one, 1, 1)
+    await in_flight(cluster)
+    publish(other, 1, 11)
+    passed, pipeline = [], cluster[1].parts.pipeline
+    before = pipeline.next_sequence
+    pipeline.barrier(lambda: passed.append(pipeline.next_sequence))
+    await in_flight(cluster, 2)
+    first = cluster.waiting.pop(0)
+    cluster.refuse(NOBODY)
+    assert not passed
+    cluster.waiting.append(first)
+    await cluster.rest()
+    assert reader.payloads == [b"1"]
+    assert acked(one) == [1]
+    assert passed == [before + 1]
+    assert other.reason is not None
 
 
 async def test_a_publisher_that_left_meanwhile_is_not_overtaken_by_itself(cluster):

@@ -65,6 +65,7 @@ class History:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.cluster = Cluster(*NODES, journal={"capture_interval_ms": 0})
+        self.cluster.has_room = random.random() < 0.5
         self.clients: list[MqttClient] = []
         self.streams: list[Lines] = []
         self.workers: list[Noting] = []
