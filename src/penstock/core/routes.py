@@ -86,6 +86,7 @@ class Routes(Generic[Subscriber]):
 
     __slots__ = (
         "_cached_max",
+        "_last_targets",
         "_patterns",
         "_subscriptions",
         "_topics",
@@ -102,6 +103,7 @@ class Routes(Generic[Subscriber]):
         self._subscriptions: SubscriptionTrie[Subscriber] = SubscriptionTrie()
         self._patterns: dict[bytes, _Pattern[Subscriber]] = {}
         self._topics: TopicTree[Route[Subscriber]] = TopicTree()
+        self._last_targets: tuple[tuple[Subscriber, int], ...] = ()
         self._visits_before = 0  # visits until the cache was last emptied
         # whether a subscriber may get messages of a topic; None: all may
         self.may_receive: Callable[[Subscriber, bytes], bool] | None = None
@@ -136,7 +138,11 @@ class Routes(Generic[Subscriber]):
             targets = {
                 target: qos for target, qos in targets.items() if self.may_receive(target, topic)
             }
-        route = Route(topic, tuple(targets.items()))
+        found = tuple(targets.items())
+        if found == self._last_targets:
+            found = self._last_targets  # most topics of a fleet go to the same: one object for all
+        self._last_targets = found
+        route = Route(topic, found)
         if self._cached_max:
             if len(self.cached) >= self._cached_max:
                 self._evict()

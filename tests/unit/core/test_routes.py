@@ -229,3 +229,14 @@ def test_many_filters_that_are_nearly_too_wide_cost_little_together():
         routes.resolve(topic)
     routes.remove_subscriber("us", filters)
     assert routes._topics.visits < 2 * (VISITS_MAX + WIDE_FILTER_VISITS)
+
+
+def test_topics_with_the_same_subscribers_share_their_targets():
+    routes: Routes[str] = Routes()
+    routes.subscribe(b"plant/#", "a", 1)
+    found = [routes.resolve(b"plant/%d" % number).targets for number in range(3)]
+    assert found == [(("a", 1),)] * 3
+    assert found[0] is found[1] is found[2]
+    routes.subscribe(b"plant/1", "b", 0)
+    assert dict(routes.resolve(b"plant/1").targets) == {"a": 1, "b": 0}
+    assert routes.resolve(b"plant/2").targets == (("a", 1),)

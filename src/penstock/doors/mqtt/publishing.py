@@ -90,7 +90,9 @@ class MqttPublishing:
                 targets = route.targets
                 stretch = [event] if targets else []
             if policy:
-                capture(topic, payloads, now_ms, 0)
+                # the route's own name: the same object with every message, so that it is compared
+                # by identity from here on
+                capture(route.topic, payloads, now_ms, 0)
             else:
                 door.cluster.broadcast(topic, payloads)
         if stretch:
