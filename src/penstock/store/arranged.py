@@ -49,8 +49,9 @@ class Arranged:
         self._is_long = gathered.newest_ms - gathered.oldest_ms > TIME_SPAN_MS_MAX
         self._runs = _run_records(gathered, self._oldest_ms)
         self._lengths = gathered.lengths.tobytes()
-        order = sorted(pieces, key=gathered.ids.__getitem__)  # stable: pieces ascend in a topic
         records = _piece_records(gathered)
+        gathered.release(times=not self._is_long)
+        order = sorted(pieces, key=gathered.ids.__getitem__)  # stable: pieces ascend in a topic
         self._arrange(records, order)
         if not self._ascends():
             offsets = gathered.first_offsets
@@ -66,6 +67,7 @@ class Arranged:
             places = [size * piece for piece in order[first : first + _CHUNK]]
             joined.append(b"".join([records[place : place + size] for place in places]))
         view = memoryview(b"".join(joined)).cast("I")
+        del joined
         (
             self.ids, low, high, self._counts, self._message_starts, self._run_starts,
             self._run_ends, self._byte_starts, self._byte_ends, self._name_starts, self._name_ends,
@@ -73,16 +75,17 @@ class Arranged:
         offsets = array("I", bytes(8 * len(order)))
         offsets[0::2], offsets[1::2] = low, high
         self.first_offsets: Numbers = array("Q", offsets.tobytes())
-        self._nexts = list(map(add, self.first_offsets, self._counts))
+        self._nexts: Numbers = array("Q", u64(list(map(add, self.first_offsets, self._counts))))
         self.heads = self._find_heads()
 
-    def _find_heads(self) -> list[int]:
+    def _find_heads(self) -> Numbers:
         """Places where a group begins: another topic, or a gap in the offsets."""
         if not self.ids:
-            return []
+            return array("I")
         is_other = map(ne, self.ids[1:], self.ids)
         is_apart = map(ne, self.first_offsets[1:], self._nexts)
-        return [0, *compress(count(1), map(or_, is_other, is_apart))]
+        found = compress(count(1), map(or_, is_other, is_apart))
+        return array("I", u32([0, *found]))
 
     def _ascends(self) -> bool:
         ids, first_offsets, nexts = self.ids, self.first_offsets, self._nexts
@@ -91,7 +94,7 @@ class Arranged:
 
     def stretches(self, part_bytes: int) -> Iterator[tuple[int, int]]:
         """Places of the pieces of each part: of about equal size, and with times that fit."""
-        sums = list(accumulate(self._sizes()))
+        sums = array("Q", u64(list(accumulate(self._sizes()))))
         first, before = 0, 0
         while first < len(sums):
             end = max(bisect_right(sums, before + part_bytes, first), first + 1)

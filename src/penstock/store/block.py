@@ -22,6 +22,7 @@ from penstock.store.block_format import (
     BlockSummary,
     Directory,
     damaged,
+    from_planes,
     read_extent,
     read_footer,
     split_directory,
@@ -198,11 +199,9 @@ class Block:
         return cached
 
     def _read_order(self) -> tuple[memoryview, memoryview]:
-        content = read_extent(
-            self._buffer, self._footer.order, self.summary.number, "the order"
-        ).cast("I")
-        runs = self._footer.run_count
-        return content[:runs], content[runs:]
+        content = read_extent(self._buffer, self._footer.order, self.summary.number, "the order")
+        half = 4 * self._footer.run_count
+        return from_planes(content[:half]), from_planes(content[half:])
 
     def _part(self, part: int) -> Entry:
         summary = self.summary

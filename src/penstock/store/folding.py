@@ -33,6 +33,7 @@ from penstock.store.block_format import (
     pack_footer,
     pack_header,
     padding,
+    planes,
     read_footer,
 )
 from penstock.store.entry import Entry
@@ -233,7 +234,7 @@ class _Writer:
             raise _planned_wrongly("a message comes after the block that should hold it")
         if span > _SCATTER * len(positions):
             numbers = sorted(range(len(positions)), key=positions.__getitem__)
-            return u32([positions[number] for number in numbers]) + u32(numbers)
+            return planes(u32([positions[number] for number in numbers])) + planes(u32(numbers))
         # Sorting is slow, and positions are unique and dense: each run goes to its place.
         places = [0] * span
         for number, position in enumerate(positions, start=1):
@@ -242,4 +243,5 @@ class _Writer:
         ascending = range(span) if is_dense else list(compress(count(), places))
         if len(ascending) != len(positions):
             raise _damaged("a sequence occurs twice in the entries of a block")
-        return u32(ascending) + u32([number - 1 for number in filter(None, places)])
+        numbers = [number - 1 for number in filter(None, places)]
+        return planes(u32(ascending)) + planes(u32(numbers))

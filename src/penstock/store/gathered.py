@@ -168,6 +168,18 @@ class Gathered:
                 sizes = [size + more for size, more in zip(sizes, extra, strict=True)]
         return sizes
 
+    def release(self, *, times: bool) -> None:
+        """Let go of columns that have become records; ids and offsets are needed for sorting."""
+        for column in (
+            self.message_starts, self.message_ends,
+            self.byte_starts, self.byte_ends, self.run_starts, self.run_ends, self.name_starts,
+            self.name_ends, self.positions, self.counts, self.lengths,
+        ):  # fmt: skip
+            del column[:]
+        del self.flags[:], self.types[:]
+        if times:
+            del self.times[:]
+
     def may_be_larger(self, bytes_max: int) -> bool:
         """Whether a piece may need more: asked first, as in most folds none does."""
         if self._largest_entry <= bytes_max:
