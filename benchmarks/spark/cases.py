@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Final
 from uuid import uuid4
@@ -19,6 +20,10 @@ __all__ = ["CASES"]
 Case = Callable[[Ground, int], Iterator[Figure]]
 
 SEEN_S_MAX = 60
+FLEET = "bench/fleet"
+FLEET_TOPICS = 10_000
+FLEET_ROWS_MAX = 1_000_000
+SETTLE_S = 5.0
 
 
 def _noop(table: DataFrame) -> None:
@@ -48,10 +53,56 @@ def _part(rows: int, seconds: list[float]) -> tuple[float, str, str, tuple[float
     return best, "rows/s", "", rates
 
 
+def fleet(ground: Ground, rows: int) -> Iterator[Figure]:
+    """Read 10,000 topics with a few messages per commit each, compared with one topic."""
+    rows = max(min(rows, FLEET_ROWS_MAX), FLEET_TOPICS)
+    topics, topic = _filled_fleet(ground, rows), ground.fill("bench/one", rows)
+    seconds = interleaved(
+        ground.rounds,
+        fleet=lambda: _noop(ground.table(topics)),
+        one=lambda: _noop(ground.table(topic)),
+    )
+    best, rates = rate(rows, seconds["fleet"])
+    yield Figure("fleet", f"{FLEET_TOPICS:,} topics → noop", best, "rows/s", ">1200000", rates)
+    yield Figure("fleet", "one topic → noop", *_part(rows, seconds["one"]))
+    yield Figure("fleet", "fleet beside one topic", ratio(seconds["fleet"], seconds["one"]), "x")
+
+
+def _filled_fleet(ground: Ground, rows: int) -> str:
+    """Wait until the journal has put the rows in order, as it does with all but the newest."""
+    topics = ground.fill_fleet(FLEET, FLEET_TOPICS, rows)
+    time.sleep(SETTLE_S)
+    return topics
+
+
+def fleet_archive(ground: Ground, rows: int) -> Iterator[Figure]:
+    """Write 10,000 topics to Parquet like the archive job, compared with Parquet to Parquet."""
+    rows = max(min(rows, FLEET_ROWS_MAX), FLEET_TOPICS)
+    topics = _filled_fleet(ground, rows)
+    seconds = _archived(ground, topics, ground.parquet(topics, rows))
+    best, rates = rate(rows, seconds["archive"])
+    yield Figure("fleet_archive", "topics → Parquet, streamed", best, "rows/s", "", rates)
+    yield Figure("fleet_archive", "Parquet → Parquet, streamed", *_part(rows, seconds["copy"]))
+    beside = ratio(seconds["archive"], seconds["copy"])
+    yield Figure("fleet_archive", "topics beside Parquet, streamed", beside, "x", ">0.5")
+
+
 def archive(ground: Ground, rows: int) -> Iterator[Figure]:
     """Write a topic to Parquet like the archive job, compared with Parquet to Parquet."""
     topic = ground.fill("bench/source", rows)
-    path = ground.parquet(topic, rows)
+    seconds = _archived(ground, topic, ground.parquet(topic, rows))
+    best, rates = rate(rows, seconds["archive"])
+    yield Figure("archive", "topic → Parquet, streamed", best, "rows/s", "", rates)
+    yield Figure("archive", "Parquet → Parquet, streamed", *_part(rows, seconds["copy"]))
+    yield Figure("archive", "Parquet → Parquet, batch", *_part(rows, seconds["batch_copy"]))
+    beside = ratio(seconds["archive"], seconds["copy"])
+    yield Figure("archive", "topic beside Parquet, streamed", beside, "x", ">0.6")
+    beside = ratio(seconds["archive"], seconds["batch_copy"])
+    yield Figure("archive", "topic streamed beside Parquet batch", beside, "x", ">0.6")
+
+
+def _archived(ground: Ground, topics: str, path: Path) -> dict[str, list[float]]:
+    """Seconds of the archive job, and of the same from Parquet as a stream and as a batch."""
 
     def batch_copy() -> None:
         target = ground.directory / uuid4().hex
@@ -71,20 +122,12 @@ def archive(ground: Ground, rows: int) -> Iterator[Figure]:
         shutil.rmtree(target)
 
     schema = ground.spark.read.parquet(str(path)).schema
-    seconds = interleaved(
+    return interleaved(
         ground.rounds,
-        archive=lambda: run(ground.stream(topic)),
+        archive=lambda: run(ground.stream(topics)),
         copy=lambda: run(ground.spark.readStream.schema(schema).parquet(str(path))),
         batch_copy=batch_copy,
     )
-    best, rates = rate(rows, seconds["archive"])
-    yield Figure("archive", "topic → Parquet, streamed", best, "rows/s", "", rates)
-    yield Figure("archive", "Parquet → Parquet, streamed", *_part(rows, seconds["copy"]))
-    yield Figure("archive", "Parquet → Parquet, batch", *_part(rows, seconds["batch_copy"]))
-    beside = ratio(seconds["archive"], seconds["copy"])
-    yield Figure("archive", "topic beside Parquet, streamed", beside, "x", ">0.6")
-    beside = ratio(seconds["archive"], seconds["batch_copy"])
-    yield Figure("archive", "topic streamed beside Parquet batch", beside, "x", ">0.6")
 
 
 def sink(ground: Ground, rows: int) -> Iterator[Figure]:
@@ -161,7 +204,9 @@ def tail(ground: Ground, rows: int) -> Iterator[Figure]:
 
 CASES: Final[dict[str, Case]] = {
     "source": source,
+    "fleet": fleet,
     "archive": archive,
+    "fleet_archive": fleet_archive,
     "sink": sink,
     "latency": latency,
     "tail": tail,

@@ -1,8 +1,8 @@
 """Whether a broker that Spark reads at full speed still answers other clients in time.
 
 Spark uses both cores of a small machine, and would disturb even a broker that it does not read. So
-there are three alternating cases: nothing else runs; Spark reads Parquet; Spark reads the broker.
-The second shows the influence of the machine, the third that of the broker.
+there are alternating cases: nothing else runs; Spark reads Parquet; Spark reads the broker, one
+topic or many. The second shows the influence of the machine, the others that of the broker.
 """
 
 import threading
@@ -19,16 +19,20 @@ __all__ = ["disturb"]
 
 PROBE_S = 6.0
 PAUSE_S = 0.002
+FLEET_TOPICS = 10_000
+FLEET_ROWS_MAX = 1_000_000
 
 
 def disturb(ground: Ground, rows: int) -> Iterator[Figure]:
     """Measure the latency of a durable produce: idle, during Parquet, during a broker read."""
     topic = ground.fill("bench/source", rows)
     path = str(ground.parquet(topic, rows))
+    fleet = ground.fill_fleet("bench/fleet", FLEET_TOPICS, min(rows, FLEET_ROWS_MAX))
     situations: dict[str, Callable[[], None] | None] = {
         "idle": None,
         "Spark reads Parquet": lambda: _read(ground.spark.read.parquet(path)),
         "Spark reads the broker": lambda: _read(ground.table(topic)),
+        "Spark reads 10,000 topics": lambda: _read(ground.table(fleet)),
     }
     found: dict[str, list[float]] = {name: [] for name in situations}
     for _turn in range(ground.rounds):
@@ -38,9 +42,11 @@ def disturb(ground: Ground, rows: int) -> Iterator[Figure]:
     for name, waits in found.items():
         yield Figure("disturb", f"produce p50, {name}", median(waits), "ms")
         yield Figure("disturb", f"produce p99, {name}", quantiles(waits, n=100)[-1], "ms")
-    idle, parquet, broker = (median(waits) for waits in found.values())
+    idle, parquet, broker, many = (median(waits) for waits in found.values())
     yield Figure("disturb", "p50 under a read, beside idle", broker / idle, "x", "<2")
     yield Figure("disturb", "p50 under a read, beside Parquet", broker / parquet, "x", "<2")
+    yield Figure("disturb", "p50 under a read of many, beside idle", many / idle, "x", "<2")
+    yield Figure("disturb", "p50 under a read of many, beside Parquet", many / parquet, "x", "<2")
 
 
 def _read(table: "object") -> None:

@@ -1,12 +1,14 @@
 """What all benchmarks share: a broker in its own process, a session, rows in topics.
 
-Rows are produced in large batches or, to see the cost, one by one from many devices at once, which
-makes commits of few messages each.
+Rows are produced in large batches or, as a fleet of devices does it, one by one to many topics in
+turn: a commit has many topics then, and few messages of each.
 """
 
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -17,6 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.brokers import HOST, Broker, PenstockBroker
 from penstock.client import connect
 from penstock.spark.session import session
+from penstock.wire.queue import encode
+from penstock.wire.queue._generated.queue_pb2 import Produce, Request
 
 __all__ = ["Ground", "interleaved", "timed"]
 
@@ -69,6 +73,14 @@ class Ground:
         self._filled[topic] = max(rows, self._filled.get(topic, 0))
         return topic
 
+    def fill_fleet(self, prefix: str, topics: int, rows: int) -> str:
+        """Ensure that each of many topics has its share of rows, one by one; return a filter."""
+        turns = -(-rows // topics) - self._filled.get(prefix, 0)
+        if turns > 0:
+            produce_in_turn(self.broker.port, prefix, topics, turns)
+            self._filled[prefix] = self._filled.get(prefix, 0) + turns
+        return f"{prefix}/#"
+
     def table(self, topics: str, **options: object) -> DataFrame:
         """Return topics as a table, planned now."""
         reader = self.spark.read.format("penstock").option("servers", self.servers)
@@ -85,10 +97,30 @@ class Ground:
 
     def parquet(self, topic: str, rows: int) -> Path:
         """Return the same rows as Parquet, written once, with one file per core."""
-        path = self.directory / f"{topic.replace('/', '-')}-{rows}.parquet"
+        name = topic.removesuffix("/#").replace("/", "-")
+        path = self.directory / f"{name}-{rows}.parquet"
         if not path.exists():
             self.table(topic).write.parquet(str(path))
         return path
+
+
+def produce_in_turn(port: int, prefix: str, topics: int, turns: int) -> None:
+    """Produce a message to each topic in turn, over one connection, some turns ahead."""
+    frames = b"".join(
+        encode.request(
+            Request(produce=Produce(topic=f"{prefix}/{number}", payload=os.urandom(PAYLOAD_BYTES)))
+        )
+        for number in range(topics)
+    )
+    with (
+        ThreadPoolExecutor(1) as pool,
+        socket.create_connection((HOST, port)) as connection,
+        connection.makefile("rb") as answers,
+    ):
+        sending = pool.submit(lambda: [connection.sendall(frames) for _ in range(turns)])
+        for _ in range(topics * turns):
+            answers.read(int.from_bytes(answers.read(4), "big"))
+        sending.result()
 
 
 def timed(job: Callable[[], object]) -> float:
