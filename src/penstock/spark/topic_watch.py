@@ -18,6 +18,7 @@ from penstock.wire.queue._generated.queue_pb2 import Changed, Located, Topic
 
 _LOG: Final = logging.getLogger("penstock.spark")
 SINGLE_MAX: Final = 256  # up to this many topics are queried one by one; more are listed
+PAGE_TOPICS: Final = 10_000  # of one reply: the most that the broker sends
 MISSING_MAX: Final = 5  # missing topics that a warning names
 GONE_MAX: Final = 65_536
 
@@ -69,7 +70,7 @@ class TopicWatch:
         return ask(
             self._options,
             lambda client: client.changes(
-                filters, after_sequence=sequence, wait_s=wait_s, after=after
+                filters, after_sequence=sequence, wait_s=wait_s, max=PAGE_TOPICS, after=after
             ),
         )
 

@@ -25,6 +25,7 @@ from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
 
 FILTERS_MAX = 1_024
 PAGE_MAX = 1_000
+ASKED_MAX = 10_000  # topics of a page for a client that wants so many: half a megabyte
 WATCHES_MAX = 16  # requests of a connection that may wait for changes, each with filters
 EVERYTHING = b"#"
 
@@ -78,7 +79,7 @@ def _filters_fault(client: Requester, filters: tuple[bytes, ...]) -> Fault | Non
 
 
 def _page(message: queue_pb2.Changes) -> int:
-    return min(message.max, PAGE_MAX) or PAGE_MAX
+    return min(message.max, ASKED_MAX) or PAGE_MAX
 
 
 def _list(client: Requester, message: queue_pb2.Changes, slot: Slot, filters: TopicFilters) -> None:
