@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.client.errors import ClientError
-from penstock.client.queue.blocking import QueueClient
+from penstock.client.queue.values import Group
 from penstock.spark import planning, topic_watch
 from penstock.spark.batch import RangePartition, partitioning_of
 from penstock.spark.broker import ask, client_for, map_concurrently
@@ -69,8 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 topic_watch.warn_missing_topics(self._options, topics)
             begins = topic_watch.resolve_offsets(self._options, self._options.start, topics)
             if self._options.reader is not None:
-                pinned = map_concurrently(lambda name: self._pin(name, begins[name]), topics)
-                begins = dict(zip(topics, pinned, strict=True))
+                begins = self._pinned(begins)
             spots = {
                 name: TopicPosition(topic.incarnation, begins[name], begins[name])
                 for name, topic in topics.items()
@@ -79,25 +78,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = encode(StreamPosition(spots, partitioning, is_initial=True))
         return self._initial
 
-    def _pin(self, topic: str, begin: int) -> int:
-        """Create our group where reading begins; return the start of an existing, unmoved group.
+    def _pinned(self, begins: dict[str, int]) -> dict[str, int]:
+        """Create our groups where reading begins; return the starts of existing, unmoved groups."""
+        reader = self._options.reader or ""
+        ask(self._options, lambda client: client.create_groups(reader, begins, reader=True))
+        if len(begins) <= topic_watch.SINGLE_MAX:
+            listed = map_concurrently(self._groups_of, begins)
+        else:
+            listed = [ask(self._options, lambda client: client.groups())]
+        groups = {one.topic: one for page in listed for one in page if one.name == reader}
+        starts = map_concurrently(
+            lambda name: self._pin(groups[name], begins[name]),
+            [name for name in begins if name in groups],
+        )
+        self._grouped |= {(name, self._watch.topics[name].incarnation) for name in begins}
+        return begins | dict(zip([name for name in begins if name in groups], starts, strict=True))
+
+    def _groups_of(self, topic: str) -> list[Group]:
+        return ask(self._options, lambda client: client.groups(topic))
+
+    def _pin(self, group: Group, begin: int) -> int:
+        """Return where a topic begins.
 
         A group that has moved belongs to an earlier query: we start over, and move it. A pin after
         the start that is asked for was made for another start; following it would skip messages.
         """
-        reader = self._options.reader or ""
-        is_exact = self._options.start.of(topic).kind == "offset"
-
-        def pin(client: QueueClient) -> int:
-            client.create_group(topic, reader, start=begin, reader=True)
-            group = next(one for one in client.groups(topic) if one.name == reader)
-            if not is_exact and group.position == group.start <= begin:
-                return group.start
-            client.seek(topic, reader, begin)
-            return begin
-
-        begin = ask(self._options, pin)
-        self._grouped.add((topic, self._watch.topics[topic].incarnation))
+        is_exact = self._options.start.of(group.topic).kind == "offset"
+        if not is_exact and group.position == group.start <= begin:
+            return group.start
+        if not group.position == group.start == begin:
+            ask(self._options, lambda client: client.seek(group.topic, group.name, begin))
         return begin
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -225,22 +235,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._committed.get(name) != position and self._watch.matches(name)
         }
         try:
-            map_concurrently(lambda item: self._tell(*item), moved.items())
+            self._tell(moved)
         except ClientError as error:
             reader = self._options.reader
             _LOG.warning("could not report the position of reader %s: %s", reader, error)
         else:
             self._committed |= moved
 
-    def _tell(self, topic: str, position: TopicPosition) -> None:
+    def _tell(self, moved: Mapping[str, TopicPosition]) -> None:
         client, reader = (
             client_for(self._options.servers, self._options.login),
             self._options.reader or "",
         )
-        if (topic, position.incarnation) not in self._grouped:
-            client.create_group(topic, reader, start=position.first, reader=True)
-            self._grouped.add((topic, position.incarnation))
-        client.commit(topic, reader, position.next)
+        fresh = {
+            name: position
+            for name, position in moved.items()
+            if (name, position.incarnation) not in self._grouped
+        }
+        starts = {name: position.first for name, position in fresh.items()}
+        client.create_groups(reader, starts, reader=True)
+        self._grouped |= {(name, position.incarnation) for name, position in fresh.items()}
+        client.commit_many(reader, {name: position.next for name, position in moved.items()})
 
     def stop(self) -> None:
         """Nothing to release."""

@@ -10,6 +10,7 @@ from tests.unit.spark.readers import Stream, fill, payloads, remove, trickle
 
 from penstock.errors import ConfigError
 from penstock.spark import stream as stream_module
+from penstock.spark import topic_watch
 from penstock.spark.data_loss import LossError
 
 
@@ -324,3 +325,18 @@ def test_a_stream_outlives_restarts_of_the_broker(broker, servers, client):
     while rows := stream.next():
         found += payloads(rows)
     assert found == list(range(110))
+
+
+def test_a_reader_of_very_many_topics_is_pinned_and_told_of_with_few_requests(
+    servers, client, monkeypatch
+):
+    monkeypatch.setattr(topic_watch, "SINGLE_MAX", 3)
+    names = [f"many/{number}" for number in range(9)]
+    for name in names:
+        fill(client, name, 4)
+    client.create_group("many/5", "archive", start=2, reader=True)
+    stream = Stream(servers, subscribe="many/#", reader="archive", startingOffsets="latest")
+    assert stream.next() == []
+    assert {group.topic: group.start for group in client.groups()} == {
+        name: 2 if name == "many/5" else 4 for name in names
+    }

@@ -89,6 +89,7 @@ class QueueClient(BlockingFacade[QueueOperations]):
     nack = blocking(QueueOperations.nack)
     extend = blocking(QueueOperations.extend)
     commit = blocking(QueueOperations.commit)
+    commit_many = blocking(QueueOperations.commit_many)
 
     def subscribe(
         self,
@@ -130,6 +131,7 @@ class QueueClient(BlockingFacade[QueueOperations]):
 
     groups = blocking(QueueOperations.groups)
     create_group = blocking(QueueOperations.create_group)
+    create_groups = blocking(QueueOperations.create_groups)
     seek = blocking(QueueOperations.seek)
     configure_group = blocking(QueueOperations.configure_group)
     delete_group = blocking(QueueOperations.delete_group)

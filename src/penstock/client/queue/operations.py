@@ -45,6 +45,7 @@ POLL_WAIT_MAX_S: Final = 300.0  # the longest wait of a poll that the broker acc
 PRODUCE_WINDOW: Final = 8  # batches in flight at once; the broker commits them together
 FETCH_MESSAGES_MAX: Final = 65_536
 FETCH_BYTES_MAX: Final = 4 * MIB  # of one answer, unless a single message is larger
+CALLS_AHEAD: Final = 256  # in flight of many alike; the broker reads no more than 1,024
 JOBS_FORM: Final = "a Job, as poll gives them, or several"
 
 Settle = Callable[[str, str, list[int]], QueueCall[list[int]]]
@@ -71,6 +72,17 @@ class QueueOperations:
     def __init__(self, producer: Producer, link: QueueLink) -> None:
         self._producer = producer
         self._link = link
+
+    async def _ask_all(self, calls: Iterable[QueueCall[object]]) -> None:
+        """Ask many at once; wait for all, and raise the first error."""
+        asked: deque[QueueCall[object]] = deque()
+        for call in calls:
+            self._link.begin(call)
+            asked.append(call)
+            if len(asked) >= CALLS_AHEAD:
+                await self._link.wait(asked.popleft())
+        while asked:
+            await self._link.wait(asked.popleft())
 
     async def _ask(self, call: QueueCall[T]) -> T:
         self._link.begin(call)
@@ -217,6 +229,13 @@ class QueueOperations:
         """Acknowledge everything below ``offset`` for a group."""
         await self._ask(requests.commit(topic, group, offset))
 
+    async def commit_many(self, group: str, offsets: Mapping[str, int]) -> None:
+        """Do as ``commit`` does for a group of many topics; they share round trips and commits.
+
+        If it fails, some may be done: repeat it.
+        """
+        await self._ask_all(requests.commit(topic, group, at) for topic, at in offsets.items())
+
     # ── Topics ────────────────────────────────────────────────────────────────────────────────
 
     async def create_topic(self, topic: str, **settings: Unpack[TopicKeywords]) -> None:
@@ -293,6 +312,15 @@ class QueueOperations:
         ``commit``: it has a lag, and what it has not read is not reclaimed.
         """
         await self._ask(requests.create_group(topic, group, start, reader=reader))
+
+    async def create_groups(
+        self, group: str, starts: Mapping[str, int], *, reader: bool = False
+    ) -> None:
+        """Do as ``create_group`` does for many topics, each with an offset as its start."""
+        await self._ask_all(
+            requests.create_group(topic, group, start, reader=reader)
+            for topic, start in starts.items()
+        )
 
     async def seek(self, topic: str, group: str, start: Start) -> None:
         """Move a group forwards or backwards; create it if there is none."""
