@@ -110,6 +110,7 @@ BATCH_BYTES_LEAST = 64 * KIB
 """A batch has at most this part of ``journal.total_bytes_max``, but at least that many bytes.
 Otherwise a single commit could exceed the limit of a small journal by far."""
 
+BLOCK_BYTES = 64 * MIB  # of entries that become one block, unless the journal is small
 MAP_BYTES_INITIAL = 1 * GIB  # of the LMDB map (address space, not disk); doubles before it is full
 JOURNAL_BYTES_MAX = 16 * GIB  # beyond it the oldest messages are removed
 

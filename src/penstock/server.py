@@ -49,6 +49,7 @@ from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.runner import RetentionRunner
 from penstock.staging.visible_store import VisibleStore
+from penstock.store.block_format import RAW, ZSTD
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import LogStore, Store
 from penstock.trust.bans import Bans
@@ -120,7 +121,13 @@ class Server:
         return Certificates(self.config.tls, host, wall_ms=self._clock.wall_ms)
 
     def _open_store(self) -> LogStore:
-        return LmdbStore(Path(self.config.data), map_bytes=self.config.journal.map_bytes_initial)
+        journal = self.config.journal
+        return LmdbStore(
+            Path(self.config.data),
+            map_bytes=journal.map_bytes_initial,
+            block_bytes=journal.block_bytes,
+            codec=ZSTD if journal.compression == "zstd" else RAW,
+        )
 
     def _make_broker(self) -> Broker:
         limits = self.config.limits

@@ -15,10 +15,12 @@ from pathlib import Path
 import lmdb
 
 from penstock.model.message import Message
-from penstock.store import index, retention
+from penstock.store import retention, tail_folding, total_limit
 from penstock.store.batch import Batch
+from penstock.store.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import (
+    ProtectedTopics,
     RetentionLimits,
     RetentionRequest,
     RetentionRules,
@@ -27,6 +29,7 @@ from penstock.store.store import (
 from penstock.store.verify import verify
 
 MAP_BYTES = 128 * 1024
+BLOCK_BYTES = 2_000
 KILLED = 77
 ERASED = b"t/1"
 DROPPED = b"t/2"
@@ -36,20 +39,29 @@ RULES = RetentionRules(
 
 
 def live(path: Path, acknowledge) -> None:
-    """Create a store, commit, delete, trim, drop, retain, close, open: a bit of everything."""
-    index.ROUND_ENTRIES, index.SLICE_TOPICS = 3, 2  # rounds and slices within a short run
-    retention.SLICE_STEPS = 3
+    """Create a store, commit, delete, trim, drop, retain, make room, open: a bit of everything."""
+    tail_folding.TOPICS_PER_STEP = tail_folding.ENTRIES_PER_STEP = 2  # slices within a short run
+    retention.SLICE_STEPS = total_limit.SHRINK_GROUPS = 3
     for _ in range(2):
-        store = LmdbStore(path, MAP_BYTES)
+        store = open_store(path)
         for _ in range(6):
             batch = scripted_batch(store)
             commit = store.commit(batch)
             acknowledge(f"{commit.base_sequence} {commit.count}\n")
+            store.prepare()  # folds a little
         remove(store, acknowledge)
         drop(store, acknowledge)
         store.retain(RetentionRequest(RULES, 0, 10**9))
+        store.fold()
         store.retain(RetentionRequest(RULES, 0, 10**9))
+        make_room(store, acknowledge)
+        store.fold()
         store.close()
+
+
+def open_store(path: Path) -> LmdbStore:
+    """A store that folds in this thread, a few entries at a time."""
+    return LmdbStore(path, MAP_BYTES, folder=inline_folder, block_bytes=BLOCK_BYTES)
 
 
 def remove(store: LmdbStore, acknowledge) -> None:
@@ -75,6 +87,20 @@ def drop(store: LmdbStore, acknowledge) -> None:
         acknowledge("".join(f"gone {sequence}\n" for sequence in gone))
 
 
+def make_room(store: LmdbStore, acknowledge) -> None:
+    """Remove the oldest block, in slices, but for a topic that is kept; that is folded again."""
+    blocks = store._blocks.current
+    summary = blocks.blocks[0].row.summary
+    found = store.read(range(summary.base_sequence, summary.end_sequence))
+    oldest = [message.sequence for message in found if message and message.topic != DROPPED]
+    acknowledge("".join(f"oldest {sequence}\n" for sequence in oldest))
+    request = RetentionRequest(RULES, 0, 1, ProtectedTopics(kept=(DROPPED,)))
+    goal = sum(total_limit.bytes_left(each.row) for each in blocks.blocks) - 1
+    while store._remove(request, goal).more:
+        pass
+    acknowledge("".join(f"gone {sequence}\n" for sequence in oldest))
+
+
 def scripted_batch(store: LmdbStore) -> Batch:
     """Some messages, whose payloads begin with their own sequence; an event, a row, a mark."""
     batch = Batch()
@@ -91,14 +117,17 @@ def scripted_batch(store: LmdbStore) -> Batch:
 
 def check(path: Path, acknowledged: str) -> None:
     """Everything acknowledged is there, once, in order; the rest is all or nothing."""
-    store = LmdbStore(path, MAP_BYTES)
+    store = open_store(path)
     end = 1
     lines = [line.split() for line in acknowledged.splitlines()]
     for base, count in ((int(a), int(b)) for a, b in lines if a.isdigit()):
         assert base == end, f"sequence {base} was given where {end} was due"
         end = base + count
     assert store.next_sequence >= end, f"{end} was acknowledged, {store.next_sequence} is next"
-    check_messages(store, {int(sequence) for word, sequence in lines if word == "doomed"})
+    doomed, oldest = (
+        {int(sequence) for word, sequence in lines if word == kind} for kind in ("doomed", "oldest")
+    )
+    check_messages(store, doomed, oldest)
     gone = [int(sequence) for word, sequence in lines if word == "gone"]
     assert store.read(gone) == [None] * len(gone), f"of {gone} some came back"
     check_rows(store)
@@ -108,10 +137,11 @@ def check(path: Path, acknowledged: str) -> None:
     assert report.is_sound, report.faults
 
 
-def check_messages(store: LmdbStore, doomed: set[int]) -> None:
+def check_messages(store: LmdbStore, doomed: set[int], oldest: set[int]) -> None:
     for sequence, message in enumerate(store.read(range(1, store.next_sequence)), start=1):
         if message is None:
-            may_be_gone = sequence % 3 == 0 or sequence % 5 == 1 or sequence in doomed
+            is_limited = sequence % 3 == 0 or sequence % 5 == 1
+            may_be_gone = is_limited or sequence in doomed | oldest
             assert may_be_gone, f"sequence {sequence} is gone"
         else:
             assert message.payload.split()[0] == b"%d" % sequence
@@ -168,6 +198,7 @@ class Killer:
         """Stand between the store and LMDB, and before the marker file."""
         os.fsync = self.watched(os.fsync)
         Path.rename = self.watched(Path.rename)
+        Path.unlink = self.watched(Path.unlink)
         opened = lmdb.open
         lmdb.open = lambda *a, **o: Watched(self.watched(opened)(*a, **o), self, {"begin"})
 

@@ -7,7 +7,6 @@ from penstock.cluster.log_view import RECENT_ENTRIES_MAX
 from penstock.errors import PenstockError, StorageForeign, StorageFull
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store import RetentionRequest, RetentionRules
 from tests.cluster.cluster_bench import Bench, Node, batch_of, until
 
 pytestmark = pytest.mark.asyncio
@@ -165,7 +164,7 @@ async def test_the_core_is_told_of_all_that_it_was_not_asked_however_many(bench:
     assert (status.commit, status.applied, status.last_index) == (known + count,) * 3
 
 
-async def test_retention_may_be_quicker_than_the_core_is_told(bench: Bench) -> None:
+async def test_folding_may_be_quicker_than_the_core_is_told(bench: Bench) -> None:
     node = bench.node(1, peer_listen="", tick_ms=10_000)
     for number in range(5):
         events = Batch()
@@ -174,8 +173,7 @@ async def test_retention_may_be_quicker_than_the_core_is_told(bench: Bench) -> N
     rows = Batch()
     rows.checkpoint = node.store.last_index
     await node.submit(rows)
-    while node.store.retain(RetentionRequest(RetentionRules(), 0, 1 << 60)).more:
-        pass
+    node.store.fold()
     assert node.store.first_index == node.store.last_index + 1
     raw = node.replica.node.raw
     assert raw is not None

@@ -106,7 +106,7 @@ class Disk:
         """Write and apply a batch in one step. Only for a lone node."""
         assert not self.is_busy, "one batch at a time"
         self.is_busy = True
-        if self._writer.is_idle and self._swiftness.allows(batch):
+        if self._writer.is_idle and self._store.has_room and self._swiftness.allows(batch):
             outcome = self._writer.commit_here(batch)
             self._swiftness.note(outcome, is_here=True)
             self._loop.call_soon(self._free, self._committed, batch, outcome)

@@ -207,6 +207,14 @@ class Journal(Section, frozen=True, kw_only=True):
         _range(MIB, 64 * TIB),
         "Maximum size of the journal; beyond it the oldest messages are removed.",
     ] = limits.JOURNAL_BYTES_MAX
+    block_bytes: Annotated[
+        int,
+        _range(4 * KIB, GIB),
+        "Bytes of the journal that become one block; a sixteenth of `total_bytes_max` at most.",
+    ] = limits.BLOCK_BYTES
+    compression: Annotated[Literal["zstd", "none"], "How blocks of the journal are compressed."] = (
+        "zstd"
+    )
 
 
 _MessagesMax = Annotated[

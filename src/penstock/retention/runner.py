@@ -4,7 +4,6 @@ A scan and a slice of removals run about once a second, and at once if there is 
 """
 
 import asyncio
-import contextlib
 from functools import partial
 
 from penstock.clock import Clock
@@ -12,13 +11,12 @@ from penstock.commit.pipeline import Pipeline
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.errors import StorageError
-from penstock.model.queue_names import WORKERS, is_queue
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
-from penstock.obs.reasons import DropReason
+from penstock.retention.missed import MissedMessages
 from penstock.retention.rules import configured_rules, protected_topics, with_topic_limits
 from penstock.retention.scan import RetentionScan, ScannedTopics
-from penstock.store.store import RetentionRequest, RetentionResult, RetentionRules, Store
+from penstock.store.store import RetentionRequest, RetentionRules, Store
 
 INTERVAL_S = 1.0  # between two slices when there is little to do
 
@@ -44,8 +42,8 @@ class RetentionRunner:
         self._pipeline = pipeline
         self._topics = topics
         self._clock = clock
-        self._counters = counters
-        self._loop = asyncio.get_running_loop()
+        # counts the messages that groups missed; called on the writer thread
+        self.removed = MissedMessages(broker, counters, asyncio.get_running_loop()).removed
         self._rules = configured_rules(config)
         self._rules_version = -1  # of the topic settings that ``_rules`` contains
         self._scan: RetentionScan | None = None
@@ -87,16 +85,3 @@ class RetentionRunner:
             self._due_at = 0.0  # more at the next turn
         if removed.messages:
             self.removed(removed)
-
-    def removed(self, removed: RetentionResult) -> None:
-        """Count the messages that groups missed; called on the writer thread."""
-        with contextlib.suppress(RuntimeError):  # the loop may have ended
-            self._loop.call_soon_threadsafe(self._count_missed, removed.offsets)
-
-    def _count_missed(self, removed: dict[bytes, list[tuple[int, int]]]) -> None:
-        groups = self._broker.groups
-        for topic, ranges in removed.items():
-            missed = groups.missed(topic, ranges)
-            if is_queue(topic) and groups.get(topic, WORKERS) is None:  # no worker came yet
-                missed += sum(end - first for first, end in ranges)
-            self._counters.drops[DropReason.RETENTION] += missed

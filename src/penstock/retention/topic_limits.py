@@ -1,7 +1,7 @@
 """Limits of single topics: count, age and delivery rate.
 
-Limits by count and age are exact: a group that is behind skips what exceeds them. Retention frees
-the space later, in whole commits.
+Limits by count and age are exact at any moment: a group that is behind skips what exceeds them.
+Retention removes it a little later.
 
 Age is relative to the newest message: a message is removed because newer ones came, not because
 time passed, so a consumer that was away for long still finds the latest.

@@ -88,6 +88,10 @@ class VisibleStore:
     def commit(self, batch: Batch) -> Commit:
         return self.whole.commit(batch)
 
+    @property
+    def has_room(self) -> bool:
+        return self.whole.has_room
+
     def prepare(self) -> None:
         self.whole.prepare()
 

@@ -11,6 +11,8 @@ Damage raises StorageDamaged, which names block and part; other parts are still 
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import chain
+from operator import sub
 from typing import Final, NamedTuple
 
 from penstock.errors import StorageDamaged, StorageError
@@ -94,6 +96,20 @@ class Block:
     def groups(self, first: int = 0) -> Iterator[BlockGroup]:
         """Groups from one on, as the directory has them: no part is decoded."""
         return map(self.group, range(first, self.summary.group_count))
+
+    def extents(self, first: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """Number, topic id, first offset, messages, payload bytes of ``first … end - 1``."""
+        found = self._directory
+        ends = found.message_ends[first:end].tolist()
+        before = found.message_ends[first - 1] if first else 0
+        return zip(
+            range(first, end),
+            found.topic_ids[first:end].tolist(),
+            found.first_offsets[first:end].tolist(),
+            map(sub, ends, chain((before,), ends)),
+            found.payload_bytes[first:end].tolist(),
+            strict=False,
+        )
 
     def find(self, topic_id: int, offset: int = 0) -> int:
         """Number of the topic's first group that ends after an offset; -1: there is none."""

@@ -1,9 +1,9 @@
-"""Deleted offsets in groups that still exist: tombstones, as ranges.
+"""Deleted offsets of messages that are still stored: tombstones, as ranges.
 
-A group is written once and never changed, so a deleted message stays on disk until its whole group
-is removed. Meanwhile its offset lies in a *range* that every read skips. Ranges of a topic are
-disjoint and never adjacent. A topic's *state* (topics.py) begins with the oldest group that exists,
-its ``TopicInfo`` with the first living message; ranges below the state's beginning are forgotten.
+What is written does not change, so a deleted message stays on disk until retention has removed what
+was before it. Meanwhile its offset lies in a *range* that every read skips. Ranges of a topic are
+disjoint and never adjacent. A topic's *state* (topics.py) begins where retention has come to, its
+``TopicInfo`` with the first living message; ranges below the state's beginning are forgotten.
 
 Ranges are immutable: a change makes new ones, and a reader keeps those it started with. All are in
 memory, 24 bytes each, with the bytes of payload they cover. On disk each range is a row; the

@@ -6,6 +6,7 @@
     PENSTOCK    the marker: format version, the store's identity, whether it was ever ready
     data.mdb    LMDB
     lock.mdb    LMDB's table of readers
+    blocks/     files of the journal's blocks (block_files.py)
     snapshot.new/   a store being received from another node; ignored by a start
 
 The marker is written first and becomes ``ready`` once an empty database is on disk; an interrupted
@@ -26,7 +27,8 @@ import msgspec
 
 from penstock.errors import StorageDamaged, StorageError, StorageForeign, StorageLocked
 
-FORMAT = 1
+FORMAT = 2
+FORMAT_BEFORE_BLOCKS = 1  # is converted by the first start
 
 MARKER_NAME = "PENSTOCK"
 MARKER_DRAFT_NAME = "PENSTOCK.new"
@@ -72,6 +74,12 @@ class DataDirectory:
         """Record that an empty database is on disk, so that it is never created again."""
         if not self.marker.ready:
             self.marker = msgspec.structs.replace(self.marker, ready=True)
+            self._write_marker(self.marker)
+
+    def upgrade(self) -> None:
+        """Record that earlier versions of the program cannot read the store any more."""
+        if self.marker.format != FORMAT:
+            self.marker = msgspec.structs.replace(self.marker, format=FORMAT)
             self._write_marker(self.marker)
 
     def close(self) -> None:
@@ -127,9 +135,9 @@ def read_marker(path: Path) -> Marker | None:
         marker = msgspec.json.decode(content, type=Marker)
     except msgspec.DecodeError as error:
         raise StorageDamaged(f"{path / MARKER_NAME} is damaged: {error}", _BACKUP_ADVICE) from error
-    if marker.format != FORMAT:
+    if marker.format not in (FORMAT_BEFORE_BLOCKS, FORMAT):
         raise StorageForeign(
-            f"{path} has format {marker.format}; this program knows format {FORMAT}",
+            f"{path} has format {marker.format}; this program knows formats up to {FORMAT}",
             "Start the version of Penstock that wrote it, or a later one.",
         )
     return marker

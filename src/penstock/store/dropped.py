@@ -2,9 +2,9 @@
 
 Dropping a topic is one small write: its row leaves ``topics`` and becomes a *record* here, in the
 transaction of the entry that drops it, and the name is free. What is left is stored under the
-topic's id, which is never reused. Retention frees it in slices; the record's first offset shows its
-progress. A record exists at least until the index contains the entry that dropped the topic, so a
-start does not take its groups for those of a new topic.
+topic's id, which is never reused. A record exists until blocks contain the entry that dropped the
+topic, so a start does not take its messages for those of a new topic; then retention frees them
+(dropped_freeing.py). Below the record's first offset they are counted as dead already.
 """
 
 import struct

@@ -29,7 +29,7 @@ import lmdb
 from penstock.errors import StorageBroken, StorageDamaged, StorageError, StorageFull
 from penstock.store.directory import DATA_NAME
 
-DATABASES = ("journal", "index", "topics", "rows", "live", "deleted", "meta")
+DATABASES = ("journal", "index", "topics", "rows", "live", "deleted", "meta", "blocks")
 
 READERS_MAX = 126
 ROOM_FRACTION = 0.7  # the map grows when more than this fraction would be in use
@@ -115,9 +115,14 @@ class Environment:
         )
         self._check_length(self._path)
         self._lmdb.reader_check()
-        self._databases = {
-            name: self._lmdb.open_db(name.encode(), create=not self._readonly) for name in DATABASES
-        }
+        self._databases = dict(self._open_databases())
+
+    def _open_databases(self) -> Iterator[tuple[str, "lmdb._Database"]]:
+        for name in DATABASES:
+            try:
+                yield name, self._lmdb.open_db(name.encode(), create=not self._readonly)
+            except lmdb.NotFoundError:  # only read, and an earlier version wrote it
+                continue
 
     def _check_length(self, path: Path) -> None:
         """Refuse a truncated file: touching a page beyond its end raises SIGBUS."""
@@ -128,6 +133,9 @@ class Environment:
                 f"{path} is damaged: data.mdb has {_file_bytes(path)} bytes, not {expected}",
                 "Restore the data directory from a backup.",
             )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._databases
 
     def __getitem__(self, name: str) -> "lmdb._Database":
         return self._databases[name]
@@ -272,6 +280,8 @@ class Environment:
         """Bytes in pages that are in use, of some databases."""
         pages = 0
         for name in names:
+            if name not in self._databases:
+                continue
             stat = transaction.stat(self._databases[name])
             pages += stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
         return pages * self._page_bytes

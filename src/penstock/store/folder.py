@@ -32,10 +32,13 @@ from penstock.errors import (
 )
 from penstock.store.block import BlockSummary
 from penstock.store.block_files import BlockFiles
+from penstock.store.dropped import load_dropped
 from penstock.store.entry import Entry
-from penstock.store.environment import Environment
+from penstock.store.environment import Environment, Transaction
 from penstock.store.folding import Fold, fold
 from penstock.store.journal import JournalCursor
+from penstock.store.keys import name_key
+from penstock.store.topics import unpack_topic
 
 FRAME_BYTES_MAX: Final = 1 << 30  # of a job; cuts take some ten bytes per topic
 ERROR_CHARACTERS_MAX: Final = 500
@@ -51,12 +54,14 @@ class FoldJob(msgspec.Struct, frozen=True):
     """What to fold: blocks, by number and ascending, then entries ``first_index … last_index``.
 
     A ``last_index`` of 0 means no entries. Entries in between that are gone are left out.
+    ``is_settled``: all topics have rows, which say what is alive; ``fold`` need not.
     """
 
     fold: Fold
     blocks: tuple[int, ...] = ()
     first_index: int = 0
     last_index: int = 0
+    is_settled: bool = False
 
 
 class FoldReply(msgspec.Struct, frozen=True):
@@ -82,6 +87,9 @@ class Folder(Protocol):
     def result(self) -> BlockSummary | StorageError | None:
         """The result, once; None while the job runs, and without a job."""
 
+    def wait(self) -> None:
+        """Wait until a job that runs has a result."""
+
     def close(self) -> None:
         """Give up the job that runs, if any. Its file may remain."""
 
@@ -90,7 +98,11 @@ def run_job(environment: Environment, files: BlockFiles, job: FoldJob) -> BlockS
     """Fold in this thread. Entries are read in one transaction, which ends before the writing."""
     with environment.reading() as transaction:
         cursor = JournalCursor(environment, transaction, {})
-        chunks = fold(chain(_parts(files, job), _entries(cursor, job)), job.fold)
+        plan = job.fold
+        if job.is_settled:
+            found = chain(_parts(files, job), _entries(cursor, job))
+            plan = settled(environment, transaction, found, plan)
+        chunks = fold(chain(_parts(files, job), _entries(cursor, job)), plan)
         first = next(chunks)  # by then all entries were read
     return files.create(job.fold.number, chain((first,), chunks))
 
@@ -107,6 +119,30 @@ def _entries(cursor: JournalCursor, job: FoldJob) -> Iterator[Entry]:
         if entry.index > job.last_index:
             return
         yield entry
+
+
+def settled(
+    environment: Environment, transaction: Transaction, entries: Iterable[Entry], plan: Fold
+) -> Fold:
+    """Leave out what the topics' rows say is gone: below a first offset, or of a dropped topic.
+
+    What is left of a topic that was dropped lately, and still has a record, is not: it is counted
+    as dead when the record goes.
+    """
+    records = load_dropped(environment, transaction)
+    cuts = {topic_id: record.state.first_offset for topic_id, record in records.items()}
+    dropped: set[int] = set()
+    for entry in entries:
+        for _, topic_id, name, *_ in entry.extents(0, entry.group_count):
+            if topic_id in cuts or topic_id in dropped:
+                continue
+            row = transaction.get(name_key(name), db=environment["topics"])
+            state = None if row is None else unpack_topic(row)
+            if state is None or state.id != topic_id:
+                dropped.add(topic_id)
+            else:
+                cuts[topic_id] = state.first_offset
+    return msgspec.structs.replace(plan, cuts=cuts, dropped=frozenset(dropped))
 
 
 class InlineFolder:
@@ -126,6 +162,9 @@ class InlineFolder:
     def result(self) -> BlockSummary | StorageError | None:
         found, self._result = self._result, None
         return found
+
+    def wait(self) -> None:
+        """Nothing runs between calls."""
 
     def close(self) -> None:
         """Nothing runs between calls."""
@@ -169,6 +208,10 @@ class ProcessFolder:
             return None
         found, self._result, self._thread = self._result, None, None
         return found
+
+    def wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
 
     def close(self) -> None:
         with self._lock:
@@ -228,6 +271,18 @@ class ProcessFolder:
         with suppress(StorageError):  # the next commit reports it
             self._forget()
         return text or _status_text(status)
+
+
+def process_folder(data: Path, environment: Environment, files: BlockFiles) -> Folder:
+    """A folder for a store that serves others at the same time."""
+    del files  # the process opens them itself
+    return ProcessFolder(data, forget=environment.forget_dead_readers)
+
+
+def inline_folder(data: Path, environment: Environment, files: BlockFiles) -> Folder:
+    """A folder for a store that does nothing else meanwhile."""
+    del data
+    return InlineFolder(environment, files)
 
 
 def _status_text(status: int) -> str:

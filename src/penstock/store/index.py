@@ -3,18 +3,20 @@
 A *reference* locates one group. References of a topic are packed one after another, 56 bytes each,
 ascending by offset; on disk the key of a row is topic id ‖ first offset.
 
-References of new commits are collected in memory. A *round* freezes what was collected and writes
-one row per topic, spread over the commits that follow; it is complete when the next one is due. A
-start rebuilds the index from the entries after the last complete round.
+The index of the tail is in memory only; a start builds it from the tail's entries. What was folded
+into a block is found by the block's own directory. Rows on disk, in the database ``index``, are
+from earlier versions, and go as their entries are converted.
 
-Readers take a topic's rows in memory under a lock and *then* look at the disk. What a round moves
-in between is seen twice, never missed; overlapping rows are recognised by their offsets.
+Readers take a topic's references in memory under a lock and *then* look at blocks and disk. What is
+folded in between is seen twice, never missed; overlaps are recognised by their offsets.
 """
 
 import struct
 import threading
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, pairwise, repeat
 from operator import sub
 from typing import NamedTuple
@@ -34,14 +36,10 @@ from penstock.store.entry import (
 )
 from penstock.store.slices import GroupRange
 
-ROUND_ENTRIES = 256
-ROUND_REFERENCES = 262_144
-# a round is due when any of these is reached; they bound memory and the work of a start
-ROUND_BYTES = 64 * 1024 * 1024
-SLICE_TOPICS = 256  # topics written with one commit, unless the next round is near; two puts each
-
 _REFERENCE = struct.Struct("<QQQQQIIII")
 _FIRST_OFFSET = struct.Struct("<Q")
+_ENTRY_INDEX = struct.Struct("<Q")
+_INDEX_PLACE = 16  # of the entry's index in a reference
 
 
 class Reference(NamedTuple):
@@ -193,91 +191,84 @@ def row_span(row: bytes | bytearray | memoryview) -> tuple[int, int]:
     return _FIRST_OFFSET.unpack_from(row)[0], last.next_offset
 
 
+class TailEntry(NamedTuple):
+    """An entry of the tail: how far it reaches, and what it costs."""
+
+    entry_index: int
+    end_sequence: int
+    bytes: int
+    references: int
+
+
 class MemoryIndex:
-    """References that are not on disk yet. The writer changes it; readers only call ``rows``."""
+    """The index of the tail. The writer changes it; readers only call ``rows``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._gathering: dict[int, bytearray] = {}
-        self._round: dict[int, bytearray] = {}
-        self._order: list[int] = []
-        self._written = 0
-        # topics of the round whose rows are on disk (and still in ``_round``)
-        self._done: set[int] = set()
-        self._entries = 0
-        self._references = 0
-        self._bytes = 0
-        # bytes of entries after which a round is due; less for a small journal
-        self.round_bytes = ROUND_BYTES
-        self.round_index = 0
-        self.round_sequence = 0  # last entry of the round being written, and the sequence after it
+        self._rows: dict[int, bytearray] = {}
+        self.entries: deque[TailEntry] = deque()
+        self.bytes = 0
+        self.references = 0  # of all ``entries``
 
     def add(self, entry: IndexedEntry) -> None:
-        pack, gathering = _REFERENCE.pack, self._gathering
+        pack, known = _REFERENCE.pack, self._rows
         with self._lock:
             for topic_id, fields in zip(entry.topic_ids, entry.references, strict=True):
-                row = gathering.get(topic_id)
+                row = known.get(topic_id)
                 if row is None:
-                    gathering[topic_id] = bytearray(pack(*fields))
+                    known[topic_id] = bytearray(pack(*fields))
                 else:
                     row += pack(*fields)
-        self._entries += 1
-        self._references += len(entry.topic_ids)
-        self._bytes += entry.bytes
+        references = len(entry.topic_ids)
+        self.entries.append(
+            TailEntry(entry.entry_index, entry.end_sequence, entry.bytes, references)
+        )
+        self.bytes += entry.bytes
+        self.references += references
 
     def rows(self, topic_id: int) -> list[bytes]:
-        """A topic's rows in memory, ascending. Any thread."""
+        """A topic's references in memory, ascending. Any thread."""
         with self._lock:
-            found = (self._round.get(topic_id), self._gathering.get(topic_id))
-            return [bytes(row) for row in found if row]
+            found = self._rows.get(topic_id)
+            return [bytes(found)] if found else []
 
     def holds(self, topic_id: int) -> bool:
         """Whether a topic has references only here, so that its row is behind its state."""
-        if topic_id in self._gathering:
-            return True
-        return topic_id in self._round and topic_id not in self._done
+        return topic_id in self._rows
 
-    @property
-    def fullness(self) -> float:
-        """How full the next round is; it is due at 1."""
-        return max(
-            self._entries / ROUND_ENTRIES,
-            self._references / ROUND_REFERENCES,
-            self._bytes / self.round_bytes,
-        )
+    def first_offset(self, topic_id: int) -> int:
+        """Where the tail of a topic begins that it holds."""
+        found: int = _FIRST_OFFSET.unpack_from(self._rows[topic_id])[0]
+        return found
 
-    @property
-    def is_writing(self) -> bool:
-        return self.round_index > 0
+    def topic_ids(self) -> list[int]:
+        return list(self._rows)
 
-    @property
-    def is_gathering(self) -> bool:
-        return self._entries > 0
+    def begins(self, topic_id: int, index: int) -> bool:
+        """Whether a topic has references to entries up to ``index``."""
+        row = self._rows.get(topic_id)
+        return row is not None and _ENTRY_INDEX.unpack_from(row, _INDEX_PLACE)[0] <= index
 
-    def begin_round(self, index: int, sequence: int) -> None:
-        assert not self.is_writing
+    def forget(self, topic_ids: Sequence[int], index: int) -> None:
+        """Forget some topics' references to entries up to ``index``: blocks have them."""
         with self._lock:
-            self._round, self._gathering = self._gathering, {}
-        self._order = list(self._round)
-        self._written = 0
-        self._entries = self._references = self._bytes = 0
-        self.round_index, self.round_sequence = index, sequence
+            for topic_id in topic_ids:
+                row = self._rows[topic_id]
+                count = bisect_right(
+                    range(len(row) // _REFERENCE.size), index, key=partial(_entry_index, row)
+                )
+                if count * _REFERENCE.size == len(row):
+                    del self._rows[topic_id]
+                else:
+                    del row[: count * _REFERENCE.size]
 
-    def slice(self, topics_min: int = 0) -> list[tuple[int, bytearray]]:
-        total = len(self._order)
-        due = int(total * min(self.fullness, 1.0)) - self._written
-        end = self._written + max(SLICE_TOPICS, topics_min, due)
-        return [(topic, self._round[topic]) for topic in self._order[self._written : end]]
+    def forget_entries(self, index: int) -> None:
+        while self.entries and self.entries[0].entry_index <= index:
+            entry = self.entries.popleft()
+            self.bytes -= entry.bytes
+            self.references -= entry.references
 
-    def is_last(self, written: int) -> bool:
-        return self.is_writing and self._written + written == len(self._order)
 
-    def advance(self, written: int) -> None:
-        self._done.update(self._order[self._written : self._written + written])
-        self._written += written
-        if self.is_last(0):
-            with self._lock:
-                self._round = {}
-            self._order = []
-            self._done = set()
-            self.round_index = 0
+def _entry_index(row: bytes | bytearray, place: int) -> int:
+    found: int = _ENTRY_INDEX.unpack_from(row, place * _REFERENCE.size + _INDEX_PLACE)[0]
+    return found

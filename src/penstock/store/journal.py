@@ -37,6 +37,14 @@ class JournalCursor:
             yield self._entry()
             found = self._cursor.next()
 
+    def keys_after(self, index: int) -> Iterator[tuple[bytes, int]]:
+        """Keys of the entries after ``index``, with the index of each."""
+        found = self._cursor.set_range(self._key_after(index))
+        while found:
+            key = bytes(self._cursor.key())
+            yield key, unpack_journal_key(key)[1]
+            found = self._cursor.next()
+
     def each(self) -> Iterator[Entry | StorageDamaged]:
         """All entries; a damaged one is yielded as its error."""
         found = self._cursor.first()

@@ -1,13 +1,14 @@
-"""The store on LMDB.
+"""The store: the tail of the journal on LMDB, and blocks of what came before.
 
-Databases: ``journal`` (entries), and derived from it ``index`` (index.py) and ``topics``; ``rows``
-(checkpoint rows of the broker's state); ``live`` (how many groups of an entry are left, once
-retention removed some); ``deleted`` (deletions.py); ``meta`` (marks.py, dropped.py).
+Databases: ``journal`` (entries of the tail), ``blocks`` (blocks.py), ``topics``; ``rows``
+(checkpoint rows of the broker's state); ``deleted`` (deletions.py); ``meta`` (marks.py,
+dropped.py). ``index`` and ``live`` are of earlier versions, until their entries are converted.
 
-**Commit** runs in one write transaction: it appends the entry to ``journal``, puts the batch's
-rows, and writes a slice of the current index round. Memory changes only after the transaction has
-committed, so a failure leaves nothing to undo. **Start** applies the entries after the last
-complete round, verifying checksum and order of each, and verifies a sample of the older ones.
+**Commit** runs in one write transaction: it appends the entry to ``journal`` and puts the batch's
+rows. Memory changes only after the transaction has committed, so a failure leaves nothing to undo.
+Between commits the oldest entries of the tail are folded into blocks (tail_folding.py). **Start**
+applies the entries after the last block, verifying checksum and order of each, and verifies a
+sample of the older ones.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,10 +20,16 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.errors import StorageError
-from penstock.limits import MAP_BYTES_INITIAL
+from penstock.limits import BLOCK_BYTES, MAP_BYTES_INITIAL
 from penstock.obs.progress import ProgressLog
 from penstock.store.applier import Applier
 from penstock.store.batch import Batch
+from penstock.store.block_files import BlockFiles
+from penstock.store.block_format import ZSTD
+from penstock.store.block_work import BlockWork
+from penstock.store.blocks import BlockList, Blocks
+from penstock.store.compaction import Compaction
+from penstock.store.conversion import Conversion
 from penstock.store.copying import copy_in_process
 from penstock.store.deleter import Deleter
 from penstock.store.deletions import load_deleted
@@ -31,15 +38,16 @@ from penstock.store.disk_budget import DiskBudget, bytes_expected, row_bytes
 from penstock.store.dropped import load_dropped
 from penstock.store.entry import Entry
 from penstock.store.environment import Environment, Transaction
+from penstock.store.folder import Folder, process_folder
 from penstock.store.index import MemoryIndex
-from penstock.store.index_rounds import IndexRounds
-from penstock.store.journal import broken_order
+from penstock.store.journal import JournalCursor, broken_order
 from penstock.store.keys import KEY_BYTES_MAX, journal_key, name_key, row_prefix
 from penstock.store.log_tail import LogTail, get_record, log_entry, put_record, put_tail, read_tail
 from penstock.store.marks import Marks, StorePosition, get_marks, put_marks
 from penstock.store.offset_assigner import AssignedBatch, OffsetAssigner
-from penstock.store.reader import Reader
+from penstock.store.reader import IndexedZone, Reader
 from penstock.store.retention import RetentionEngine
+from penstock.store.retention_slice import StoredParts
 from penstock.store.store import (
     LOG_UNBOUND,
     Commit,
@@ -51,10 +59,10 @@ from penstock.store.store import (
     Write,
     Written,
 )
+from penstock.store.tail_folding import TailFolding
 from penstock.store.topics import TopicStates
 
 SAMPLE_ENTRIES = 8  # older entries that a start verifies, spread evenly
-ROUNDS_RECOVERED_MAX = 3  # rounds that a start leaves to later commits; it writes any excess
 RETAIN_S = 0.02  # after this ``retain`` begins no other slice: commits wait for it
 
 
@@ -62,15 +70,24 @@ class _Written(NamedTuple):
     """What a commit's transaction did; memory follows once it is durable."""
 
     assigned: AssignedBatch
-    slice_topics: list[int]
     marks: Marks
 
 
 class LmdbStore:
     """See ``Store``. Opening raises a StorageError with advice."""
 
-    def __init__(self, path: Path, map_bytes: int = MAP_BYTES_INITIAL) -> None:
+    def __init__(
+        self,
+        path: Path,
+        map_bytes: int = MAP_BYTES_INITIAL,
+        folder: Callable[[Path, Environment, BlockFiles], Folder] = process_folder,
+        block_bytes: int = BLOCK_BYTES,
+        codec: int = ZSTD,
+    ) -> None:
         self._directory = DataDirectory(path)
+        self._make_folder = folder
+        self._block_bytes = block_bytes
+        self._codec = codec
         try:
             self._environment = Environment(path, map_bytes)
             try:
@@ -87,46 +104,76 @@ class LmdbStore:
         if not self._directory.marker.ready:
             self._environment.write(0, lambda t: put_marks(self._environment, t, Marks()))
             self._directory.ready()
+        self._directory.upgrade()
 
     def _open(self) -> None:
+        self._load()
+        self._make_reader()
+        self._make_background()
+        self._applier = Applier(
+            self._environment, self._memory, self._assigner, self._dropped, self._retention.forget
+        )
+        deleter = Deleter(
+            self._environment,
+            self._assigner,
+            self._reader,
+            self._position,
+            self._retention.examine,
+        )
+        self.trim, self.delete = deleter.trim, deleter.delete
+        self._recover()
+        self._folding.recover()
+        self._load_tail()
+        with self._environment.reading() as transaction:
+            for name in self._topics.deleted_names():
+                self._assigner.topic(transaction, name)
+            self._reader.journal(transaction).sample(SAMPLE_ENTRIES, self.next_sequence)
+
+    def _load(self) -> None:
+        """Read what is in memory of everything but the tail."""
         environment = self._environment
         self._memory = MemoryIndex()
         self._topics = TopicStates(self._memory.holds)
         self._assigner = OffsetAssigner(environment, self._topics)
+        self._blocks = Blocks(BlockFiles(self._directory.path), self._codec)
         with environment.reading() as transaction:
             self._position = StorePosition(get_marks(environment, transaction))
             self._dropped = load_dropped(environment, transaction)
             self._record, self._committed = get_record(environment, transaction)
             deleted = load_deleted(environment, transaction, self._dropped)
+            self._blocks.load(environment, transaction)
         with self._topics.lock:
             for name, ranges in deleted.values():
                 self._topics.set_deleted(name, ranges)
         self._topics.next_id = self._position.marks.next_topic_id
         self.on_removed: Callable[[RetentionResult], None] = lambda _removed: None
         self.log_floor = self.start_floor = LOG_UNBOUND
-        reader = self._reader = Reader(environment, self._topics, self._memory, {})
+
+    def _make_reader(self) -> None:
+        reader = self._reader = Reader(
+            self._environment, self._topics, self._memory, {}, self._blocks
+        )
+        self._set_zone()
         self.rows, self.topic, self.topics = reader.rows, reader.topic, reader.topics
         self.read, self.read_topic, self.read_raw = reader.read, reader.read_topic, reader.read_raw
         self.read_raw_many = reader.read_raw_many
         self.measure, self.read_flags = reader.measure, reader.read_flags
-        self._retention = RetentionEngine(environment, self._reader, self._topics, self._dropped)
-        self._rounds = IndexRounds(
-            environment, self._memory, self._topics, self._position, self._retention.examine
+
+    def _make_background(self) -> None:
+        """Make what works between commits: folding, retention, the bound of the disk."""
+        environment, blocks, position = self._environment, self._blocks, self._position
+        memory, topics, dropped = self._memory, self._topics, self._dropped
+        folder = self._make_folder(self._directory.path, environment, blocks.files)
+        tail = TailFolding(environment, memory, topics, position, blocks, folder, dropped)
+        tail.block_bytes = self._block_bytes
+        conversion = Conversion(environment, position, blocks, folder, tail, self._set_zone)
+        compaction = Compaction(environment, blocks, folder, position, tail, dropped)
+        self._folder, self._folding = folder, tail
+        self._work = BlockWork(tail, conversion, compaction)
+        self._retention = RetentionEngine(
+            StoredParts(environment, self._reader, memory, topics, blocks, dropped, tail)
         )
-        self._applier = Applier(
-            environment, self._memory, self._assigner, self._dropped, self._retention.forget
-        )
-        deleter = Deleter(
-            environment, self._assigner, self._reader, self._position, self._retention.examine
-        )
-        self.trim, self.delete = deleter.trim, deleter.delete
-        self._budget = DiskBudget(environment, self._memory, self._remove, self._flush_further)
-        self._recover()
-        self._load_tail()
-        with environment.reading() as transaction:
-            for name in self._topics.deleted_names():
-                self._assigner.topic(transaction, name)
-            self._reader.journal(transaction).sample(SAMPLE_ENTRIES, self.next_sequence)
+        self._budget = DiskBudget(environment, memory, blocks, tail, self._remove, self._fold_now)
 
     # ── Writing ───────────────────────────────────────────────────────────────────────────────
 
@@ -142,7 +189,6 @@ class LmdbStore:
         started = perf_counter()
         size = bytes_expected(batch)
         self._budget.before(size)
-        self._rounds.begin_if_due()
         written, fsync_s = self._environment.write(
             size, lambda transaction: self._write(transaction, batch)
         )
@@ -159,9 +205,19 @@ class LmdbStore:
         self._take_over(written)
         return commit
 
+    @property
+    def has_room(self) -> bool:
+        return self._budget.has_room
+
     def prepare(self) -> None:
         self._environment.prepare()
         self._budget.after()
+        self._work.step(self._foldable())
+
+    def _foldable(self, *, is_short: bool = False) -> int:
+        """The last entry that no start needs, nor another node unless the disk is short of room."""
+        needed = self.start_floor if is_short else min(self.start_floor, self.log_floor)
+        return min(self._position.marks.checkpoint, needed - 1, self.next_index - 1)
 
     def _write(self, transaction: Transaction, batch: Batch) -> _Written:
         assert not self._tail.entries, "an entry is committed directly only without other voters"
@@ -170,26 +226,26 @@ class LmdbStore:
         if assigned.entry:
             key = journal_key(position.next_sequence, position.next_index)
             transaction.put(key, assigned.entry, db=self._environment["journal"], append=True)
-        slice_topics, marks = self._write_beside(transaction, batch.rows, batch.checkpoint)
-        if assigned.gone:  # after the index slice, which may put rows of these topics
+        marks = self._write_beside(transaction, batch.rows, batch.checkpoint)
+        if assigned.gone:
             marks = self._applier.write_drops(transaction, marks, assigned.gone, position)
         if marks is not position.marks:
             put_marks(self._environment, transaction, marks)
-        return _Written(assigned, slice_topics, marks)
+        return _Written(assigned, marks)
 
     def _write_beside(
         self,
         transaction: Transaction,
         rows: Sequence[tuple[str, bytes, bytes | None]],
         checkpoint: int | None,
-    ) -> tuple[list[int], Marks]:
+    ) -> Marks:
         for table, name, value in rows:
             self._write_row(transaction, row_prefix(table) + name, value)
         marks = self._position.marks
         if checkpoint is not None:
             assert marks.checkpoint <= checkpoint <= self.next_index
             marks = msgspec.structs.replace(marks, checkpoint=checkpoint)
-        return self._rounds.write_slice(transaction, marks)
+        return marks
 
     def _write_row(self, transaction: Transaction, name: bytes, value: bytes | None) -> None:
         key = name_key(name)
@@ -205,10 +261,8 @@ class LmdbStore:
         self._position.marks = written.marks
         assigned = written.assigned
         if assigned.indexed is not None:
-            # first: topics that the index has are not evicted
             self._applier.add(assigned.indexed, assigned.states, self._position, assigned.gone)
             self._tail.applied(self.next_index - 1, self.next_sequence)
-        self._rounds.advance(written.slice_topics)
 
     # ── The log ───────────────────────────────────────────────────────────────────────────────
 
@@ -237,28 +291,26 @@ class LmdbStore:
         started = perf_counter()
         size = sum(len(entry.data) for entry in write.entries) + row_bytes(write.rows)
         self._budget.before(size)
-        self._rounds.begin_if_due()
         tail, fresh = self._tail.joined(write.entries) if write.entries else (None, [])
         cut = self._tail.cut(write.entries[0].index) if write.entries else []
         record = write.record
         if record is None and write.committed != self._committed:
             record = self._record or b""
 
-        def job(transaction: Transaction) -> tuple[list[int], Marks]:
+        def job(transaction: Transaction) -> Marks:
             put_tail(self._environment, transaction, cut, fresh)
-            topics, marks = self._write_beside(transaction, write.rows, write.checkpoint)
+            marks = self._write_beside(transaction, write.rows, write.checkpoint)
             if marks is not self._position.marks:
                 put_marks(self._environment, transaction, marks)
             if record is not None:
                 put_record(self._environment, transaction, record, write.committed)
-            return topics, marks
+            return marks
 
-        (topics, self._position.marks), fsync_s = self._environment.write(size, job)
+        self._position.marks, fsync_s = self._environment.write(size, job)
         if tail is not None:
             self._tail.entries = tail
         if record is not None:
             self._record, self._committed = record, write.committed
-        self._rounds.advance(topics)
         return Written(perf_counter() - started, fsync_s)
 
     def apply(self, index: int) -> list[Entry]:
@@ -285,14 +337,22 @@ class LmdbStore:
     def copy(self, file: int) -> None:
         copy_in_process(self._directory.path, self._environment, file)
 
-    def flush(self) -> bool:
-        """Write a slice of the index by itself; return whether more is left. Writer thread only."""
-        return self._rounds.flush()
+    def fold(self) -> None:
+        """Fold, convert and compact whatever there is to do, now. Writer thread only."""
+        while self._fold_now():
+            pass
+
+    def _fold_now(self, *, is_short: bool = False) -> bool:
+        """Do a step of folding, waiting for a fold that runs; return whether there was one."""
+        if self._work.step(self._foldable(is_short=is_short), is_pressed=True):
+            return True
+        self._folder.wait()
+        return self._work.is_under_way
 
     # ── Start ─────────────────────────────────────────────────────────────────────────────────
 
     def _recover(self) -> None:
-        """Apply the entries after the last round; later commits index them, unless many."""
+        """Apply the entries after the last block."""
         progress, last = ProgressLog("reading the end of the journal"), self._reader.last_index()
         position = self._position
         for entry in self._reader.entries_after(position.marks.flushed_index):
@@ -306,9 +366,6 @@ class LmdbStore:
                 raise broken_order(entry.index, what)
             self._applier.add_committed(entry, position)
             progress.reached(entry.index, last)
-            if self._memory.fullness >= ROUNDS_RECOVERED_MAX:
-                while self._rounds.flush():
-                    progress.reached(entry.index, last)
 
     def _is_committed(self, index: int) -> bool:
         """Whether a start may rely on an entry; those in checkpoint rows are always committed."""
@@ -331,17 +388,24 @@ class LmdbStore:
         return takewhile(lambda entry: entry.index < self.next_index, entries)
 
     def size(self) -> StoreSize:
+        blocks = self._blocks.current
         with self._environment.reading() as transaction:
-            oldest = self._reader.journal(transaction).first()
+            oldest = self._oldest(self._reader.journal(transaction), blocks)
             newest = self.next_sequence - 1
             return StoreSize(
-                bytes_used=self._environment.used_bytes(transaction),
+                bytes_used=self._environment.used_bytes(transaction) + blocks.file_bytes,
                 map_bytes=self._environment.map_bytes,
                 entries=transaction.stat(self._environment["journal"])["entries"],
                 messages=newest - self._position.marks.removed_messages,
-                sequence_oldest=oldest.base_sequence if oldest else newest + 1,
+                sequence_oldest=min(oldest, newest + 1),
                 sequence_newest=newest,
             )
+
+    def _oldest(self, journal: JournalCursor, blocks: BlockList) -> int:
+        entry = journal.first()
+        found = [entry.base_sequence] if entry else []
+        found += [block.base_sequence for block in blocks.blocks[:1]]
+        return min(found, default=self.next_sequence)
 
     # ── Retention ─────────────────────────────────────────────────────────────────────────────
 
@@ -358,31 +422,26 @@ class LmdbStore:
                 return total  # report what was removed; the next call meets the error first
             if total.more and perf_counter() >= deadline:
                 return total
-        self._rounds.is_wanted = True
+        total.more = self._budget.shrink() or self._work.step(self._foldable())
         return total
 
     def _retain_slice(self, request: RetentionRequest, total: RetentionResult) -> None:
-        self._rounds.flush_for_retention()
-        self._retention.keep_from(self.log_floor, self.start_floor)
         removed, self._position.marks = self._retention.slice(request, self._position.marks)
         total.add(removed)
-        total.more = removed.more or self._rounds.is_flush_left
+        total.more = removed.more
 
     def _remove(self, request: RetentionRequest, total: int) -> RetentionResult:
-        self._retention.keep_from(self.log_floor, self.start_floor)
         marks = self._position.marks
         removed, self._position.marks = self._retention.make_room(request, marks, total)
         if removed.messages:
             self.on_removed(removed)
         return removed
 
-    def _flush_further(self) -> bool:
+    def _set_zone(self) -> None:
         marks = self._position.marks
-        if marks.flushed_index >= self._retention.disposable(marks):
-            return False
-        self._rounds.flush()
-        return True
+        self._reader.zone = IndexedZone(marks.converted, marks.indexed)
 
     def close(self) -> None:
+        self._folder.close()
         self._environment.close()
         self._directory.close()

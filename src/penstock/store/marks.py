@@ -10,9 +10,15 @@ from penstock.store.environment import Environment, Transaction
 
 MARKS_KEY = b"marks"
 
-_MARKS = struct.Struct("<IIQQQQQQ")
-# without ``compacted``, as versions without clusters wrote it
-_MARKS_BEFORE = struct.Struct("<IIQQQQQ")
+_MARKS = struct.Struct("<IIQQQQQQQQ")
+_LAYOUTS = {
+    layout.size: layout
+    for layout in (
+        struct.Struct("<IIQQQQQ"),  # without ``compacted``: written before there were clusters
+        struct.Struct("<IIQQQQQQ"),  # without ``converted`` and ``indexed``: before blocks
+        _MARKS,
+    )
+}
 
 
 class Marks(msgspec.Struct, frozen=True, gc=False):
@@ -21,12 +27,16 @@ class Marks(msgspec.Struct, frozen=True, gc=False):
     # as of the last complete round; later ids follow from the entries after it
     next_topic_id: int = 1
     flushed_index: int = 0
-    # index and topic rows contain all entries up to ``flushed_index``; the sequence after it
+    # blocks and topic rows contain all entries up to ``flushed_index``; the sequence after it
     flushed_sequence: int = 1
     checkpoint: int = 0  # rows contain all entries up to this one; replay begins after it
     swept: int = 0  # entries up to this one were checked for having nothing to keep
     removed_messages: int = 0  # removed by retention, ever
     compacted: int = 0  # the log may have gaps up to this entry, and has none after it
+    # Entries after ``converted`` up to ``indexed`` are in the index on disk of an earlier version,
+    # and not in blocks yet.
+    converted: int = 0
+    indexed: int = 0
 
 
 class StorePosition:
@@ -48,23 +58,29 @@ def pack_marks(marks: Marks) -> bytes:
 
 def unpack_marks(record: bytes | memoryview) -> Marks:
     """The inverse of ``pack_marks``; raises StorageDamaged."""
-    layout = _MARKS_BEFORE if len(record) == _MARKS_BEFORE.size else _MARKS
-    if len(record) == layout.size:
+    layout = _LAYOUTS.get(len(record))
+    if layout is not None:
         checksum, *numbers = layout.unpack(record)
         if crc32(record[4:], crc32(bytes(4))) == checksum:
-            return _completed(Marks(*numbers), is_old=layout is _MARKS_BEFORE)
+            return _completed(Marks(*numbers), len(numbers))
     raise StorageDamaged(
         "the record of marks in the database is damaged or missing",
         "Restore the data directory from a backup.",
     )
 
 
-def _completed(marks: Marks, *, is_old: bool) -> Marks:
-    """Before clusters, retention could leave gaps up to the checkpoint."""
-    if not is_old:
-        return marks
-    gaps = min(marks.checkpoint, marks.flushed_index)
-    return msgspec.structs.replace(marks, compacted=gaps)
+_BEFORE_CLUSTERS = 6  # numbers in the marks of the versions without clusters
+_BEFORE_BLOCKS = 7
+
+
+def _completed(marks: Marks, numbers: int) -> Marks:
+    """What an earlier version did not write follows from how it worked."""
+    if numbers <= _BEFORE_CLUSTERS:  # retention could leave gaps up to the checkpoint
+        gaps = min(marks.checkpoint, marks.flushed_index)
+        marks = msgspec.structs.replace(marks, compacted=gaps)
+    if numbers <= _BEFORE_BLOCKS:
+        marks = msgspec.structs.replace(marks, indexed=marks.flushed_index)
+    return marks
 
 
 def get_marks(environment: Environment, transaction: Transaction) -> Marks:

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from penstock.model.columns import PAYLOADS
-from penstock.store.index import Reference
 from penstock.store.raw import fitting
 from penstock.store.slices import GroupRange
 
@@ -13,10 +12,21 @@ from penstock.store.slices import GroupRange
 SPANS_MAX: Final = 65_536
 
 
+class GroupExtent(Protocol):
+    """What is known of a group without opening it."""
+
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
 class GroupOverlap(NamedTuple):
     """The part of a group in an offset range; ``open`` finds the group, None if it is gone."""
 
-    found: Reference
+    found: GroupExtent
     first: int
     end: int
     open: Callable[[], GroupRange | None]

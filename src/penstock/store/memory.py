@@ -20,7 +20,7 @@ from penstock.store.measure import GroupOverlap, reach
 from penstock.store.raw import OpenTopic, gather_many, gather_raw, raw_next, raw_span
 from penstock.store.raw_slice import RawSlice
 from penstock.store.scan import Scan, ScanStep, ScanTopic
-from penstock.store.slices import GroupRange, gather, gather_flags, part_bytes
+from penstock.store.slices import GroupRange, cut, gather, gather_flags, part_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
     LOG_UNBOUND,
@@ -57,9 +57,6 @@ class _MemoryTopic(StoredTopic):
 
     def view(self) -> TopicInfo:
         return self.info(self.deleted)
-
-    def living(self, group: Reference) -> list[OffsetRange]:
-        return list(self.deleted.living(group.first_offset, group.next_offset))
 
 
 class MemoryStore:
@@ -188,6 +185,10 @@ class MemoryStore:
 
     def copy(self, file: int) -> None:  # noqa: ARG002 - as ``LogStore`` has it
         raise StorageError("a store in memory cannot be copied")
+
+    @property
+    def has_room(self) -> bool:
+        return True
 
     def prepare(self) -> None: ...
 
@@ -409,60 +410,48 @@ class MemoryStore:
         removed = RetentionResult()
         with self._lock:
             for topic in self._topics.values():
-                self._examine(topic, request, removed)
-            for age in request.rules.shared_ages():
-                self._expire(request, age, removed)
-            self._sweep(removed, self._removable)
+                self._cut(topic, self._first_kept(topic, request), removed)
+            self._sweep(self._removable)
             self._shrink(request, removed)
             self._removed_messages += removed.messages
         return removed
 
-    def _examine(
-        self, topic: _MemoryTopic, request: RetentionRequest, removed: RetentionResult
-    ) -> None:
-        limits = request.rules.limits(topic.name)
-        messages_max, bytes_max = limits.messages_max, limits.bytes_max
-        while topic.references:
-            oldest = topic.references[0]
-            messages, size = self._left(topic, oldest)
-            info = topic.view()
-            beyond_count = messages_max is not None and info.count - messages >= messages_max
-            beyond_bytes = bytes_max is not None and info.bytes - size >= bytes_max
-            is_low = request.is_low(topic.name, oldest.next_offset)
-            is_protected = request.protects(topic.name, oldest.next_offset) and not is_low
-            is_needed = is_protected or oldest.last_sequence >= request.floor_sequence
-            is_excess = is_low or beyond_count or beyond_bytes or self._is_old(topic, request)
-            if messages and (is_needed or not is_excess):
-                return
-            self._drop_through(topic, oldest, removed)
+    def _first_kept(self, topic: _MemoryTopic, request: RetentionRequest) -> int:
+        """The first offset that limits, and what holds them back, leave."""
+        first, end = topic.first_offset, self._excess_end(topic, request)
+        floor = request.floor(topic.name)
+        if floor is not None:
+            end = min(end, max(floor, first))
+        end = max(end, min(request.low_water_marks.get(topic.name, 0), topic.next_offset))
+        for message in self._messages(topic):
+            if message.offset >= end or message.sequence >= request.floor_sequence:
+                end = min(end, message.offset)
+                break
+        return topic.deleted.skip(max(end, first))
 
-    def _is_old(self, topic: _MemoryTopic, request: RetentionRequest) -> bool:
-        """Whether the oldest group exceeds the topic's own age limit."""
-        age = request.rules.own_age(topic.name)
-        if age is None:
-            return False
-        times = (found.time_ms for found in topic.references)
-        believable = (time for time in times if time <= request.now_ms + CLOCK_ERROR_MS_MAX)
-        return next(believable, request.now_ms + 1) <= request.now_ms - age
+    def _excess_end(self, topic: _MemoryTopic, request: RetentionRequest) -> int:
+        """The end of what exceeds the limits: count or bytes without it, or age."""
+        limits, now_ms = request.rules.limits(topic.name), request.now_ms
+        messages_max, bytes_max, age = limits.messages_max, limits.bytes_max, limits.age_ms_max
+        count, size, end = topic.view().count, topic.view().bytes, topic.first_offset
+        is_young = age is None
+        for message in self._messages(topic):
+            count, size = count - 1, size - len(message.payload)
+            is_beyond = (messages_max is not None and count >= messages_max) or (
+                bytes_max is not None and size >= bytes_max
+            )
+            is_believable = message.time_ms <= now_ms + CLOCK_ERROR_MS_MAX
+            is_young |= age is not None and is_believable and message.time_ms > now_ms - age
+            if is_beyond or (is_believable and not is_young):
+                end = message.offset + 1
+            elif is_young:
+                break
+        return end
 
-    def _left(self, topic: _MemoryTopic, group: Reference) -> tuple[int, int]:
-        living = topic.living(group)
-        return sum(end - first for first, end in living), self._payload_bytes(topic, *living)
-
-    def _expire(self, request: RetentionRequest, age: int, removed: RetentionResult) -> None:
-        rules, now_ms, floor_sequence, _, _ = request
-        for entry in list(self._entries.values()):
-            for group in entry.groups:
-                found = reference(entry, group.number)
-                if found.time_ms > now_ms + CLOCK_ERROR_MS_MAX:
-                    continue
-                if self._is_dropped(group):
-                    continue
-                if found.time_ms > now_ms - age or found.last_sequence >= floor_sequence:
-                    return
-                is_limited = rules.shared_age(group.name) == age
-                if is_limited and not request.protects(group.name, found.next_offset):
-                    self._drop_through(self._topics[group.name], found, removed)
+    def _messages(self, topic: _MemoryTopic) -> Iterator[Message]:
+        """All living messages of a topic."""
+        for part in self._parts(topic, topic.deleted.living(topic.first_offset)):
+            yield from cut(part, part.end - part.first, LOG_UNBOUND).messages(topic.name)
 
     def _shrink(self, request: RetentionRequest, removed: RetentionResult) -> None:
         total = request.rules.total_bytes_max
@@ -472,37 +461,45 @@ class MemoryStore:
             for group in entry.groups:
                 if not request.protected.spares(group.name) and not self._is_dropped(group):
                     topic = self._topics[group.name]
-                    self._drop_through(topic, reference(entry, group.number), removed)
-            self._sweep(removed, self._disposable)
+                    self._cut(topic, topic.deleted.skip(_end(group)), removed)
+            self._sweep(self._disposable)
 
     def _is_dropped(self, group: GroupView) -> bool:
         topic = self._topics.get(group.name)
         return topic is None or topic.id != group.topic_id
 
-    def _drop_through(self, topic: _MemoryTopic, last: Reference, removed: RetentionResult) -> None:
-        while topic.references and topic.references[0].first_offset <= last.first_offset:
-            oldest = topic.references[0]
-            _, size = self._left(topic, oldest)
-            removed.note(topic.name, topic.living(oldest))
-            removed.bytes += size
+    def _cut(self, topic: _MemoryTopic, end: int, removed: RetentionResult) -> None:
+        """Remove a topic's messages below an offset."""
+        first = topic.first_offset
+        if end <= first:
+            return
+        size = self._payload_bytes(topic, (first, end))
+        deleted_size = self._payload_bytes(topic, *topic.deleted.within(first, end))
+        removed.note(topic.name, list(topic.deleted.living(first, end)))
+        removed.bytes += size - deleted_size
+        topic.first_offset = end
+        topic.bytes -= size
+        topic.deleted, _ = topic.deleted.beyond(end, deleted_size)
+        while topic.references and topic.references[0].next_offset <= end:
             del topic.references[0]
-            topic.first_offset = oldest.next_offset
-            topic.bytes -= oldest.bytes
-            topic.deleted, _ = topic.deleted.beyond(oldest.next_offset, oldest.bytes - size)
 
-    def _sweep(self, removed: RetentionResult, last: int) -> None:
+    def _sweep(self, last: int) -> None:
         for entry in list(self._entries.values()):
             if entry.index > last:
                 return
             if not any(map(self._is_live, entry.groups)):
                 del self._entries[entry.index]
                 self._compacted = max(self._compacted, entry.index)
-                removed.entries += 1
 
     def _is_live(self, group: GroupView) -> bool:
         if self._is_dropped(group):
             return False
-        return group.first_offset >= self._topics[group.name].first_offset
+        return _end(group) > self._topics[group.name].first_offset
 
     def _used_bytes(self) -> int:
         return sum(len(entry.buffer) for entry in self._entries.values())
+
+
+def _end(group: GroupView) -> int:
+    """The offset after a group."""
+    return group.first_offset + group.message_end - group.message_start

@@ -9,11 +9,13 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from penstock.model.message import Message
+from penstock.store.blocks import BlockList, Blocks, Damage
 from penstock.store.deletions import NOTHING, OFFSET_MAX, OffsetRange, Ranges
 from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
@@ -24,13 +26,38 @@ from penstock.store.measure import GroupOverlap, reach
 from penstock.store.raw import OpenTopic, gather_many, gather_raw, raw_next, raw_span
 from penstock.store.raw_slice import RawSlice
 from penstock.store.scan import Scan, ScanStep
-from penstock.store.slices import GroupRange, gather, gather_flags, part_bytes
+from penstock.store.slices import GroupRange, gather, gather_flags
 from penstock.store.store import RawQuery, TopicFlags, TopicInfo, TopicRange, TopicSlice
+from penstock.store.topic_groups import TopicGroups
 from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 
 Result = TypeVar("Result")
 
+_NO_BLOCKS = BlockList(Damage())
+
 CHUNK_ROWS = 256  # rows that an iterator takes from one snapshot
+
+
+class IndexedZone(NamedTuple):
+    """Entries after the first index up to the second have references on disk, and no block."""
+
+    converted: int
+    indexed: int
+
+    @property
+    def is_open(self) -> bool:
+        return self.converted < self.indexed
+
+    @property
+    def end(self) -> int:
+        """The entry after the zone; 0 if there is none."""
+        return self.indexed + 1 if self.is_open else 0
+
+    def has(self, entry_index: int) -> bool:
+        return self.converted < entry_index <= self.indexed
+
+
+NO_ZONE = IndexedZone(0, 0)
 
 
 class Reader:
@@ -42,11 +69,18 @@ class Reader:
         topics: TopicStates,
         memory: MemoryIndex,
         verified: dict[int, None],
+        blocks: Blocks | None = None,
     ) -> None:
         self._environment = environment
         self._topics = topics
         self._memory = memory
         self._verified = verified
+        self._blocks = blocks
+        self.zone = NO_ZONE
+
+    @property
+    def block_list(self) -> BlockList:
+        return self._blocks.current if self._blocks else _NO_BLOCKS
 
     def journal(self, transaction: Transaction) -> JournalCursor:
         return JournalCursor(self._environment, transaction, self._verified)
@@ -75,7 +109,8 @@ class Reader:
             for sequence in sequences:
                 if entry is None or not entry.base_sequence <= sequence < entry.end_sequence:
                     entry = journal.holding(sequence)
-                located.append(entry.located(sequence) if entry else None)
+                found = entry.located(sequence) if entry else self.block_list.located(sequence)
+                located.append(found)
         # Topics are asked after the snapshot: what was removed before it must not come back.
         views: dict[int, tuple[int, Ranges]] = {}
         return [
@@ -138,7 +173,8 @@ class Reader:
                     info,
                     deleted,
                     self._parts(
-                        transaction, info.id, rows, deleted.living(*topic.span(info, deleted))
+                        self.groups(transaction, info.id, rows),
+                        deleted.living(*topic.span(info, deleted)),
                     ),
                 )
                 for topic, info, deleted, rows in chosen
@@ -151,28 +187,14 @@ class Reader:
             return offset
         info, deleted = view
         start = deleted.skip(max(offset, info.first_offset))
-        rows = self._memory.rows(info.id)
         living = deleted.living(start, info.next_offset)
-        with self._environment.reading() as transaction:
-            spans = self._spans(transaction, info.id, rows, living)
+        with self._open_groups(info.id) as groups:
+            spans = (
+                GroupOverlap(found, first, end, partial(found.part, first, end))
+                for first, end in living
+                for found in groups.within(first, end)
+            )
             return reach(spans, start, bytes_max)
-
-    def _spans(
-        self,
-        transaction: Transaction,
-        topic_id: int,
-        rows: list[bytes],
-        living: Iterator[OffsetRange],
-    ) -> Iterator[GroupOverlap]:
-        journal = self.journal(transaction)
-
-        def part(found: Reference, first: int, end: int) -> GroupRange | None:
-            entry = journal.at(found.base_sequence, found.entry_index)
-            return None if entry is None else found.part(entry, first, end)
-
-        for first, end in living:
-            for found in self._references_within(transaction, topic_id, rows, (first, end)):
-                yield GroupOverlap(found, first, end, partial(part, found, first, end))
 
     def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
         view = self.view(topic)
@@ -189,23 +211,27 @@ class Reader:
     def _open_parts(
         self, topic_id: int, living: Iterator[OffsetRange]
     ) -> Iterator[Iterator[GroupRange]]:
+        with self._open_groups(topic_id) as groups:
+            yield self._parts(groups, living)
+
+    def _parts(self, groups: TopicGroups, living: Iterator[OffsetRange]) -> Iterator[GroupRange]:
+        for first, end in living:
+            for found in groups.within(first, end):
+                part = found.part(first, end)
+                if part is not None:  # else removed since memory was asked, as the oldest can be
+                    yield part
+
+    @contextmanager
+    def _open_groups(self, topic_id: int) -> Iterator[TopicGroups]:
         rows = self._memory.rows(topic_id)
         with self._environment.reading() as transaction:
-            yield self._parts(transaction, topic_id, rows, living)
+            yield self.groups(transaction, topic_id, rows)
 
-    def _parts(
-        self,
-        transaction: Transaction,
-        topic_id: int,
-        rows: list[bytes],
-        living: Iterator[OffsetRange],
-    ) -> Iterator[GroupRange]:
-        journal = self.journal(transaction)
-        for first, end in living:
-            for found in self._references_within(transaction, topic_id, rows, (first, end)):
-                entry = journal.at(found.base_sequence, found.entry_index)
-                if entry is not None:  # else removed since memory was asked, as the oldest can be
-                    yield found.part(entry, first, end)
+    def groups(self, transaction: Transaction, topic_id: int, rows: list[bytes]) -> TopicGroups:
+        """A topic's groups in a snapshot; ``rows`` are its references in memory from before."""
+        indexed = partial(self.indexed, transaction)
+        journal, blocks = self.journal(transaction), attrgetter("block_list")
+        return TopicGroups(topic_id, journal, rows, partial(blocks, self), indexed, self.zone.end)
 
     def _range(
         self, before: TopicInfo, start: int, deleted: Ranges, slices: list[TopicSlice]
@@ -220,41 +246,16 @@ class Reader:
         return TopicRange(info.name, first_offset, deleted.skip(end), slices)
 
     def payload_bytes(self, topic_id: int, offset_ranges: list[OffsetRange]) -> list[int]:
-        rows = self._memory.rows(topic_id)
-        with self._environment.reading() as transaction:
+        with self._open_groups(topic_id) as groups:
             return [
-                self._range_bytes(transaction, topic_id, rows, offset_range)
-                for offset_range in offset_ranges
+                sum(found.bytes_within(first, end) for found in groups.within(first, end))
+                for first, end in offset_ranges
             ]
 
-    def _range_bytes(
-        self, transaction: Transaction, topic_id: int, rows: list[bytes], offset_range: OffsetRange
-    ) -> int:
-        first, end = offset_range
-        journal = self.journal(transaction)
-        size = 0
-        for found in self._references_within(transaction, topic_id, rows, offset_range):
-            if first <= found.first_offset and found.next_offset <= end:
-                size += found.bytes
-            else:
-                entry = journal.at(found.base_sequence, found.entry_index)
-                assert entry is not None, "only the writer removes, and it is the one who asks"
-                size += part_bytes(found.part(entry, first, end))
-        return size
-
-    def _references_within(
-        self, transaction: Transaction, topic_id: int, rows: list[bytes], offset_range: OffsetRange
-    ) -> Iterator[Reference]:
-        first, end = offset_range
-        for found in self.references(transaction, topic_id, rows, first):
-            if found.first_offset >= end:
-                return
-            yield found
-
-    def references(
-        self, transaction: Transaction, topic_id: int, rows: list[bytes], offset: int
-    ) -> Iterator[Reference]:
-        """References from ``offset`` on: those on disk, then those only in memory."""
+    def indexed(self, transaction: Transaction, topic_id: int, offset: int) -> Iterator[Reference]:
+        """References on disk, of an earlier version, to groups that end after ``offset``."""
+        if not self.zone.is_open:
+            return
         cursor = transaction.cursor(self._environment["index"])
         found = cursor.set_range(index_key(topic_id, offset + 1))
         found = cursor.prev() if found else cursor.last()
@@ -263,13 +264,9 @@ class Reader:
             found = cursor.set_range(index_key(topic_id, 0))
         while found and bytes(cursor.key())[:4] == prefix:
             for reference in references_from(cursor.value(), offset):
-                yield reference
-                offset = reference.next_offset
+                if self.zone.has(reference.entry_index):
+                    yield reference
             found = cursor.next()
-        for row in rows:
-            for reference in references_from(row, offset):
-                yield reference
-                offset = reference.next_offset
 
     def topic(self, name: bytes) -> TopicInfo | None:
         view = self.view(name)

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from penstock.store.entry import Entry, GroupView
@@ -61,6 +61,36 @@ def part_bytes(part: GroupRange) -> int:
     first, end = _numbers(part)
     bounds = part.entry.bounds
     return int(bounds[end] - bounds[first])
+
+
+def reach(part: GroupRange, size: int) -> int:
+    """The offset after the last message that fits into a number of payload bytes."""
+    first, end = _numbers(part)
+    bounds = part.entry.bounds
+    number = bisect_right(bounds, bounds[first] + size, first, end + 1) - 1
+    return part.first + number - first
+
+
+def timed_runs(part: GroupRange) -> Iterator[tuple[int, int]]:
+    """The offset after each run, and the time of its messages."""
+    entry, group = part.entry, part.entry.group(part.group)
+    first, end = _numbers(part)
+    shift = part.first - first
+    run_start, run_end = _run_range(entry, group, first, end)
+    for run in range(run_start, run_end):
+        yield min(entry.run_bounds[run + 1], end) + shift, entry.time_ms + entry.run_times[run]
+
+
+def offset_at(part: GroupRange, sequence: int) -> int:
+    """The first offset with this sequence or a greater one; the end if there is none."""
+    entry, group = part.entry, part.entry.group(part.group)
+    first, end = _numbers(part)
+    run_start, run_end = _run_range(entry, group, first, end)
+    position = sequence - entry.base_sequence
+    run = max(bisect_right(entry.run_positions, position, run_start, run_end) - 1, run_start)
+    within = max(position - entry.run_positions[run], 0)  # in the run, or after it
+    number = min(entry.run_bounds[run] + within, entry.run_bounds[run + 1])
+    return int(part.first - first + min(max(number, first), end))
 
 
 def _numbers(part: GroupRange) -> tuple[int, int]:

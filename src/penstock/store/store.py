@@ -3,11 +3,13 @@
 Only the writer thread may call ``commit``, ``retain``, ``trim`` and ``delete``; reads may be called
 from any thread, and see the effect of every such call that has returned.
 
-**Retention** removes whole groups (one topic's part of one entry), oldest first. A limit says what
-must be *kept*: with ``messages_max=10`` at least the newest ten stay, and so does the rest of the
-tenth's group. An entry is deleted when all its groups are gone and no start will replay it.
-**Trimming and deleting** are exact: a message is gone at once, though its bytes are freed with the
-group. **Dropping** a topic is part of a batch; retention frees the bytes.
+**Retention** removes a topic's oldest messages, one by one. A limit says what must be *kept*: with
+``messages_max=10`` the newest ten stay; with ``bytes_max`` messages go while at least as many bytes
+of payload stay without them. With ``age_ms_max`` the messages before the first young one go. This
+may take a fiftieth of the age longer, or as long as a clock was ahead; none goes too early. A topic
+begins later at once; the bytes are freed with the block, or when it is folded again.
+**Trimming and deleting** are exact, too; bytes are freed when retention has come to the message.
+**Dropping** a topic is part of a batch; retention frees the bytes.
 
 Two things hold retention back. Messages from a *sequence* on, of any topic, may still be needed;
 and of ``ProtectedTopics``, messages from an *offset* on are not consumed yet. The first stops every
@@ -299,7 +301,7 @@ class RetentionResult(msgspec.Struct):
 
     messages: int = 0
     bytes: int = 0
-    entries: int = 0
+    blocks: int = 0
     more: bool = False
     # ranges by topic, ascending, without messages deleted before
     offsets: dict[_Name, list[tuple[int, int]]] = {}
@@ -318,7 +320,7 @@ class RetentionResult(msgspec.Struct):
         for topic, offset_ranges in other.offsets.items():
             self.note(topic, offset_ranges)
         self.bytes += other.bytes
-        self.entries += other.entries
+        self.blocks += other.blocks
 
 
 class StoreSize(msgspec.Struct, frozen=True, gc=False):
@@ -345,6 +347,10 @@ class Store(Protocol):
 
     def commit(self, batch: Batch) -> Commit:
         """Make a batch durable, or raise a StorageError, having changed nothing. Writer thread."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a small commit need not make room first, which may take long. Any thread."""
 
     def prepare(self) -> None:
         """Do work in advance that speeds up the next commits. Writer thread only."""
@@ -396,9 +402,9 @@ class Store(Protocol):
 
         Messages from ``floor_sequence`` on are still needed: only ``total_bytes_max`` may remove
         them. So are those of ``protected`` topics, unless limits or a rule were set for their
-        topic; nothing removes what is ``kept``. Groups below a topic's low-water mark are removed
-        in any case, once ``floor_sequence`` has passed them. Raises a StorageError, having removed
-        nothing.
+        topic; nothing removes what is ``kept``. Messages below a topic's low-water mark are
+        removed in any case, once ``floor_sequence`` has passed them. Raises a StorageError, having
+        removed nothing.
         """
 
     def trim(self, topic: bytes, offset: int) -> int:

@@ -12,11 +12,11 @@ changes states and ranges under one lock; readers get copies.
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from penstock.store.deletions import NOTHING, Ranges
 from penstock.store.environment import Environment, Transaction
-from penstock.store.keys import name_key
+from penstock.store.keys import NAME_BYTES_WHOLE, name_key
 from penstock.store.store import TopicInfo
 
 TOPICS_CACHED_MAX = 131_072  # topics kept in memory besides those that must be: some 70 MB
@@ -87,6 +87,14 @@ def pack_topic(state: StoredTopic) -> bytes:
     return _ROW.pack(*numbers) + state.name
 
 
+def moved_row(moved: tuple[StoredTopic, int, int]) -> tuple[bytes, bytes]:
+    """Key and row of a topic with another first offset and number of bytes."""
+    state, first_offset, size = moved
+    name = state.name
+    row = _ROW.pack(state.id, 0, first_offset, state.next_offset, size, state.created_ms) + name
+    return (name if len(name) <= NAME_BYTES_WHOLE else name_key(name)), row
+
+
 def unpack_topic(row: bytes | memoryview) -> StoredTopic:
     topic_id, _, *numbers = _ROW.unpack_from(row)
     return StoredTopic(topic_id, bytes(row[_ROW.size :]), *numbers)
@@ -144,6 +152,11 @@ class TopicStates:
     def deleted(self, name: bytes) -> Ranges:
         """Deleted ranges in groups that still exist. Writer thread."""
         return self._deleted.get(name, NOTHING)
+
+    @property
+    def with_deleted(self) -> Container[bytes]:
+        """Topics that have deleted ranges. Writer thread."""
+        return self._deleted.keys()
 
     def set_deleted(self, name: bytes, ranges: Ranges) -> None:
         """Replace a topic's deleted ranges. Writer thread, holding the lock."""

@@ -12,6 +12,9 @@ import msgspec
 
 from penstock.errors import StorageDamaged, StorageForeign
 from penstock.obs.log import printable
+from penstock.store.block import Block
+from penstock.store.block_files import BlockFiles
+from penstock.store.blocks import BlockRow, block_rows
 from penstock.store.deletions import NOTHING, Ranges, load_deleted
 from penstock.store.directory import DATA_NAME, marker_missing, read_marker
 from penstock.store.dropped import Dropped, load_dropped
@@ -19,9 +22,8 @@ from penstock.store.entry import Entry, GroupView
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import MemoryIndex, reference
 from penstock.store.journal import JournalCursor
-from penstock.store.keys import journal_key
 from penstock.store.marks import Marks, get_marks
-from penstock.store.reader import Reader
+from penstock.store.reader import IndexedZone, Reader
 from penstock.store.slices import part_bytes
 from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 
@@ -32,6 +34,7 @@ class VerifyReport(msgspec.Struct):
     """What was examined, and every fault in words. Entries and messages are those of /metrics."""
 
     entries: int = 0
+    blocks: int = 0
     messages: int = 0  # readable ones, as the broker counts them
     removed: int = 0  # unreadable, but in entries that other messages keep
     topics: int = 0
@@ -48,7 +51,7 @@ def verify(path: Path) -> VerifyReport:
     environment = Environment(path, map_bytes=0, readonly=True)
     try:
         with environment.reading() as transaction:
-            return _Examination(environment, transaction).run()
+            return _Examination(environment, transaction, BlockFiles(path)).run()
     finally:
         environment.close()
 
@@ -70,15 +73,18 @@ def _check_directory(path: Path) -> None:
 
 
 class _Examination:
-    def __init__(self, environment: Environment, transaction: Transaction) -> None:
+    def __init__(
+        self, environment: Environment, transaction: Transaction, files: BlockFiles
+    ) -> None:
         self._environment = environment
         self._transaction = transaction
+        self._files = files
         self._reader = Reader(environment, TopicStates(), MemoryIndex(), {})
         self._marks = Marks()
         self._report = VerifyReport()
-        # messages found, by topic id, up to the last complete round
+        # living messages found in blocks and in entries that are not converted, by topic id
         self._live: dict[int, int] = {}
-        self._tail: dict[int, int] = {}  # the same for the entries after it
+        self._tail: dict[int, int] = {}  # the same for the tail
         self._dropped: dict[int, Dropped] = {}
         # names and ranges by topic id, from the table
         self._deleted: dict[int, tuple[bytes, Ranges]] = {}
@@ -93,6 +99,8 @@ class _Examination:
             self._marks = get_marks(self._environment, self._transaction)
             self._dropped = load_dropped(self._environment, self._transaction)
             self._deleted = load_deleted(self._environment, self._transaction, self._dropped)
+            self._reader.zone = IndexedZone(self._marks.converted, self._marks.indexed)
+            self._blocks()
             self._entries()
             self._topic_rows()
             self._deleted_ranges()
@@ -114,22 +122,54 @@ class _Examination:
             raise _TooManyError
         self._report.faults.append(what)
 
+    def _blocks(self) -> None:
+        sequence = 1
+        for row in block_rows(self._environment, self._transaction):
+            summary = row.summary
+            self._report.blocks += 1
+            if summary.base_sequence < sequence:
+                self._fault(f"block {summary.number} is out of order")
+            sequence = summary.end_sequence
+            try:
+                self._block(row, self._files.open(summary))
+            except StorageDamaged as error:
+                self._fault(error.message)
+
+    def _block(self, row: BlockRow, block: Block) -> None:
+        faults = list(block.verify())
+        for fault in faults:
+            self._fault(fault.message)
+        if faults:
+            return
+        alive = 0
+        for part in block.entries():
+            self._seen += part.count
+            alive += sum([self._group_alive(part, group, in_tail=False) for group in part.groups])
+        if alive != row.summary.count - row.dead_messages:
+            expected = row.summary.count - row.dead_messages
+            self._fault(
+                f"block {block.summary.number} should have {expected} messages alive, has {alive}"
+            )
+
     def _entries(self) -> None:
         journal = JournalCursor(self._environment, self._transaction, {})
+        marks = self._marks
         index, sequence = 0, 1
+        if not self._reader.zone.is_open:
+            index, sequence = marks.flushed_index, marks.flushed_sequence
         for found in journal.each():
             if isinstance(found, StorageDamaged):
                 self._fault(found.message)
                 continue
+            if found.index <= marks.flushed_index and not self._reader.zone.has(found.index):
+                continue  # a block has it; the entry has not been deleted yet
             self._report.entries += 1
             self._seen += found.count
             self._order(found, index, sequence)
             index, sequence = found.index, found.end_sequence
             self._groups(found)
             self._drops(found)
-        self._end_sequence = max(sequence, self._marks.flushed_sequence)
-        if index < self._marks.flushed_index and self._removable < self._marks.flushed_index:
-            self._fault(f"the journal ends with entry {index}, before the index does")
+        self._end_sequence = max(sequence, marks.flushed_sequence)
 
     def _order(self, entry: Entry, index: int, sequence: int) -> None:
         adjacent = entry.index == index + 1
@@ -142,30 +182,30 @@ class _Examination:
 
     @property
     def _removable(self) -> int:
-        return min(self._marks.flushed_index, self._marks.checkpoint)
+        """The last entry after which none may be missing."""
+        return max(self._marks.compacted, min(self._marks.flushed_index, self._marks.checkpoint))
 
     def _groups(self, entry: Entry) -> None:
-        left = sum([self._group(entry, group) for group in entry.groups])
-        key = journal_key(entry.base_sequence, entry.index)
-        record = self._transaction.get(key, db=self._environment["live"])
-        expected = entry.group_count if record is None else int.from_bytes(record, "little")
-        if left != expected:
-            self._fault(f"entry {entry.index} should have {expected} topics left, has {left}")
+        in_tail = entry.index > self._marks.flushed_index
+        for group in entry.groups:
+            alive = self._group_alive(entry, group, in_tail=in_tail)
+            if alive and not in_tail:
+                self._in_index(entry, group)
 
-    def _group(self, entry: Entry, group: GroupView) -> bool:
+    def _group_alive(self, entry: Entry, group: GroupView, *, in_tail: bool) -> int:
+        """Count the messages of a group that retention has left."""
         self._find_deleted(entry, group)
-        count = group.message_end - group.message_start
+        end = group.first_offset + group.message_end - group.message_start
         state = self._state(group)
-        in_tail = entry.index > self._marks.flushed_index  # not in the index, perhaps without a row
-        if not in_tail if state is None else group.first_offset < state.first_offset:
-            return False
+        if state is None and not in_tail:
+            return 0  # it was dropped
+        first = max(group.first_offset, state.first_offset if state else 0)
+        alive = max(end - first, 0)
         if group.topic_id not in self._dropped:
-            self._left += count
-        if in_tail:
-            self._tail[group.topic_id] = self._tail.get(group.topic_id, 0) + count
-        else:
-            self._live_group(entry, group)
-        return True
+            self._left += alive
+        found = self._tail if in_tail else self._live
+        found[group.topic_id] = found.get(group.topic_id, 0) + alive
+        return alive
 
     def _state(self, group: GroupView) -> StoredTopic | None:
         """The state of a group's topic: its row, or its record if it was dropped."""
@@ -180,11 +220,9 @@ class _Examination:
             if state is not None and state.id == topic_id:
                 self._fault(f"topic {_quoted(name)}, dropped by entry {entry.index}, has a row")
 
-    def _live_group(self, entry: Entry, group: GroupView) -> None:
+    def _in_index(self, entry: Entry, group: GroupView) -> None:
         expected = reference(entry, group.number)
-        topic_id = group.topic_id
-        self._live[topic_id] = self._live.get(topic_id, 0) + expected.message_count
-        found = self._reader.references(self._transaction, topic_id, [], group.first_offset)
+        found = self._reader.indexed(self._transaction, group.topic_id, group.first_offset)
         if next(found, None) != expected:
             where = f"offset {group.first_offset} of topic {_quoted(group.name)}"
             self._fault(f"the index does not lead to {where} in entry {entry.index}")
@@ -192,13 +230,14 @@ class _Examination:
     def _topic_rows(self) -> None:
         cursor = self._transaction.cursor(self._environment["topics"])
         rows = map(unpack_topic, cursor.iternext(keys=False, values=True))
-        records = (dropped.state for dropped in self._dropped.values())
-        topic_ids = set(self._tail)  # a topic gets its row with the next complete round
-        for state in chain(rows, records):
+        topic_ids = set(self._tail)  # a topic gets its row with its first block
+        for state in rows:
             info = state.info()
             topic_ids.add(info.id)
+            if info.id in self._dropped:
+                self._fault(f"topic {_quoted(info.name)}, which was dropped, has a row")
             live = self._live.get(info.id, 0)
-            # A row may be ahead of the last complete round, by entries after it.
+            # A row may be ahead of the last block, by entries of the tail.
             if not live <= info.count <= live + self._tail.get(info.id, 0):
                 self._fault(
                     f"topic {_quoted(info.name)} should have {info.count} messages, has {live}"

@@ -8,6 +8,7 @@ from penstock.core.broker import Broker
 from penstock.limits import MIB
 from penstock.obs.counters import Counters
 from penstock.retention.rules import configured_rules, protected_topics, with_topic_limits
+from penstock.store.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
 from penstock.store.store import RetentionRequest
@@ -24,7 +25,8 @@ GREEDY = {
 
 @pytest.fixture(params=["memory", "lmdb"])
 def store(request, tmp_path):
-    made = MemoryStore() if request.param == "memory" else LmdbStore(tmp_path / "data", MIB)
+    is_memory = request.param == "memory"
+    made = MemoryStore() if is_memory else LmdbStore(tmp_path / "data", MIB, inline_folder)
     yield made
     made.close()
 

@@ -80,8 +80,8 @@ def test_a_mounted_volume_with_lost_and_found_is_fine(tmp_path):
 
 def test_a_later_format_is_refused_by_number(tmp_path):
     marker = made(tmp_path) / "PENSTOCK"
-    marker.write_bytes(marker.read_bytes().replace(b'"format":1', b'"format":2'))
-    with pytest.raises(StorageForeign, match="format 2"):
+    marker.write_bytes(marker.read_bytes().replace(b'"format":2', b'"format":3'))
+    with pytest.raises(StorageForeign, match="format 3"):
         LmdbStore(tmp_path, MIB)
 
 

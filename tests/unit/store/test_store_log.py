@@ -133,7 +133,7 @@ def test_a_drop_takes_effect_when_it_is_folded_and_only_once(tmp_path):
     store.close()
 
 
-def test_retention_leaves_the_log_whole_from_its_floor_on(store):
+def test_the_log_stays_whole_from_its_floor_on(store):
     for number in range(6):
         store.commit(batch(events=[(number, b"")]))
     rows = Batch()
@@ -142,6 +142,8 @@ def test_retention_leaves_the_log_whole_from_its_floor_on(store):
     store.log_floor = 4
     while store.retain(RetentionRequest(RetentionRules(), 0, 1 << 60)).more:
         pass
+    if isinstance(store, LmdbStore):
+        store.fold()
     assert store.first_index == 4
     assert [entry.index for entry in store.log_entries(4, 7, 1 << 20)] == [4, 5, 6]
     with pytest.raises(LookupError):

@@ -7,11 +7,11 @@ import pytest
 
 from penstock.errors import StorageDamaged
 from penstock.limits import MIB
-from penstock.store import index
+from penstock.store import tail_folding
 from penstock.store.applier import Applier
 from penstock.store.batch import Batch
 from penstock.store.environment import DATABASES
-from penstock.store.index_rounds import IndexRounds
+from penstock.store.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import RetentionLimits, RetentionRequest, RetentionRules
 from penstock.store.verify import verify
@@ -23,6 +23,30 @@ def commit(store, topics=3, messages=10, size=20):
         batch.append(b"t/%d" % (number % topics), [b"x" * size], 1_000 + number, 1)
     batch.add_event(("e", store.next_index))
     return store.commit(batch)
+
+
+def fold(store):
+    """Make blocks of all that was written."""
+    batch = Batch()
+    batch.checkpoint = store.next_index - 1
+    store.commit(batch)
+    store.fold()
+
+
+@pytest.fixture
+def open_store(tmp_path):
+    """A function that closes the store, if it is open, and opens it again; it folds at once."""
+    opened = []
+
+    def open_again() -> LmdbStore:
+        while opened:
+            opened.pop().close()
+        opened.append(LmdbStore(tmp_path / "data", MIB, inline_folder))
+        return opened[0]
+
+    yield open_again
+    while opened:
+        opened.pop().close()
 
 
 def everything(store):
@@ -51,19 +75,25 @@ def nth_key(transaction, number):
     return [bytes(key) for key, _ in transaction.cursor()][number]
 
 
-@pytest.mark.parametrize("commits", [0, 1, index.ROUND_ENTRIES, 2 * index.ROUND_ENTRIES + 3])
-def test_a_store_is_the_same_after_reopening(open_store, commits):
+@pytest.mark.parametrize("commits", [0, 1, 40])
+@pytest.mark.parametrize("folded", [0, 1, 25, 40])
+def test_a_store_is_the_same_after_reopening(open_store, commits, folded):
     store = open_store()
-    for _ in range(commits):
+    for number in range(commits):
         commit(store, messages=3)
+        if number == folded:
+            fold(store)
     before = everything(store)
     assert everything(open_store()) == before
 
 
-def test_a_start_does_not_read_what_was_indexed(open_store, monkeypatch):
-    """Only the entries after the last complete round are applied again."""
+def test_a_start_does_not_read_what_was_folded(open_store, monkeypatch):
+    """Only the entries of the tail are applied again."""
     store = open_store()
-    for _ in range(3 * index.ROUND_ENTRIES):
+    for _ in range(100):
+        commit(store, messages=1)
+    fold(store)
+    for _ in range(3):
         commit(store, messages=1)
     applied = []
     add = Applier.add
@@ -73,32 +103,37 @@ def test_a_start_does_not_read_what_was_indexed(open_store, monkeypatch):
         lambda self, e, *rest: (applied.append(e.entry_index), add(self, e, *rest)),
     )
     open_store()
-    assert len(applied) <= index.ROUND_ENTRIES + 1
+    assert len(applied) <= 3
 
 
-def test_the_number_of_topics_does_not_show_in_a_commit(open_store, monkeypatch):
-    """100,000 topics stored, 2,000 in a commit: puts per commit stay a fraction of the topics."""
+def test_the_tail_is_folded_before_it_has_too_many_entries_or_topics(open_store, monkeypatch):
+    """Both bound memory, and what a start applies."""
+    monkeypatch.setattr(tail_folding, "ENTRIES_MAX", 50)
+    monkeypatch.setattr(tail_folding, "REFERENCES_MAX", 200)
     store = open_store()
-    for start in range(0, 100_000, 10_000):
-        batch = Batch()
-        for number in range(start, start + 10_000):
-            batch.append(b"t/%d" % number, [b""], 0, 0)
-        store.commit(batch)
-    while store.flush():
-        pass
-    rows = []
-    write_slice = IndexRounds.write_slice
+    for topics in (1, 20):
+        for _ in range(200):
+            batch = Batch()
+            for number in range(topics):
+                batch.append(b"t/%d" % number, [b"x"], 0, 0)
+            batch.checkpoint = store.next_index - 1
+            store.commit(batch)
+            store.prepare()
+            assert len(store._memory.entries) <= 55
+            assert store._memory.references <= 200 + 5 * topics
 
-    def counted(self, transaction, marks):
-        written = write_slice(self, transaction, marks)
-        rows.append(len(written[0]))
-        return written
 
-    monkeypatch.setattr(IndexRounds, "write_slice", counted)
-    for _ in range(70):
-        commit(store, topics=2_000, messages=2_000)
-    assert sum(rows) <= 3 * 2_000  # 140,000 groups; two rounds were due
-    assert max(rows) <= 1_000
+def test_a_commit_writes_no_row_for_its_topics(open_store):
+    """A row is written when a topic is folded, however many commits it was in."""
+    store = open_store()
+    for _ in range(3):
+        commit(store, topics=50, messages=50)
+    with store._environment.reading() as transaction:
+        assert transaction.stat(store._environment["topics"])["entries"] == 0
+    fold(store)
+    with store._environment.reading() as transaction:
+        assert transaction.stat(store._environment["topics"])["entries"] == 50
+        assert transaction.stat(store._environment["index"])["entries"] == 0
 
 
 def test_memory_does_not_hold_all_topics(open_store, monkeypatch):
@@ -109,8 +144,7 @@ def test_memory_does_not_hold_all_topics(open_store, monkeypatch):
         for number in range(start, start + 500):
             batch.append(b"t/%d" % number, [b"x"], 0, 0)
         store.commit(batch)
-        while store.flush():
-            pass
+        fold(store)
     assert len(store._topics.infos(b"")) <= 100
     assert len(list(store.topics())) == 2_000
     commit(store, topics=1_500, messages=1_500)
@@ -176,22 +210,21 @@ def test_space_is_reused(open_store):
         while store.retain(RetentionRequest(rules, 0, 0)).more:
             pass
     assert store.size().bytes_used <= 2.2 * MIB
-    assert (store._directory.path / "data.mdb").stat().st_size < 6 * MIB
+    assert (store._directory.path / "data.mdb").stat().st_size < 3 * MIB
 
 
 def test_a_sound_store_verifies(open_store, tmp_path):
     store = open_store()
-    for _ in range(index.ROUND_ENTRIES + 5):
+    for number in range(30):
         commit(store)
-    batch = Batch()
-    batch.checkpoint = store.next_index - 1
-    store.commit(batch)
+        if number % 10 == 0:
+            fold(store)
     for _ in range(5):
         store.retain(RetentionRequest(RetentionRules(RetentionLimits(messages_max=50)), 0, 10**9))
     store.close()
     report = verify(tmp_path / "data")
     assert report.faults == []
-    assert report.entries > 0
+    assert (report.entries > 0, report.blocks > 0) == (True, True)
     assert report.topics == 3
 
 
@@ -202,8 +235,7 @@ def test_what_was_deleted_stays_deleted_after_reopening(open_store, tmp_path, fl
     for number in range(6):
         commit(store)
         if number == flushed:
-            while store.flush():
-                pass
+            fold(store)
     assert store.trim(b"t/0", 6) == 6
     assert store.delete(b"t/1", [0, 5, 6, 17]) == 4
     before = everything(store), store.size().messages
@@ -239,8 +271,7 @@ def test_topics_with_tombstones_stay_in_memory(open_store, monkeypatch):
     store.delete(b"t/0", [1])
     for _ in range(3):
         commit(store, topics=5)
-        while store.flush():
-            pass
+        fold(store)
     assert store._topics.get(b"t/0") is not None
     store = open_store()
     assert store._topics.get(b"t/0") is not None
@@ -261,13 +292,12 @@ def test_a_million_deleted_in_a_row_are_one_range(open_store):
 
 @pytest.fixture
 def closed(tmp_path):
-    """A store with three entries that are indexed and three that are not, closed."""
-    store = LmdbStore(tmp_path / "data", MIB)
+    """A store with a block of three entries, and three entries in the tail, closed."""
+    store = LmdbStore(tmp_path / "data", MIB, inline_folder)
     for number in range(6):
         commit(store)
         if number == 2:
-            while store.flush():
-                pass
+            fold(store)
     store.close()
     return tmp_path / "data"
 
@@ -303,31 +333,64 @@ def outweigh(number):
     return lengthen(number, place=8)
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(3))
 def test_a_flipped_bit_in_an_entry_is_found_at_the_start(closed, number):
     edit(closed, b"journal", flip(number))
-    with pytest.raises(StorageDamaged, match=f"entry {number + 1}: checksum"):
+    with pytest.raises(StorageDamaged, match=f"entry {number + 4}: checksum"):
         LmdbStore(closed, MIB)
-    assert f"entry {number + 1}: checksum" in verify(closed).faults[0]
+    assert f"entry {number + 4}: checksum" in verify(closed).faults[0]
 
 
-@pytest.mark.parametrize("number", [3, 4])
+@pytest.mark.parametrize("number", [0, 1])
 def test_a_missing_entry_in_the_tail_is_found_at_the_start(closed, number):
     edit(closed, b"journal", drop(number))
-    with pytest.raises(StorageDamaged, match=f"entry {number + 2}"):
+    with pytest.raises(StorageDamaged, match=f"entry {number + 5}"):
         LmdbStore(closed, MIB)
-    assert f"entries {number + 1} to {number + 1} are missing" in verify(closed).faults
+    assert f"entries {number + 4} to {number + 4} are missing" in verify(closed).faults
 
 
-def test_a_missing_older_entry_is_found_by_verify(closed):
-    edit(closed, b"journal", drop(1))
-    assert "entries 2 to 2 are missing" in verify(closed).faults
+def block_file(closed):
+    (found,) = (closed / "blocks").iterdir()
+    return found
 
 
-@pytest.mark.parametrize("database", [b"index", b"topics"])
-def test_a_missing_index_or_topic_row_is_found_by_verify(closed, database):
-    edit(closed, database, drop(0))
+def damage_block(closed, place=200):
+    content = bytearray(block_file(closed).read_bytes())
+    content[place] ^= 1
+    block_file(closed).write_bytes(bytes(content))
+
+
+def test_a_missing_topic_row_is_found_by_verify(closed):
+    edit(closed, b"topics", drop(0))
     assert not verify(closed).is_sound
+
+
+def test_damage_in_a_block_costs_that_block_alone(closed):
+    damage_block(closed)
+    (fault, *_) = verify(closed).faults
+    assert "block 0000000000000001: part 0" in fault
+    store = LmdbStore(closed, MIB)
+    assert store.read(range(1, 31)) == [None] * 30
+    assert all(store.read(range(31, 61)))
+    assert [m.offset for m in store.read_topic(b"t/1", 0, 99, 999).messages()] == [*range(9, 18)]
+    commit(store)
+    store.close()
+
+
+def test_a_store_whose_block_is_missing_starts_without_it(closed):
+    block_file(closed).unlink()
+    assert "is missing" in verify(closed).faults[0]
+    store = LmdbStore(closed, MIB)
+    assert [m.offset for m in store.read_topic(b"t/1", 0, 99, 999).messages()] == [*range(9, 18)]
+    store.close()
+
+
+def test_a_block_that_was_never_registered_is_removed_by_a_start(closed):
+    stranger = closed / "blocks" / f"{99:016x}.blk"
+    stranger.write_bytes(block_file(closed).read_bytes())
+    (closed / "blocks" / f"{98:016x}.7.new").write_bytes(b"half")
+    LmdbStore(closed, MIB).close()
+    assert len(list((closed / "blocks").iterdir())) == 1
 
 
 @pytest.fixture
@@ -359,18 +422,3 @@ def test_damaged_marks_are_found(closed):
     with pytest.raises(StorageDamaged, match="marks"):
         LmdbStore(closed, MIB)
     assert "marks" in verify(closed).faults[0]
-
-
-def test_damage_that_a_start_does_not_see_is_seen_when_read(closed):
-    """More entries than the sample: the checksum is compared when an entry is first read."""
-    store = LmdbStore(closed, MIB)
-    for _ in range(60):
-        commit(store)
-    while store.flush():
-        pass
-    store.close()
-    edit(closed, b"journal", flip(3))
-    store = LmdbStore(closed, MIB)
-    with pytest.raises(StorageDamaged, match="entry 4"):
-        store.read([35])
-    store.close()
