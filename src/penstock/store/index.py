@@ -15,7 +15,7 @@ import struct
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, pairwise, repeat
 from operator import sub
@@ -35,11 +35,20 @@ from penstock.store.entry import (
     Sections,
 )
 from penstock.store.slices import GroupRange
+from penstock.store.wide_entries import (
+    COLUMNS,
+    WIDE_GROUPS_MIN,
+    ReferenceFields,
+    WideEntries,
+    WideEntry,
+)
 
 _REFERENCE = struct.Struct("<QQQQQIIII")
 _FIRST_OFFSET = struct.Struct("<Q")
 _ENTRY_INDEX = struct.Struct("<Q")
 _INDEX_PLACE = 16  # of the entry's index in a reference
+
+INDEX_MAX = 2**64 - 1
 
 
 class Reference(NamedTuple):
@@ -96,7 +105,7 @@ class IndexedEntry(NamedTuple):
     first_offsets: Sequence[int]
     message_counts: Sequence[int]
     group_bytes: Sequence[int]
-    sections: Sections  # of the entry, at least ``INDEXED``
+    sections: Sections  # of the entry, at least ``COLUMNS``
 
     @property
     def references(self) -> list[tuple[int, ...]]:
@@ -114,6 +123,9 @@ class IndexedEntry(NamedTuple):
         )
         return list(zip(*columns, strict=False))  # some do not end
 
+    def wide(self) -> WideEntry:
+        return WideEntry(self.entry_index, self.base_sequence, self.time_ms, self.sections)
+
     def _last_sequences(self) -> list[int]:
         base, positions = self.base_sequence - 1, self._column(RUN_POSITIONS)
         bounds, ends = self._column(RUN_BOUNDS), self._column(GROUP_RUNS)
@@ -127,9 +139,6 @@ class IndexedEntry(NamedTuple):
 
     def _column(self, section: int) -> memoryview:
         return memoryview(self.sections.get(section, b"")).cast("I")
-
-
-INDEXED = (GROUP_RUNS, RUN_POSITIONS, RUN_BOUNDS, RUN_TIMES)
 
 
 def indexed_batch(
@@ -168,7 +177,7 @@ def indexed_entry(entry: Entry) -> IndexedEntry:
         entry.column(FIRST_OFFSETS).tolist(),
         list(map(sub, message_ends, chain((0,), message_ends))),
         list(map(sub, byte_ends, chain((0,), byte_ends))),
-        {section: entry.column(section).tobytes() for section in INDEXED},
+        {section: entry.column(section).tobytes() for section in COLUMNS},
     )
 
 
@@ -201,59 +210,78 @@ class TailEntry(NamedTuple):
 
 
 class MemoryIndex:
-    """The index of the tail. The writer changes it; readers only call ``rows``."""
+    """The index of the tail. The writer changes it; readers only call ``rows``.
+
+    Entries with few topics are indexed by a row per topic, those with many as they are.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rows: dict[int, bytearray] = {}
+        self._wide = WideEntries()
         self.entries: deque[TailEntry] = deque()
         self.bytes = 0
         self.references = 0  # of all ``entries``
 
     def add(self, entry: IndexedEntry) -> None:
-        pack, known = _REFERENCE.pack, self._rows
-        with self._lock:
-            for topic_id, fields in zip(entry.topic_ids, entry.references, strict=True):
-                row = known.get(topic_id)
-                if row is None:
-                    known[topic_id] = bytearray(pack(*fields))
-                else:
-                    row += pack(*fields)
         references = len(entry.topic_ids)
+        with self._lock:
+            if references >= WIDE_GROUPS_MIN:
+                self._wide.add(entry.wide())
+            else:
+                self._add_rows(entry)
         self.entries.append(
             TailEntry(entry.entry_index, entry.end_sequence, entry.bytes, references)
         )
         self.bytes += entry.bytes
         self.references += references
 
+    def _add_rows(self, entry: IndexedEntry) -> None:
+        pack, known = _REFERENCE.pack, self._rows
+        for topic_id, fields in zip(entry.topic_ids, entry.references, strict=True):
+            row = known.get(topic_id)
+            if row is None:
+                known[topic_id] = bytearray(pack(*fields))
+            else:
+                row += pack(*fields)
+
     def rows(self, topic_id: int) -> list[bytes]:
         """A topic's references in memory, ascending. Any thread."""
         with self._lock:
-            found = self._rows.get(topic_id)
-            return [bytes(found)] if found else []
+            row = bytes(self._rows.get(topic_id, b""))
+            wide = list(self._wide.references(topic_id)) if self._wide else []
+        if wide:
+            row = _merged(row, wide)
+        return [row] if row else []
 
     def holds(self, topic_id: int) -> bool:
         """Whether a topic has references only here, so that its row is behind its state."""
-        return topic_id in self._rows
+        if topic_id in self._rows or not self._wide:
+            return topic_id in self._rows
+        with self._lock:  # readers look into the same entries
+            return self._wide.holds(topic_id)
 
     def first_offset(self, topic_id: int) -> int:
         """Where the tail of a topic begins that it holds."""
-        found: int = _FIRST_OFFSET.unpack_from(self._rows[topic_id])[0]
-        return found
+        return _first_offset(self.rows(topic_id)[0], 0)
 
-    def topic_ids(self) -> list[int]:
-        return list(self._rows)
-
-    def begins(self, topic_id: int, index: int) -> bool:
-        """Whether a topic has references to entries up to ``index``."""
-        row = self._rows.get(topic_id)
-        return row is not None and _ENTRY_INDEX.unpack_from(row, _INDEX_PLACE)[0] <= index
+    def topic_ids(self, index: int = INDEX_MAX) -> list[int]:
+        """Topics with references to entries up to ``index``."""
+        found = self._wide.topic_ids(index)
+        found.update([i for i, row in self._rows.items() if _entry_index(row, 0) <= index])
+        return list(found)
 
     def forget(self, topic_ids: Sequence[int], index: int) -> None:
-        """Forget some topics' references to entries up to ``index``: blocks have them."""
+        """Forget some topics' references to entries up to ``index``: blocks have them.
+
+        Entries with many topics are forgotten whole, with the first.
+        """
         with self._lock:
+            self._wide.forget(index)
             for topic_id in topic_ids:
-                row = self._rows[topic_id]
+                row = self._rows.get(topic_id)
+                if row is None:
+                    continue
                 count = bisect_right(
                     range(len(row) // _REFERENCE.size), index, key=partial(_entry_index, row)
                 )
@@ -263,10 +291,29 @@ class MemoryIndex:
                     del row[: count * _REFERENCE.size]
 
     def forget_entries(self, index: int) -> None:
+        with self._lock:
+            self._wide.forget(index)
         while self.entries and self.entries[0].entry_index <= index:
             entry = self.entries.popleft()
             self.bytes -= entry.bytes
             self.references -= entry.references
+
+
+def _merged(row: bytes, references: Iterable[ReferenceFields]) -> bytes:
+    """A row with further references, which ascend, at their places."""
+    parts: list[bytes] = []
+    start, count, size = 0, len(row) // _REFERENCE.size, _REFERENCE.size
+    for fields in references:
+        end = bisect_right(range(count), fields[0], lo=start, key=partial(_first_offset, row))
+        parts += (row[start * size : end * size], _REFERENCE.pack(*fields))
+        start = end
+    parts.append(row[start * size :])
+    return b"".join(parts)
+
+
+def _first_offset(row: bytes, place: int) -> int:
+    found: int = _FIRST_OFFSET.unpack_from(row, place * _REFERENCE.size)[0]
+    return found
 
 
 def _entry_index(row: bytes | bytearray, place: int) -> int:

@@ -122,7 +122,7 @@ class TailFolding:
             summary = yield from folded(
                 self._folder, FoldJob(fold, first_index=first, last_index=last_index)
             )
-        topic_ids = [i for i in self._memory.topic_ids() if self._memory.begins(i, last_index)]
+        topic_ids = self._memory.topic_ids(last_index)
         yield from self._put_topics(topic_ids)
         self._is_leftover = True
         self._register(summary, fold)
