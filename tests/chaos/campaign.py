@@ -26,6 +26,9 @@ __all__ = ["Campaign"]
 ROUNDS_OF_A_CLUSTER = 20
 WITH_USERS = 0.5
 """Share of clusters with users, where an administrator changes them all the time."""
+DISTANT = 0.4
+"""Share of clusters whose nodes are ``DISTANCE_S`` apart, so that many entries are in flight."""
+DISTANCE_S = 0.01
 FEW_ENTRIES = 50
 """Kept log entries on some clusters: a node that is away for seconds then needs a snapshot."""
 TROUBLE = (AssertionError, OSError, TimeoutError, ValueError, PenstockError)
@@ -88,9 +91,12 @@ class Campaign:
         is_short = dice.random() < 0.5
         if is_short:
             settings["cluster.log_kept_entries"] = FEW_ENTRIES
-        ground = Ground(self._directory / f"rounds-{first}", dice, settings)
+        is_distant = dice.random() < DISTANT
+        distance_s = DISTANCE_S if is_distant else 0.0
+        ground = Ground(self._directory / f"rounds-{first}", dice, settings, distance_s)
         has_users = dice.random() < WITH_USERS
-        print(f"{size} nodes{', few entries kept' * is_short}{', users' * has_users}", flush=True)
+        said = [", distant" * is_distant, ", few entries kept" * is_short, ", users" * has_users]
+        print(f"{size} nodes{''.join(said)}", flush=True)
         audience = Audience(ground, dice)
         before, done = len(self.failed), 0
         try:

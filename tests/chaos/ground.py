@@ -68,11 +68,15 @@ class Ground:
     """Some nodes and the network between them."""
 
     def __init__(
-        self, directory: Path, dice: random.Random, settings: Mapping[str, object] | None = None
+        self,
+        directory: Path,
+        dice: random.Random,
+        settings: Mapping[str, object] | None = None,
+        distance_s: float = 0.0,
     ) -> None:
         self.directory = directory
         self.dice = dice
-        self.network = Network(dice)
+        self.network = Network(dice, distance_s)
         self.nodes: dict[int, Node] = {}
         self.gone: list[Node] = []
         """Those that were replaced."""

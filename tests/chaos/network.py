@@ -28,22 +28,23 @@ HELLO_S = 10.0
 
 
 class Way:
-    """From one node to another."""
+    """From one node to another; ``distance_s``: how long everything takes without any fault."""
 
-    def __init__(self) -> None:
+    def __init__(self, distance_s: float = 0.0) -> None:
+        self._distance_s = distance_s
         self.is_open = asyncio.Event()
         self.refuses = False
         """Whether connections are closed immediately."""
-        self.delay_s = 0.0
+        self.delay_s = distance_s
         self.jitter_s = 0.0
         self.rate = 0
         """Bytes per second; 0: no limit."""
         self.is_open.set()
 
     def heal(self) -> None:
-        """Forward everything immediately."""
+        """Forward everything as far as the distance allows."""
         self.refuses = False
-        self.delay_s = self.jitter_s = 0.0
+        self.delay_s, self.jitter_s = self._distance_s, 0.0
         self.rate = 0
         self.is_open.set()
 
@@ -51,9 +52,9 @@ class Way:
 class Network:
     """All relays and all ways."""
 
-    def __init__(self, dice: random.Random) -> None:
+    def __init__(self, dice: random.Random, distance_s: float = 0.0) -> None:
         self.dice = dice
-        self._ways: defaultdict[tuple[int, int], Way] = defaultdict(Way)
+        self._ways = defaultdict[tuple[int, int], Way](lambda: Way(distance_s))
         self._gates: dict[int, asyncio.Server] = {}
         self._relays: dict[asyncio.Task[None], tuple[int, int]] = {}
         self._closing = False

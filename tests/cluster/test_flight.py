@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.cluster import flight, proposals
-from penstock.cluster.frames import Forward, Frame, RaftFrame
+from penstock.cluster.frames import Forward, Frame, Member, RaftFrame
 from penstock.core.commands import Received, SessionOpened, TopicGone
 from penstock.obs.reasons import DisconnectReason
 from penstock.raft.types import MessageKind, NodeId
@@ -284,3 +284,20 @@ def publish_exactly_once(node: BrokerNode, outlet: Outlet) -> None:
     node.pipeline.publish(
         b"t", [b"once"], 1_000, qos=2, retain=False, packet_ids=[7], client=outlet
     )
+
+
+async def test_a_batch_that_arrives_during_a_membership_change_need_not_be_sent_again(
+    brokers: BrokerBench,
+) -> None:
+    leader, (follower, _) = await distant(brokers)
+    brokers.network.drops = _answers_an_append
+    before, outlet = leader.store.last_index, Outlet()
+    leader.replica.add(Member(4, "127.0.0.1:7004", "127.0.0.1:8004"), lambda _error: None)
+    await until(lambda: leader.store.last_index > before, "for the change in flight")
+    publish(follower, outlet, 0)
+    await until(lambda: len(leader.replica.proposals.queue), "for the batch to wait")
+    repeats = follower.replica.counts.forward_repeats
+    follower.replica.proposals.own[0].repeat_in = 1_000_000
+    brokers.network.drops = _nothing
+    await until(lambda: outlet.acked)
+    assert follower.replica.counts.forward_repeats == repeats

@@ -11,7 +11,7 @@ leader takes it before that one. So a node's batches are in the log in their ord
 gap, whatever gets lost; and if one is refused, those that follow it are in no log either.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -214,6 +214,10 @@ class ProposalQueue:
         """Remove batches, unless later ones have replaced them."""
         gone = set(map(id, batches))
         self._waiting = [queued for queued in self._waiting if id(queued) not in gone]
+
+    def keep(self, nodes: Container[NodeId]) -> None:
+        """Remove what is not of these nodes."""
+        self._waiting = [queued for queued in self._waiting if queued.node in nodes]
 
     def clear(self) -> None:
         """Forget everything: the nodes send their batches to the next leader."""

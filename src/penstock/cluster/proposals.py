@@ -261,11 +261,14 @@ class Proposals:
     def conf_changed(self) -> None:
         """Switch paths if this node has become, or is no longer, alone.
 
-        The change was the only entry in flight, so no queued batch is in the log.
+        The change was the only entry in flight, so no queued batch is in the log. Those of members
+        stay: their nodes would repeat them only after a while.
         """
-        self.queue.clear()
-        if self._engine.record.is_alone():
+        record = self._engine.record
+        if record.is_alone():
+            self.queue.clear()
             return
+        self.queue.keep(record.members)
         for own in self.own:
             if not own.is_begun:
                 self._begin(own)
