@@ -40,7 +40,9 @@ COMMANDS: Final = {
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
     "doctor": ("penstock.cli.doctor:doctor", "Say what is wrong or weak about a broker."),
     "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),
-    "store": ("penstock.cli.store:store", "Check a data directory."),
+    "backup": ("penstock.cli.backup:backup", "Back up a broker to one file, while it runs."),
+    "restore": ("penstock.cli.backup:restore", "Restore a data directory from a backup."),
+    "store": ("penstock.cli.store:store", "Check, compact and convert a data directory."),
 }
 """Subcommand → (``module:attribute``, one-line help)."""
 

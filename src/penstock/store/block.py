@@ -23,6 +23,7 @@ from penstock.store.block_format import (
     U32_MAX,
     BlockSummary,
     Directory,
+    check_extent,
     damaged,
     from_planes,
     read_extent,
@@ -176,6 +177,21 @@ class Block:
             or sorted(set(found)) != positions.tolist()
         ):
             yield damaged(self.summary.number, "the order does not fit the parts")
+
+    def checksum_faults(self) -> Iterator[StorageDamaged]:
+        """Verify the checksums alone, without decoding: much faster than ``verify``."""
+        number = self.summary.number
+        try:
+            directory = self._directory
+        except StorageDamaged as error:
+            yield error
+            return
+        extents = [(f"part {part}", directory.extent(part)) for part in range(self.part_count)]
+        for what, extent in (*extents, ("the order", self._footer.order)):
+            try:
+                check_extent(self._buffer, extent, number, what)
+            except StorageDamaged as error:
+                yield error
 
     def _faults_of_directory(self) -> Iterator[StorageDamaged]:
         number, before = self.summary.number, (-1, 0)

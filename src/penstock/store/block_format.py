@@ -116,10 +116,7 @@ def compressed(content: bytes, codec: int) -> tuple[bytes, int]:
 
 def read_extent(buffer: memoryview, extent: Extent, number: int, what: str) -> memoryview:
     """The content of an extent, verified and decompressed."""
-    if extent.start < HEADER_BYTES or extent.end > len(buffer) - FOOTER_BYTES:
-        raise damaged(number, f"{what} lies outside the file")
-    if crc32(buffer[extent.start : extent.end]) != extent.checksum:
-        raise damaged(number, f"{what} does not match its checksum")
+    check_extent(buffer, extent, number, what)
     stored = buffer[extent.start : extent.start + extent.stored_bytes]
     if extent.codec == RAW:
         if extent.raw_bytes != extent.stored_bytes:
@@ -128,6 +125,14 @@ def read_extent(buffer: memoryview, extent: Extent, number: int, what: str) -> m
     if extent.codec != ZSTD:
         raise damaged(number, f"{what} is compressed in an unknown way ({extent.codec})")
     return memoryview(_decompressed(stored, extent.raw_bytes, number, what))
+
+
+def check_extent(buffer: memoryview, extent: Extent, number: int, what: str) -> None:
+    """Verify the bytes of an extent, as they are stored."""
+    if extent.start < HEADER_BYTES or extent.end > len(buffer) - FOOTER_BYTES:
+        raise damaged(number, f"{what} lies outside the file")
+    if crc32(buffer[extent.start : extent.end]) != extent.checksum:
+        raise damaged(number, f"{what} does not match its checksum")
 
 
 def _decompressed(stored: memoryview, raw_bytes: int, number: int, what: str) -> bytes:

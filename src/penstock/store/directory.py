@@ -8,6 +8,7 @@
     lock.mdb    LMDB's table of readers
     blocks/     files of the journal's blocks (block_files.py)
     snapshot.new/   a store being received from another node; ignored by a start
+    copy.*/     a copy of the database in the making; a start removes it
 
 The marker is written first and becomes ``ready`` once an empty database is on disk; an interrupted
 creation starts over. After that nothing is created or deleted here. A received store replaces ours
@@ -36,6 +37,7 @@ LOCK_NAME = "LOCK"
 DATA_NAME = "data.mdb"
 READERS_NAME = "lock.mdb"
 SNAPSHOT_NAME = "snapshot.new"
+COPY_PREFIX = "copy."  # folders of copies of the database in the making (store_copy.py)
 
 _HARMLESS_NAMES = {LOCK_NAME, MARKER_DRAFT_NAME, "lost+found"}
 _BACKUP_ADVICE = "Restore the directory from a backup, or name another one with --data."
@@ -65,6 +67,8 @@ class DataDirectory:
         try:
             self.marker = read_marker(path) or self._begin()
             shutil.rmtree(snapshot_path(path), ignore_errors=True)
+            for left in path.glob(f"{COPY_PREFIX}*"):
+                shutil.rmtree(left, ignore_errors=True)
             self._look_at_data()
         except BaseException:
             self.close()
