@@ -150,6 +150,7 @@ SWITCH_INTERVAL_S = 0.0005
 needs it several times; with Python's 5 ms each wait would be longer than the flush itself."""
 
 FILES_BESIDE_CLIENTS = 128  # listeners, the store, logs, HTTP
+FILES_OF_BLOCKS = 4_096  # before Python 3.13, one for each block of the journal
 
 
 def _fit_files(config: Config) -> Config:
@@ -157,8 +158,10 @@ def _fit_files(config: Config) -> Config:
     wanted = config.limits.clients_max + FILES_BESIDE_CLIENTS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < allowed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    ample = wanted + FILES_OF_BLOCKS
+    ample = ample if hard == resource.RLIM_INFINITY else min(ample, hard)
+    if soft != resource.RLIM_INFINITY and soft < ample:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (ample, hard))
     if allowed == wanted:
         return config
     clients_max = max(1, allowed - FILES_BESIDE_CLIENTS)

@@ -9,6 +9,7 @@ import errno
 import mmap
 import os
 import re
+import sys
 from collections.abc import Container, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,8 @@ _DRAFT_SUFFIX: Final = ".new"
 _NAME: Final = re.compile(r"([0-9a-f]{16})\.blk")
 _DRAFT: Final = re.compile(r"[0-9a-f]{16}\.\d+\.new")
 _FULL_CODES: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+# Since Python 3.13 a map need not keep a descriptor, of which a store with many blocks has many.
+_MAP_OPTIONS: Final[dict[str, bool]] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 _CHUNK_BYTES: Final = 1 << 20  # small chunks are written together
 
 
@@ -135,7 +138,7 @@ def _written(draft: Path, chunks: Iterable[bytes | memoryview]) -> BlockSummary:
 
 def _mapped(path: Path) -> memoryview:
     with path.open("rb") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ, **_MAP_OPTIONS))
 
 
 def _write_error(error: OSError) -> StorageError:

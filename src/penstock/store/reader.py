@@ -229,9 +229,10 @@ class Reader:
 
     def groups(self, transaction: Transaction, topic_id: int, rows: list[bytes]) -> TopicGroups:
         """A topic's groups in a snapshot; ``rows`` are its references in memory from before."""
-        indexed = partial(self.indexed, transaction)
+        zone = self.zone  # before the list of blocks, which grows before the zone shrinks
+        indexed = partial(self.indexed, transaction, zone)
         journal, blocks = self.journal(transaction), attrgetter("block_list")
-        return TopicGroups(topic_id, journal, rows, partial(blocks, self), indexed, self.zone.end)
+        return TopicGroups(topic_id, journal, rows, partial(blocks, self), indexed, zone.end)
 
     def _range(
         self, before: TopicInfo, start: int, deleted: Ranges, slices: list[TopicSlice]
@@ -252,9 +253,11 @@ class Reader:
                 for first, end in offset_ranges
             ]
 
-    def indexed(self, transaction: Transaction, topic_id: int, offset: int) -> Iterator[Reference]:
+    def indexed(
+        self, transaction: Transaction, zone: IndexedZone, topic_id: int, offset: int
+    ) -> Iterator[Reference]:
         """References on disk, of an earlier version, to groups that end after ``offset``."""
-        if not self.zone.is_open:
+        if not zone.is_open:
             return
         cursor = transaction.cursor(self._environment["index"])
         found = cursor.set_range(index_key(topic_id, offset + 1))
@@ -264,7 +267,7 @@ class Reader:
             found = cursor.set_range(index_key(topic_id, 0))
         while found and bytes(cursor.key())[:4] == prefix:
             for reference in references_from(cursor.value(), offset):
-                if self.zone.has(reference.entry_index):
+                if zone.has(reference.entry_index):
                     yield reference
             found = cursor.next()
 

@@ -222,7 +222,9 @@ class _Examination:
 
     def _in_index(self, entry: Entry, group: GroupView) -> None:
         expected = reference(entry, group.number)
-        found = self._reader.indexed(self._transaction, group.topic_id, group.first_offset)
+        found = self._reader.indexed(
+            self._transaction, self._reader.zone, group.topic_id, group.first_offset
+        )
         if next(found, None) != expected:
             where = f"offset {group.first_offset} of topic {_quoted(group.name)}"
             self._fault(f"the index does not lead to {where} in entry {entry.index}")

@@ -422,3 +422,39 @@ def test_damaged_marks_are_found(closed):
     with pytest.raises(StorageDamaged, match="marks"):
         LmdbStore(closed, MIB)
     assert "marks" in verify(closed).faults[0]
+
+
+def test_readers_miss_nothing_while_the_tail_is_folded(open_store):
+    """Memory first, then blocks, then the snapshot: what moves meanwhile is found in either."""
+    store = open_store()
+    store._folding.block_bytes = 2_000
+    faults, is_over = [], threading.Event()
+
+    def read():
+        while not is_over.is_set():
+            info = store.topic(b"t/1")
+            if info is None:
+                continue
+            found = list(store.read_topic(b"t/1", 0, 10**6, 10**9).messages())
+            if [message.offset for message in found][: info.next_offset] != [
+                *range(info.next_offset)
+            ]:
+                faults.append((len(found), info.next_offset))
+            newest = store.next_sequence - 1
+            if None in store.read([1, newest // 2 + 1, newest]):
+                faults.append(newest)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(200):
+        commit(store)
+        passed = Batch()
+        passed.checkpoint = store.next_index - 1
+        store.commit(passed)
+        store.prepare()
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert len(store._blocks.current.blocks) > 3
