@@ -30,6 +30,7 @@ from penstock.store.block_work import BlockWork
 from penstock.store.blocks import BlockList, Blocks
 from penstock.store.compaction import Compaction
 from penstock.store.conversion import Conversion
+from penstock.store.copied_store import StoreCopy
 from penstock.store.copying import copy_in_process
 from penstock.store.deleter import Deleter
 from penstock.store.deletions import load_deleted
@@ -59,6 +60,7 @@ from penstock.store.store import (
     Write,
     Written,
 )
+from penstock.store.store_copy import copy_store
 from penstock.store.tail_folding import TailFolding
 from penstock.store.topics import TopicStates
 
@@ -334,8 +336,9 @@ class LmdbStore:
             raise LookupError(f"entry {low} is not in the log")
         return found
 
-    def copy(self, file: int) -> None:
-        copy_in_process(self._directory.path, self._environment, file)
+    def copy(self, is_wanted: Callable[[], bool] = lambda: True) -> StoreCopy:
+        data, environment = self._directory.path, self._environment
+        return copy_store(data, lambda file: copy_in_process(data, environment, file, is_wanted))
 
     def fold(self) -> None:
         """Fold, convert and compact whatever there is to do, now. Writer thread only."""

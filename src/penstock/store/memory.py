@@ -12,6 +12,7 @@ from typing import TypeVar
 from penstock.errors import StorageError
 from penstock.model.message import Message
 from penstock.store.batch import Batch
+from penstock.store.copied_store import StoreCopy
 from penstock.store.deletions import NOTHING, OffsetRange, Ranges, erase, ranges_of
 from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 from penstock.store.index import Reference, reference
@@ -183,7 +184,7 @@ class MemoryStore:
             raise LookupError(f"entry {low} is not in the log")
         return found
 
-    def copy(self, file: int) -> None:  # noqa: ARG002 - as ``LogStore`` has it
+    def copy(self, is_wanted: Callable[[], bool] = lambda: True) -> StoreCopy:  # noqa: ARG002 - as ``LogStore`` has it
         raise StorageError("a store in memory cannot be copied")
 
     @property

@@ -28,6 +28,7 @@ import msgspec
 from penstock.model.columns import MessageColumns
 from penstock.model.message import Message
 from penstock.store.batch import Batch
+from penstock.store.copied_store import StoreCopy
 from penstock.store.entry import Entry
 from penstock.store.extras import Schedule
 from penstock.store.raw_slice import RawSlice
@@ -460,5 +461,8 @@ class LogStore(Store, Protocol):
     def log_entries(self, low: int, high: int, bytes_max: int) -> list[LogEntry]:
         """Entries ``low … high - 1``, at least one; LookupError if there is none. Any thread."""
 
-    def copy(self, file: int) -> None:
-        """Write a copy of everything, as of one moment, to an open file or pipe. Any thread."""
+    def copy(self, is_wanted: Callable[[], bool] = lambda: True) -> StoreCopy:
+        """A copy of everything, as of one moment. Blocks; any thread; raises StorageError.
+
+        It is given up once ``is_wanted`` returns False.
+        """

@@ -3,14 +3,12 @@
 import os
 import signal
 import threading
-from pathlib import Path
 
 import pytest
 
 from penstock.errors import StorageError
 from penstock.store import copying
 from penstock.store.batch import Batch
-from penstock.store.directory import DATA_NAME
 from penstock.store.lmdb_store import LmdbStore
 
 
@@ -34,8 +32,8 @@ def test_a_copy_is_a_store_of_one_moment(tmp_path):
     LmdbStore(target).close()
     store = LmdbStore(source)
     commit(store, 50)
-    with (target / DATA_NAME).open("wb") as file:
-        store.copy(file.fileno())
+    with store.copy() as copy:
+        copy.write_to(target)
     commit(store, 50)
     store.close()
     assert payloads(target) == payloads(source)[:50]
@@ -60,22 +58,37 @@ def test_the_map_grows_while_a_copy_is_being_made(tmp_path):
 
 def _copy_until_closed(store, write):
     with pytest.raises(StorageError, match="could not be copied"):
-        store.copy(write)
+        copying.copy_in_process(store._directory.path, store._environment, write)
     os.close(write)
 
 
 def test_a_copy_that_is_killed_pins_no_pages(tmp_path, monkeypatch):
     store = LmdbStore(tmp_path / "data")
     commit(store, 20, size=20_000)
-    run = copying.subprocess.run
+    run_instead(monkeypatch, "os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(StorageError, match=f"ended with -{signal.SIGKILL.value}"):
+        store.copy()
+    assert "no active readers" in store._environment._lmdb.readers()
+    store.close()
 
-    def killed(command, **options):
-        script = "import os, signal, sys, lmdb; e = lmdb.open(sys.argv[1], readonly=True); t = e.begin(); os.kill(os.getpid(), signal.SIGKILL)"
-        return run([command[0], "-c", script, command[-1]], **options)
 
-    monkeypatch.setattr(copying.subprocess, "run", killed)
-    pattern = f"ended with -{signal.SIGKILL.value}"
-    with Path(os.devnull).open("wb") as nowhere, pytest.raises(StorageError, match=pattern):
-        store.copy(nowhere.fileno())
+def run_instead(monkeypatch, then):
+    """The process that copies opens the database, and then does this."""
+    popen = copying.subprocess.Popen
+    script = f"import os, signal, sys, lmdb; e = lmdb.open(sys.argv[1], readonly=True); t = e.begin(); {then}"
+    monkeypatch.setattr(
+        copying.subprocess,
+        "Popen",
+        lambda command, **options: popen([command[0], "-c", script, command[-1]], **options),
+    )
+
+
+def test_a_copy_that_is_no_longer_wanted_ends(tmp_path, monkeypatch):
+    store = LmdbStore(tmp_path / "data")
+    commit(store, 20, size=20_000)
+    run_instead(monkeypatch, "signal.pause()")
+    wanted = iter([True, False])
+    with pytest.raises(StorageError, match="could not be copied"):
+        store.copy(lambda: next(wanted, False))
     assert "no active readers" in store._environment._lmdb.readers()
     store.close()
