@@ -22,8 +22,8 @@ def receive(source, data):
     draft = snapshot_path(data)
     draft.mkdir(exist_ok=True)
     store = LmdbStore(source)
-    with (draft / DATA_NAME).open("wb") as file:
-        store.copy(file.fileno())
+    with store.copy() as copy:
+        copy.write_to(draft)
     store.close()
 
 

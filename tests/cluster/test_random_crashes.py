@@ -36,7 +36,7 @@ from penstock.core.commands import (
     WillMessage,
 )
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC
-from penstock.store.directory import DATA_NAME, fresh_snapshot
+from penstock.store.directory import fresh_snapshot
 from penstock.store.entry import Entry, decode
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import Write, Written
@@ -228,8 +228,8 @@ class Trouble:
         node = self.dead.pop()
         leaders = [other for other in self.bench.brokers() if other.replica.is_leader]
         if leaders and self.random.random() < 0.5:
-            with (fresh_snapshot(node.path) / DATA_NAME).open("wb") as file:
-                leaders[0].store.copy(file.fileno())
+            with leaders[0].store.copy() as copy:
+                copy.write_to(fresh_snapshot(node.path))
             self.installed += install(node.path, node.id)
         node.start()
 

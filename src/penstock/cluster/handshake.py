@@ -37,6 +37,8 @@ from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
 VERSION = 1  # of the handshake and of all frames after it
+TAKES_BLOCKS = 1  # feature: takes a snapshot of a store with blocks
+FEATURES = TAKES_BLOCKS  # of this program; one that knows none does not mention them
 HANDSHAKE_BYTES_MAX = 1024  # largest frame before authentication
 SETTINGS_BYTES_MAX = 256
 NONCE_BYTES = 32
@@ -87,6 +89,7 @@ class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):
     node_id: Number
     incarnation: Number
     nonce: Nonce
+    features: Number = 0
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -118,6 +121,7 @@ class PeerSession(msgspec.Struct, frozen=True):
     purpose: Purpose
     send_key: bytes
     receive_key: bytes
+    features: int = 0  # of the answerer, for the dialer
 
     def __repr__(self) -> str:
         """Omit the keys: it may be logged."""
@@ -190,6 +194,7 @@ class Dialer:
             self._purpose,
             _hmac(self._secret, b"from dialer", self._transcript),
             _hmac(self._secret, b"from answerer", self._transcript),
+            challenge.features,
         )
 
 
@@ -233,7 +238,9 @@ class Answerer:
             )
         self._hello = hello
         me = self._me
-        challenge = _encode(Challenge(me.cluster_id, me.node_id, me.incarnation, self._nonce))
+        challenge = _encode(
+            Challenge(me.cluster_id, me.node_id, me.incarnation, self._nonce, FEATURES)
+        )
         self._transcript = _transcript(payload, challenge)
         return challenge
 

@@ -2,7 +2,8 @@
 
 It has the sender's record, which becomes ours first: identity, term and vote are ours, since a vote
 must never be forgotten. Then the store is opened once: one that cannot be opened must not replace
-one that can. Our own store is closed, its directory locked. A crash leaves the old or the new one.
+one that can. Our own store is closed, its directory locked. A crash leaves the old or the new one,
+each with its own blocks (:mod:`penstock.store.directory`).
 
 **Not every snapshot may be installed.** Our log may have entries beyond it that the leader has
 counted. If it has the last entry that the snapshot knows to be committed (same index and term), it
@@ -26,9 +27,12 @@ from penstock.cluster.record import (
 from penstock.errors import StorageDamaged, StorageForeign
 from penstock.obs.log import get_logger
 from penstock.raft.types import NodeId
+from penstock.store.block_files import BlockFiles
+from penstock.store.blocks import block_rows
 from penstock.store.directory import (
     DATA_NAME,
     MARKER_NAME,
+    discard_snapshot,
     lock_directory,
     snapshot_path,
     switch,
@@ -60,7 +64,7 @@ def install(data: Path, node: NodeId) -> bool:
         if is_ready:
             switch(data)
     finally:
-        shutil.rmtree(snapshot_path(data), ignore_errors=True)
+        discard_snapshot(data)
         lock.close()
     _log.info("snapshot_installed" if is_ready else "snapshot_not_needed")
     return is_ready
@@ -75,6 +79,7 @@ def prepare_install(data: Path, node: NodeId) -> bool:
         return False
     _make_ours(draft, theirs, own)
     shutil.copyfile(data / MARKER_NAME, draft / MARKER_NAME)
+    _check_blocks(draft)
     LmdbStore(draft, map_bytes=0).close()
     sync_directory(draft)
     return True
@@ -113,6 +118,22 @@ def read_log_state(path: Path, node: NodeId) -> LogState:
     if committed is None:
         return LogState(record, last_index, last_index, is_all_committed=True)
     return LogState(record, max(committed, marks.flushed_index, marks.checkpoint), last_index)
+
+
+def _check_blocks(draft: Path) -> None:
+    """Refuse a store without its blocks; those that the sender itself has lost are empty files."""
+    environment = Environment(draft, map_bytes=0, readonly=True)
+    try:
+        with environment.reading() as transaction:
+            listed = {row.summary.number for row in block_rows(environment, transaction)}
+    finally:
+        environment.close()
+    missing = sorted(listed.difference(BlockFiles(draft).numbers()))
+    if missing:
+        raise StorageDamaged(
+            f"the snapshot lacks {len(missing)} blocks, the first is {missing[0]:016x}",
+            "It will be sent again.",
+        )
 
 
 def _make_ours(draft: Path, theirs: LogState, own: LogState) -> None:

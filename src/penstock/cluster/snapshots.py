@@ -12,6 +12,9 @@ class Snapshots(NamedTuple):
     sender: SnapshotSender
     receiver: SnapshotReceiver
 
+    def start(self) -> None:
+        self.receiver.start()
+
     async def stop(self) -> None:
         await self.sender.stop()
         await self.receiver.stop()

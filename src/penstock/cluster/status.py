@@ -36,6 +36,10 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     bytes_out: int = 0
     drops: int = 0  # frames for it that were not sent
     snapshot_bytes: int = 0  # sent of the snapshot in flight to it; 0: there is none
+    snapshot_bytes_total: int = 0  # of that snapshot
+    snapshot_blocks: int = 0  # that it has, of that snapshot
+    snapshot_blocks_total: int = 0
+    snapshot_trouble: str = ""  # why the last snapshot for it failed
     trouble: str = ""  # why it cannot be reached from here
     is_blank: bool = False  # it is up with an empty store: it has lost its data
     differs: tuple[str, ...] = ()  # settings in which it differs: the two refuse each other
@@ -70,6 +74,9 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_index: int = 0
     log_bytes: int = 0  # about the size of entries that were written since the start and are kept
     snapshot_bytes: int = 0  # received of the snapshot in flight; 0: there is none
+    snapshot_bytes_total: int = 0
+    snapshot_blocks: int = 0
+    snapshot_blocks_total: int = 0
     members: tuple[MemberStatus, ...] = ()
     emptied_of: str = ""  # the cluster that a waiting node was part of before it lost its data
     was_removed: bool = False  # whether that cluster has removed it since

@@ -85,6 +85,8 @@ class Transport:
 
     async def start(self, listen: Address) -> Address:
         address = await self._listener.listen(listen)
+        if self.snapshots is not None:
+            self.snapshots.start()
         if self._security.is_open:
             self._log.warning(
                 "peers_not_authenticated",

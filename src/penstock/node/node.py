@@ -26,6 +26,7 @@ from penstock.config.digest import settings_digest
 from penstock.config.schema import Cluster, Config
 from penstock.raft.types import NodeId, RaftMessage
 from penstock.store.batch import Batch
+from penstock.store.directory import read_marker
 from penstock.store.store import LogStore
 
 LONE_PAUSE_S = 0.001
@@ -122,6 +123,7 @@ class Node:
         assert transport is not None
         sender = SnapshotSender(
             copy=store.copy,
+            source=marker.store if (marker := read_marker(data)) else "",
             dialer=transport.dialer,
             rate_bytes=self._settings.snapshot_rate_bytes,
             report=lambda node, is_ok: self.replica.frames.report_snapshot(node, is_ok=is_ok),

@@ -18,12 +18,10 @@ from typing import Final
 from penstock.errors import StorageBroken, StorageDamaged, StorageError, StorageFull
 from penstock.store.block import Block, BlockSummary, PartCache
 from penstock.store.block_format import damaged
-from penstock.store.directory import sync_directory
+from penstock.store.directory import BLOCKS_NAME, DRAFT_SUFFIX, sync_directory
 from penstock.store.folding import summary_of
 
-BLOCKS_NAME: Final = "blocks"
 _SUFFIX: Final = ".blk"
-_DRAFT_SUFFIX: Final = ".new"
 _NAME: Final = re.compile(r"([0-9a-f]{16})\.blk")
 _DRAFT: Final = re.compile(r"[0-9a-f]{16}\.\d+\.new")
 _FULL_CODES: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
@@ -45,7 +43,7 @@ class BlockFiles:
     def create(self, number: int, chunks: Iterable[bytes | memoryview]) -> BlockSummary:
         """Write a block; it is on disk when this returns. Raises, having left nothing behind."""
         # the process in the name: one that was left behind must not write to this file
-        draft = self.path / f"{number:016x}.{os.getpid()}{_DRAFT_SUFFIX}"
+        draft = self.path / f"{number:016x}.{os.getpid()}{DRAFT_SUFFIX}"
         try:
             self._make()
             summary = _written(draft, chunks)

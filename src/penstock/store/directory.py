@@ -7,13 +7,18 @@
     data.mdb    LMDB
     lock.mdb    LMDB's table of readers
     blocks/     files of the journal's blocks (block_files.py)
-    snapshot.new/   a store being received from another node; ignored by a start
+    snapshot.new/   a store being received from another node; a start keeps complete blocks
+    snapshot.ready/ a received store that replaces ours; a start completes that
     copy.*/     a copy of the database in the making; a start removes it
 
 The marker is written first and becomes ``ready`` once an empty database is on disk; an interrupted
-creation starts over. After that nothing is created or deleted here. A received store replaces ours
-with one rename (``switch``) while no database is open. A directory created here is readable by its
-owner only.
+creation starts over. After that nothing is created or deleted here. A directory created here is
+readable by its owner only.
+
+**A received store** replaces ours while no database is open. Database and blocks belong together,
+but only one thing can be renamed at a time. So one rename decides (``switch``): from
+``snapshot.new`` to ``snapshot.ready``. Before it, ours is complete. After it, the received one is,
+though in parts: every start moves what has not been moved yet before it looks at anything.
 """
 
 import fcntl
@@ -34,10 +39,17 @@ FORMAT_BEFORE_BLOCKS = 1  # is converted by the first start
 MARKER_NAME = "PENSTOCK"
 MARKER_DRAFT_NAME = "PENSTOCK.new"
 LOCK_NAME = "LOCK"
+BLOCKS_NAME = "blocks"
 DATA_NAME = "data.mdb"
 READERS_NAME = "lock.mdb"
 SNAPSHOT_NAME = "snapshot.new"
+READY_NAME = "snapshot.ready"
+SOURCE_NAME = "SOURCE"  # in a snapshot: the identity of the store that it is a copy of
 COPY_PREFIX = "copy."  # folders of copies of the database in the making (store_copy.py)
+
+DRAFT_SUFFIX = ".new"  # of files that are being written
+KEPT_S = 3600  # blocks of a snapshot that was cut off are kept for this long
+_REPLACED_NAME = "replaced"  # in a ready snapshot: our blocks until now
 
 _HARMLESS_NAMES = {LOCK_NAME, MARKER_DRAFT_NAME, "lost+found"}
 _BACKUP_ADVICE = "Restore the directory from a backup, or name another one with --data."
@@ -66,7 +78,8 @@ class DataDirectory:
             raise _unusable(path, error) from error
         try:
             self.marker = read_marker(path) or self._begin()
-            shutil.rmtree(snapshot_path(path), ignore_errors=True)
+            finish_switch(path)
+            tidy_snapshot(path)
             for left in path.glob(f"{COPY_PREFIX}*"):
                 shutil.rmtree(left, ignore_errors=True)
             self._look_at_data()
@@ -152,19 +165,82 @@ def snapshot_path(path: Path) -> Path:
 
 
 def fresh_snapshot(path: Path) -> Path:
+    discard_snapshot(path)
     draft = snapshot_path(path)
-    shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
     return draft
+
+
+def discard_snapshot(path: Path) -> None:
+    shutil.rmtree(snapshot_path(path), ignore_errors=True)
+
+
+def tidy_snapshot(path: Path) -> None:
+    """Remove a snapshot that was cut off, but for complete blocks if the source is known.
+
+    They need not be sent again if it goes on soon.
+    """
+    draft = snapshot_path(path)
+    blocks = draft / BLOCKS_NAME
+    if _age_s(draft / SOURCE_NAME) > KEPT_S or not blocks.is_dir():
+        discard_snapshot(path)
+        return
+    for entry in (*draft.iterdir(), *blocks.glob(f"*{DRAFT_SUFFIX}")):
+        if entry.name in {SOURCE_NAME, BLOCKS_NAME}:
+            continue
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+    if not any(blocks.iterdir()):
+        discard_snapshot(path)
+
+
+def _age_s(file: Path) -> float:
+    """Seconds since a file was written or touched; endless if it is not there, or in the future."""
+    try:
+        age = time.time() - file.stat().st_mtime
+    except OSError:
+        return float("inf")
+    return age if age >= 0 else float("inf")
 
 
 def switch(path: Path) -> None:
     """Replace our store by the received one. The lock is held, and no database is open."""
     draft = snapshot_path(path)
-    (path / READERS_NAME).unlink(missing_ok=True)
-    (draft / DATA_NAME).rename(path / DATA_NAME)
+    (draft / BLOCKS_NAME).mkdir(mode=0o700, exist_ok=True)
+    sync_directory(draft)
+    draft.rename(path / READY_NAME)
     sync_directory(path)
-    shutil.rmtree(draft, ignore_errors=True)
+    finish_switch(path)
+
+
+def finish_switch(path: Path) -> None:
+    """Move what ``switch`` has not moved yet; every step may be the last before a crash."""
+    ready, own = path / READY_NAME, path / BLOCKS_NAME
+    if not ready.is_dir():
+        return
+    if (ready / BLOCKS_NAME).exists():
+        if own.exists():
+            own.rename(ready / _REPLACED_NAME)
+        (ready / BLOCKS_NAME).rename(own)
+        sync_directory(path)
+        sync_directory(ready)
+    if (ready / DATA_NAME).exists():
+        (path / READERS_NAME).unlink(missing_ok=True)
+        (ready / DATA_NAME).rename(path / DATA_NAME)
+        sync_directory(path)
+        sync_directory(ready)
+    shutil.rmtree(ready, ignore_errors=True)
+
+
+def check_switched(path: Path) -> None:
+    """Raise StorageError if a received store has replaced ours in part only."""
+    if (path / READY_NAME).exists():
+        raise StorageError(
+            f"{path} is being replaced by a snapshot of another node, which was interrupted",
+            "Start the broker of this directory once: it completes that.",
+        )
 
 
 def marker_missing(path: Path) -> StorageForeign:

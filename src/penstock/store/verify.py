@@ -16,7 +16,7 @@ from penstock.store.block import Block
 from penstock.store.block_files import BlockFiles
 from penstock.store.blocks import BlockRow, block_rows
 from penstock.store.deletions import NOTHING, Ranges, load_deleted
-from penstock.store.directory import DATA_NAME, marker_missing, read_marker
+from penstock.store.directory import DATA_NAME, check_switched, marker_missing, read_marker
 from penstock.store.dropped import Dropped, load_dropped
 from penstock.store.entry import Entry, GroupView
 from penstock.store.environment import Environment, Transaction
@@ -62,6 +62,7 @@ def _check_directory(path: Path) -> None:
             f"{path} is a file, not a data directory",
             f"Name the directory that contains it: {path.parent}",
         )
+    check_switched(path)
     if read_marker(path) is not None and (path / DATA_NAME).exists():
         return
     if (path / DATA_NAME).exists():
