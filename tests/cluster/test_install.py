@@ -11,7 +11,8 @@ import pytest
 
 from penstock.cluster.install import LogState, install, is_wanted, read_log_state
 from penstock.errors import StorageDamaged, StorageError, StorageForeign, StorageLocked
-from penstock.store.directory import DATA_NAME, snapshot_path
+from penstock.store.block_files import BlockFiles
+from penstock.store.directory import DATA_NAME, READY_NAME, snapshot_path
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.verify import verify
 from tests.cluster.snapshot_bench import LogMaker, make_log, payloads_in, record_of
@@ -40,6 +41,50 @@ def test_the_others_state_becomes_ours_and_we_stay_who_we_are(tmp_path):
     assert payloads_in(follower) == payloads_in(leader)
     assert not snapshot_path(follower).exists()
     assert verify(follower).is_sound
+
+
+def test_the_others_blocks_replace_ours_though_they_have_the_same_numbers(tmp_path):
+    leader, follower = tmp_path / "leader", tmp_path / "follower"
+    make_log(leader, 1, [1] * 9, has_blocks=True)
+    make_log(follower, 2, [1] * 6, has_blocks=True)
+    theirs, ours = BlockFiles(leader).numbers(), BlockFiles(follower).numbers()
+    assert len(theirs) > len(ours) > 2
+    receive(leader, follower)
+    assert install(follower, 2)
+    assert BlockFiles(follower).numbers() == theirs
+    assert payloads_in(follower) == payloads_in(leader)
+    assert verify(follower).is_sound
+
+
+def test_a_store_without_blocks_replaces_one_with_blocks(tmp_path):
+    leader, follower = tmp_path / "leader", tmp_path / "follower"
+    make_log(leader, 1, [1] * 9)
+    make_log(follower, 2, [1] * 6, has_blocks=True)
+    receive(leader, follower)
+    assert install(follower, 2)
+    assert not BlockFiles(follower).numbers()
+    assert payloads_in(follower) == payloads_in(leader)
+
+
+def test_a_store_that_lacks_a_block_replaces_nothing(tmp_path):
+    leader, follower = tmp_path / "leader", tmp_path / "follower"
+    make_log(leader, 1, [1] * 9, has_blocks=True)
+    make_log(follower, 2, [1] * 6, has_blocks=True)
+    kept = payloads_in(follower)
+    receive(leader, follower)
+    BlockFiles(snapshot_path(follower)).remove(BlockFiles(leader).numbers()[1])
+    with pytest.raises(StorageDamaged, match="lacks block .* and 0 more"):
+        install(follower, 2)
+    assert payloads_in(follower) == kept
+
+
+def test_a_directory_in_the_middle_of_a_switch_is_not_taken_for_a_damaged_one(tmp_path):
+    make_log(tmp_path, 1, [1, 1])
+    (tmp_path / READY_NAME).mkdir()
+    with pytest.raises(StorageError, match="was interrupted"):
+        verify(tmp_path)
+    LmdbStore(tmp_path).close()
+    assert verify(tmp_path).is_sound
 
 
 @pytest.mark.parametrize(("term", "vote"), [(3, 2), (9, 3)])
@@ -211,14 +256,15 @@ CRASH = textwrap.dedent("""
             os._exit(0)
         print(os.waitpid(child, 0)[1], file=sys.stderr)
 """)
-STEPS_MAX = 60
+STEPS_MAX = 90
 
 
-def test_a_crash_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path):
+@pytest.mark.parametrize("has_blocks", [False, True])
+def test_a_crash_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path, has_blocks):
     """Killed before each thing that it does to a file, from the first to the last."""
     leader, origin = tmp_path / "leader", tmp_path / "origin"
-    make_log(leader, 1, [1, 1, 1])
-    make_log(origin, 2, [1])
+    make_log(leader, 1, [1] * 7, has_blocks=has_blocks)
+    make_log(origin, 2, [1] * 5, has_blocks=has_blocks)
     old, new = payloads_in(origin), payloads_in(leader)
     receive(leader, origin)
     followers = [tmp_path / f"follower-{step}" for step in range(STEPS_MAX)]
@@ -236,3 +282,6 @@ def test_a_crash_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path):
     assert is_new.count(False) >= 5
     assert is_new[:crashes].count(True) >= 3
     assert not any(snapshot_path(follower).exists() for follower in followers)
+    assert not any((follower / READY_NAME).exists() for follower in followers)
+    if has_blocks:
+        assert {len(BlockFiles(follower).numbers()) for follower in followers} == {2, 3}

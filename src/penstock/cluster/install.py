@@ -131,7 +131,7 @@ def _check_blocks(draft: Path) -> None:
     missing = sorted(listed.difference(BlockFiles(draft).numbers()))
     if missing:
         raise StorageDamaged(
-            f"the snapshot lacks {len(missing)} blocks, the first is {missing[0]:016x}",
+            f"the snapshot lacks block {missing[0]:016x}, and {len(missing) - 1} more",
             "It will be sent again.",
         )
 
