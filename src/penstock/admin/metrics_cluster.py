@@ -85,14 +85,25 @@ CLUSTER: tuple[Metric, ...] = (
     _by_node(
         gauge,
         "penstock_raft_snapshot_sending_bytes",
-        "Bytes sent so far of a snapshot for a node; 0 while none is being sent. The whole is about"
-        " penstock_journal_bytes of this node.",
+        "Bytes sent so far of a snapshot for a node, with what it had already from an attempt that"
+        " was cut off; 0 while none is being sent.",
         "snapshot_bytes",
+    ),
+    _by_node(
+        gauge,
+        "penstock_raft_snapshot_sending_total_bytes",
+        "Size of the snapshot that is being sent to a node; 0 while none is.",
+        "snapshot_bytes_total",
     ),
     _gauge(
         "snapshot_receiving_bytes",
         "Bytes received so far of a snapshot; 0 while none is being received.",
         lambda s: s.snapshot_bytes,
+    ),
+    _gauge(
+        "snapshot_receiving_total_bytes",
+        "Size of the snapshot that is being received; 0 while none is.",
+        lambda s: s.snapshot_bytes_total,
     ),
     _count("elections", "Elections that this node started or saw another node win."),
     _count("snapshots_sent", "Snapshots of the store sent to other nodes."),

@@ -145,8 +145,25 @@ def _table(found: ClusterStatus) -> str:
 
 def _troubles(found: ClusterStatus) -> str:
     known = f" ({PeerReason.NOT_REACHED.value})"  # the table shows it
-    lines = [f"node {m.id}: {m.trouble.removesuffix(known)}" for m in found.members if m.trouble]
+    lines = []
+    for member in found.members:
+        if member.trouble:
+            lines.append(f"node {member.id}: {member.trouble.removesuffix(known)}")
+        if member.snapshot_bytes_total:
+            lines.append(f"node {member.id}: {_snapshot(member)} sent")
+        elif member.snapshot_trouble:
+            failed = f"the last snapshot for it failed: {member.snapshot_trouble}"
+            lines.append(f"node {member.id}: {failed}")
     return "\n".join(lines)
+
+
+def _snapshot(member: MemberStatus) -> str:
+    """How much of its snapshot a node has."""
+    total = member.snapshot_bytes_total
+    text = f"{member.snapshot_bytes / 1e6:,.1f} of {total / 1e6:,.1f} MB of a snapshot"
+    if member.snapshot_blocks_total:
+        text += f" ({member.snapshot_blocks:,} of {member.snapshot_blocks_total:,} blocks)"
+    return text
 
 
 _ANSWERS = {None: "", True: " (answers)", False: " (no answer)"}
@@ -347,15 +364,15 @@ class _JoinProgress:
 
 
 def _behind(member: MemberStatus | None) -> str:
-    if member is not None and member.snapshot_bytes:
-        return f"{member.snapshot_bytes / 1e6:,.1f} MB of a snapshot sent"
+    if member is not None and member.snapshot_bytes_total:
+        return f"{_snapshot(member)} sent"
     lag = member.lag if member is not None else None
     return "not heard from yet" if lag is None else f"{counted(lag, 'entry')} behind"
 
 
 def _progress(text: str, *, is_last: bool = False) -> None:
     if sys.stderr.isatty():
-        click.echo(f"\r{text:<60}", err=True, nl=is_last)
+        click.echo(f"\r{text:<80}", err=True, nl=is_last)
     elif is_last:
         click.echo(text, err=True)
 
