@@ -73,7 +73,7 @@ def test_a_store_that_lacks_a_block_replaces_nothing(tmp_path):
     kept = payloads_in(follower)
     receive(leader, follower)
     BlockFiles(snapshot_path(follower)).remove(BlockFiles(leader).numbers()[1])
-    with pytest.raises(StorageDamaged, match="lacks block .* and 0 more"):
+    with pytest.raises(StorageDamaged, match=r"lacks block .* and 0 more"):
         install(follower, 2)
     assert payloads_in(follower) == kept
 
