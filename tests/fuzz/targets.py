@@ -16,7 +16,7 @@ from penstock.access.imports.redis import imported as import_redis
 from penstock.cluster.faults import PeerFault
 from penstock.cluster.frames import decode_frame
 from penstock.cluster.framing import PeerFrameReader
-from penstock.cluster.snapshot_frames import decode_snapshot_answer, decode_snapshot_frame
+from penstock.cluster.snapshot_frames import decode_snapshot_frame, decode_snapshot_reply
 from penstock.config.load import load
 from penstock.config.problems import ConfigProblemsError
 from penstock.errors import PenstockError, RemoteProtocolError
@@ -171,7 +171,7 @@ def _frames(chunks: Iterable[bytes]) -> list[object]:
 @target
 def peer_frames(data: bytes) -> None:
     same_however_cut(_frames([data]), _frames(pieces(data)))
-    for decode in (decode_frame, decode_snapshot_frame, decode_snapshot_answer):
+    for decode in (decode_frame, decode_snapshot_frame, decode_snapshot_reply):
         with contextlib.suppress(RemoteProtocolError):
             decode(data)
 
