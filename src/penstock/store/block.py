@@ -135,6 +135,12 @@ class Block:
         part = bisect_right(firsts, number) - 1
         return self._part(part), number - firsts[part]
 
+    def part_end(self, number: int) -> int:
+        """The group after the last one of the part that holds a group."""
+        firsts = self._directory.first_groups
+        part = bisect_right(firsts, number)
+        return int(firsts[part]) if part < len(firsts) else self.summary.group_count
+
     def located(self, sequence: int) -> tuple[int, Message] | None:
         """Topic id and message of a sequence; None if it is not in this block."""
         position = sequence - self.summary.base_sequence

@@ -120,6 +120,35 @@ class Joined:
             self._payloads.append(entry.bytes_of(sections.PAYLOADS, bounds[0], bounds[-1]))
         return True
 
+    def add_single(self, part: JoinedPart, mask: int, topic: int) -> bool:
+        """``add`` for one message of a scan, of one run, without rare properties: much cheaper."""
+        first_offset, entry, number, _, run, _ = part
+        position = entry.base_sequence - self._base + entry.run_positions[run]
+        position += number - entry.run_bounds[run]
+        time_ms = entry.time_ms - self._time_ms + entry.run_times[run]
+        if not (self.count < MESSAGES_MAX and 0 <= position <= U32_MAX and 0 <= time_ms <= U32_MAX):
+            return False
+        if first_offset != self._next_offset or topic != self._topic:
+            self._note_group(topic, first_offset)
+        starts, positions, times = self._runs
+        starts.append(self.count)
+        positions.append(position)
+        times.append(time_ms)
+        self._before = self.count
+        self.count += 1
+        self._next_offset = first_offset + 1
+        self._flags.append(entry.run_flags[run : run + 1])
+        types = entry.run_types
+        self._has_types |= bool(types)
+        self._types.append(types[run : run + 1] or b"\0")
+        if mask & wanted.PAYLOADS:
+            bounds, own = entry.bounds, self._bounds
+            start, end = bounds[number], bounds[number + 1]
+            own.total += end - start
+            own.numbers.append(own.total)
+            self._payloads.append(entry.payloads[start:end])
+        return True
+
     def _note_group(self, topic: int, first_offset: int) -> None:
         self._topic = topic
         topics, starts, offsets = self._groups

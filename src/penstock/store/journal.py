@@ -7,6 +7,7 @@ from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import journal_key, unpack_journal_key
 
+REMEMBERED_MAX = 4_096  # entries of one snapshot that a reader of many topics keeps decoded
 VERIFIED_MAX = 65_536  # entries that are remembered as verified; others are verified again
 
 
@@ -111,6 +112,24 @@ class JournalCursor:
         if not self._cursor.set_range(journal_key(base_sequence, 0)):
             return float("inf")
         return float(unpack_journal_key(self._cursor.key())[1])
+
+
+class RememberingCursor(JournalCursor):
+    """A cursor for readers of many topics, who come back to the same entries again and again."""
+
+    def __init__(
+        self, environment: Environment, transaction: Transaction, verified: dict[int, None] | None
+    ) -> None:
+        super().__init__(environment, transaction, verified)
+        self._found: dict[int, Entry] = {}
+
+    def at(self, base_sequence: int, index: int) -> Entry | None:
+        found = self._found.get(index)
+        if found is None:
+            found = super().at(base_sequence, index)
+            if found is not None and len(self._found) < REMEMBERED_MAX:
+                self._found[index] = found
+        return found
 
 
 def broken_order(index: int, what: str) -> StorageDamaged:

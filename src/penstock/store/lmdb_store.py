@@ -155,6 +155,7 @@ class LmdbStore:
         reader = self._reader = Reader(
             self._environment, self._topics, self._memory, {}, self._blocks
         )
+        reader.tail = lambda: (self._position.marks.flushed_index, self.next_index - 1)
         self._set_zone()
         self.rows, self.topic, self.topics = reader.rows, reader.topic, reader.topics
         self.read, self.read_topic, self.read_raw = reader.read, reader.read_topic, reader.read_raw

@@ -18,9 +18,10 @@ from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 from penstock.store.index import Reference, reference
 from penstock.store.log_tail import LogTail, log_entry
 from penstock.store.measure import GroupOverlap, reach
-from penstock.store.raw import OpenTopic, gather_many, gather_raw, raw_next, raw_span
+from penstock.store.raw import gather_raw, raw_next, raw_span
+from penstock.store.raw_scan import OpenTopic, ScanGathering
 from penstock.store.raw_slice import RawSlice
-from penstock.store.scan import Scan, ScanStep, ScanTopic
+from penstock.store.scan import Scan, ScanStep
 from penstock.store.slices import GroupRange, cut, gather, gather_flags, part_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
@@ -299,16 +300,14 @@ class MemoryStore:
             state = self._topics.get(name)
             return None if state is None else (state.view(), state.deleted)
 
+        gathering = ScanGathering(scan.columns, count_max, bytes_max)
         with self._lock:
-            opened = (
-                OpenTopic(topic, info, deleted, self._scanned(topic, info, deleted))
-                for topic, info, deleted in scan.upcoming(view, count_max, bytes_max)
-            )
-            return make(gather_many(opened, count_max, bytes_max, scan.columns))
-
-    def _scanned(self, topic: ScanTopic, info: TopicInfo, deleted: Ranges) -> Iterator[GroupRange]:
-        living = deleted.living(*topic.span(info, deleted))
-        return self._parts(self._topics[topic.name], living)
+            for topic, info, deleted in scan.upcoming(view, count_max, bytes_max):
+                living = deleted.living(*topic.span(info, deleted))
+                parts = self._parts(self._topics[topic.name], living)
+                if not gathering.read(OpenTopic(topic, info, deleted, parts)):
+                    break
+            return make(gathering.step())
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
         with self._lock:

@@ -8,10 +8,10 @@ large integer, from which the same number is subtracted at every position.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.model import columns as wanted
 from penstock.store import entry as sections
@@ -19,7 +19,6 @@ from penstock.store.deletions import Ranges
 from penstock.store.entry import Entry
 from penstock.store.joined_slice import SMALL, Joined, JoinedPart
 from penstock.store.raw_slice import Column, RawSlice
-from penstock.store.scan import ScanStep, ScanTopic
 from penstock.store.slices import GroupRange
 from penstock.store.store import RawQuery, TopicInfo
 
@@ -39,27 +38,32 @@ _COUNTED: Final = memoryview(array("I", range(65_536)).tobytes())
 _ZERO: Final = bytes(4)
 
 
-class _Gathering:
+class Gathering:
     """Slices under construction: small ranges are joined, large ones stay as they are."""
 
     def __init__(self, columns: int) -> None:
         self.slices: list[RawSlice] = []
-        self._columns = columns
+        self.columns = columns
         self._joined: Joined | None = None
 
     def add(self, part: JoinedPart, topic: int = -1) -> None:
         """Add a range; ``topic`` is the number of its topic in a scan."""
         if part.end - part.first > SMALL:
             self.end()
-            found = _cut(part, self._columns)
-            self.slices.append(found if topic < 0 else _of_topic(found, topic))
+            found = cut_raw(part, self.columns)
+            self.slices.append(found if topic < 0 else of_topic(found, topic))
             return
-        if self._joined is None or not self._joined.add(part, self._columns, topic):
+        if self._joined is None or not self._joined.add(part, self.columns, topic):
             self.end()
             self._joined = Joined(part.entry, part.first_offset, is_scan=topic >= 0)
-            self._joined.add(part, self._columns, topic)
+            self._joined.add(part, self.columns, topic)
         if part.entry.has_extras:
             self._add_extras(self._joined, part)
+
+    def add_single(self, part: JoinedPart, topic: int) -> None:
+        """Add one message of a scan that has no rare properties."""
+        if self._joined is None or not self._joined.add_single(part, self.columns, topic):
+            self.add(part, topic)
 
     def _add_extras(self, joined: Joined, part: JoinedPart) -> None:
         _, entry, first, end, _, _ = part
@@ -69,7 +73,7 @@ class _Gathering:
             (wanted.SCHEDULES, _schedules, joined.add_schedules),
             (wanted.PRODUCERS, _producers, joined.add_producers),
         ):
-            found = cut(entry, first, end) if self._columns & bit else ()
+            found = cut(entry, first, end) if self.columns & bit else ()
             if found:
                 add(*found)
 
@@ -83,15 +87,15 @@ def gather_raw(
     parts: Iterable[GroupRange], count_max: int, bytes_max: int, columns: int
 ) -> list[RawSlice]:
     """Slices of successive ranges, within the bounds; at least one message, if any."""
-    gathering = _Gathering(columns)
+    gathering = Gathering(columns)
     is_first = True
     for part in islice(parts, GROUPS_OPENED_MAX):
         shift, run_start, run_end = part.entry.span(part.group)
         first = part.first + shift
-        end, size = _fitting(part, first, part.end + shift, (count_max, bytes_max, columns))
+        end, size = fitting_numbers(part, first, part.end + shift, (count_max, bytes_max, columns))
         if size > bytes_max and not is_first:
             break  # a cut yields one message at least, and this one does not fit
-        runs = _run_range(part.entry, (run_start, run_end), first, end)
+        runs = run_range(part.entry, (run_start, run_end), first, end)
         gathering.add(JoinedPart(part.first, part.entry, first, end, *runs))
         is_first = False
         count_max -= end - first
@@ -102,81 +106,12 @@ def gather_raw(
     return gathering.slices
 
 
-class OpenTopic(NamedTuple):
-    """A topic of a scan with the ranges that it has now, within a snapshot."""
-
-    topic: ScanTopic
-    info: TopicInfo
-    deleted: Ranges
-    parts: Iterator[GroupRange]
-
-
-def gather_many(
-    topics: Iterable[OpenTopic], count_max: int, bytes_max: int, columns: int
-) -> ScanStep:
-    """Read topics one after the other, within the bounds; at least one message, if any."""
-    gathering = _ScanGathering(columns, count_max, bytes_max)
-    for opened in topics:
-        if not gathering.read(opened):
-            break
-    gathering.end()
-    return ScanStep(gathering.slices, gathering.removed)
-
-
-class _ScanGathering(_Gathering):
-    """Slices of many topics under construction, within the bounds of one answer."""
-
-    def __init__(self, columns: int, count_max: int, bytes_max: int) -> None:
-        super().__init__(columns)
-        self.removed: list[tuple[int, int, int]] = []
-        self._bounds = count_max, bytes_max
-        self._groups_left = GROUPS_OPENED_MAX
-        self._is_empty = True
-
-    def read(self, opened: OpenTopic) -> bool:
-        """Read what fits of a topic; False if the answer is full, or the topic has a hole."""
-        topic, info, deleted, parts = opened
-        start, end = topic.span(info, deleted)
-        if info.first_offset > topic.next:
-            self._note_removed(topic, topic.next, info.first_offset)
-        reached = start
-        for part in parts:
-            if part.first > start and reached == start:  # the oldest were removed since
-                self._note_removed(topic, start, part.first)
-            last, is_full = self._take(part, topic.number)
-            reached = max(reached, last)
-            if is_full:
-                break
-        topic.reached(deleted.skip(reached), info)
-        return topic.is_done or reached >= end
-
-    def _note_removed(self, topic: ScanTopic, begin: int, end: int) -> None:
-        self.removed.append((topic.number, begin, min(end, topic.end)))
-
-    def _take(self, part: GroupRange, topic: int) -> tuple[int, bool]:
-        """Add what fits of a range; returns where it ends, and whether the answer is full."""
-        count_max, bytes_max = self._bounds
-        if count_max <= 0 or bytes_max < 0 or self._groups_left <= 0:
-            return 0, True
-        shift, run_start, run_end = part.entry.span(part.group)
-        first = part.first + shift
-        bounds = count_max, bytes_max, self._columns
-        end, size = _fitting(part, first, part.end + shift, bounds)
-        if size > bytes_max and not self._is_empty:
-            return 0, True
-        runs = _run_range(part.entry, (run_start, run_end), first, end)
-        self.add(JoinedPart(part.first, part.entry, first, end, *runs), topic)
-        self._is_empty = False
-        self._groups_left -= 1
-        self._bounds = count_max - (end - first), bytes_max - size
-        return end - shift, end < part.end + shift
-
-
-def _of_topic(found: RawSlice, topic: int) -> RawSlice:
+def of_topic(found: RawSlice, topic: int) -> RawSlice:
+    """A slice of a scan whose messages are all of one topic."""
     return found._replace(groups=(_U32.pack(topic), _ZERO, _U64.pack(found.first_offset)))
 
 
-def _run_range(entry: Entry, runs: tuple[int, int], first: int, end: int) -> tuple[int, int]:
+def run_range(entry: Entry, runs: tuple[int, int], first: int, end: int) -> tuple[int, int]:
     start, stop = runs
     if stop - start == 1:
         return runs
@@ -202,11 +137,11 @@ def fitting(part: GroupRange, count_max: int, bytes_max: int, columns: int) -> t
     """End offset of the first messages that fit (at least one), and their size."""
     shift = part.entry.span(part.group)[0]
     bounds = count_max, bytes_max, columns
-    end, size = _fitting(part, part.first + shift, part.end + shift, bounds)
+    end, size = fitting_numbers(part, part.first + shift, part.end + shift, bounds)
     return end - shift, size
 
 
-def _fitting(
+def fitting_numbers(
     part: GroupRange, first: int, end: int, bounds: tuple[int, int, int]
 ) -> tuple[int, int]:
     entry = part.entry
@@ -239,13 +174,19 @@ def _fitting_headers(entry: Entry, first: int, end: int, bytes_max: int) -> tupl
     return end, _text_start(entry, high) - before
 
 
+def header_bytes(entry: Entry, first: int, end: int) -> int:
+    """Bytes of the headers of the messages ``first … end - 1``."""
+    low, high = _places(entry, sections.HEADER_NUMBERS, first, end)
+    return _text_start(entry, high) - _text_start(entry, low)
+
+
 def _text_start(entry: Entry, place: int) -> int:
     """Where the header texts begin of the message that is the ``place``-th with headers."""
     header = entry.column(sections.HEADER_BOUNDS)[place]
     return int(entry.column(sections.HEADER_TEXT_BOUNDS)[2 * header])
 
 
-def _cut(part: JoinedPart, columns: int) -> RawSlice:
+def cut_raw(part: JoinedPart, columns: int) -> RawSlice:
     first_offset, entry, first, end, _, _ = part
     return RawSlice(
         first_offset,

@@ -9,21 +9,25 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import takewhile
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from penstock.model.message import Message
+from penstock.store.block_scan import Topics as WalkedTopics
+from penstock.store.block_scan import walk_of
 from penstock.store.blocks import BlockList, Blocks, Damage
 from penstock.store.deletions import NOTHING, OFFSET_MAX, OffsetRange, Ranges
 from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import MemoryIndex, Reference, references_from
-from penstock.store.journal import JournalCursor
+from penstock.store.journal import JournalCursor, RememberingCursor
 from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name_key, row_prefix
 from penstock.store.measure import GroupOverlap, reach
-from penstock.store.raw import OpenTopic, gather_many, gather_raw, raw_next, raw_span
+from penstock.store.raw import gather_raw, raw_next, raw_span
+from penstock.store.raw_scan import OpenTopic, ScanGathering
 from penstock.store.raw_slice import RawSlice
 from penstock.store.scan import Scan, ScanStep
 from penstock.store.slices import GroupRange, gather, gather_flags
@@ -34,6 +38,9 @@ from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 Result = TypeVar("Result")
 
 _NO_BLOCKS = BlockList(Damage())
+
+# groups per entry from which on a scan reads the tail entry by entry instead of topic by topic
+TAIL_GROUPS_MIN = 64
 
 CHUNK_ROWS = 256  # rows that an iterator takes from one snapshot
 
@@ -77,6 +84,8 @@ class Reader:
         self._verified = verified
         self._blocks = blocks
         self.zone = NO_ZONE
+        # the last entry that blocks stand for, and the last one that may be read
+        self.tail: Callable[[], tuple[int, int]] = lambda: (0, 0)
 
     @property
     def block_list(self) -> BlockList:
@@ -162,24 +171,44 @@ class Reader:
     def read_raw_many(
         self, scan: Scan, count_max: int, bytes_max: int, make: Callable[[ScanStep], Result]
     ) -> Result:
+        gathering = ScanGathering(scan.columns, count_max, bytes_max)
+        walk, topics = walk_of(scan, self.view), WalkedTopics(self.view, self._topics.is_intact)
+        if walk.is_over:
+            return self._read_rest(scan, gathering, make)
+        blocks = [each.block for each in self.block_list.blocks]
+        if not walk.read_blocks(blocks, topics, gathering):
+            return make(gathering.step())
+        memory, (flushed, last) = self._memory, self.tail()
+        if memory.references < TAIL_GROUPS_MIN * len(memory.entries):
+            walk.skip_tail()
+            if not gathering.is_empty:
+                return make(gathering.step())
+            return self._read_rest(scan, gathering, make)
+        with self._environment.reading() as transaction:
+            entries = self.journal(transaction).after(max(walk.entry_index, flushed))
+            applied = takewhile(lambda entry: entry.index <= last, entries)
+            is_through = walk.read_tail(applied, topics, gathering)
+            if not (is_through and gathering.is_empty) or scan.is_done:
+                return make(gathering.step())  # its columns are views of this snapshot
+        return self._read_rest(scan, gathering, make)
+
+    def _read_rest(
+        self, scan: Scan, gathering: ScanGathering, make: Callable[[ScanStep], Result]
+    ) -> Result:
+        """Read what the walk through blocks and tail has left, topic by topic."""
+        room = gathering.count_left, gathering.bytes_left
         chosen = [
             (topic, info, deleted, self._memory.rows(info.id))
-            for topic, info, deleted in scan.upcoming(self.view, count_max, bytes_max)
+            for topic, info, deleted in scan.upcoming(self.view, *room)
         ]
         with self._environment.reading() as transaction:
-            opened = (
-                OpenTopic(
-                    topic,
-                    info,
-                    deleted,
-                    self._parts(
-                        self.groups(transaction, info.id, rows),
-                        deleted.living(*topic.span(info, deleted)),
-                    ),
-                )
-                for topic, info, deleted, rows in chosen
-            )
-            return make(gather_many(opened, count_max, bytes_max, scan.columns))
+            journal = RememberingCursor(self._environment, transaction, self._verified)
+            for topic, info, deleted, rows in chosen:
+                living = deleted.living(*topic.span(info, deleted))
+                parts = self._parts(self.groups(transaction, info.id, rows, journal), living)
+                if not gathering.read(OpenTopic(topic, info, deleted, parts)):
+                    break
+            return make(gathering.step())
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
         view = self.view(topic)
@@ -227,11 +256,17 @@ class Reader:
         with self._environment.reading() as transaction:
             yield self.groups(transaction, topic_id, rows)
 
-    def groups(self, transaction: Transaction, topic_id: int, rows: list[bytes]) -> TopicGroups:
+    def groups(
+        self,
+        transaction: Transaction,
+        topic_id: int,
+        rows: list[bytes],
+        journal: JournalCursor | None = None,
+    ) -> TopicGroups:
         """A topic's groups in a snapshot; ``rows`` are its references in memory from before."""
         zone = self.zone  # before the list of blocks, which grows before the zone shrinks
         indexed = partial(self.indexed, transaction, zone)
-        journal, blocks = self.journal(transaction), attrgetter("block_list")
+        journal, blocks = journal or self.journal(transaction), attrgetter("block_list")
         return TopicGroups(topic_id, journal, rows, partial(blocks, self), indexed, zone.end)
 
     def _range(

@@ -35,7 +35,7 @@ ExtentT = TypeVar("ExtentT", bound=Extent)
 class ScanTopic:
     """Offsets ``next … end - 1`` of a topic are left to read."""
 
-    __slots__ = ("end", "incarnation", "is_done", "name", "next", "number")
+    __slots__ = ("end", "incarnation", "is_done", "name", "next", "number", "stalls")
 
     def __init__(
         self, number: int, name: bytes, start: int = 0, end: int = 0, incarnation: int = 0
@@ -47,10 +47,11 @@ class ScanTopic:
         self.end = end
         self.incarnation = incarnation
         self.is_done = False
+        self.stalls = 0  # looks in a row that have found nothing though there should be more
 
     def begin(self, info: Extent | None) -> bool:
         """Look at the topic as it is now; False if there is nothing more to read."""
-        if info is None or self.incarnation not in {0, info.id}:
+        if self.is_done or info is None or self.incarnation not in {0, info.id}:
             self.is_done = True
             return False
         self.incarnation = info.id
@@ -80,6 +81,7 @@ class Scan:
     def __init__(self, topics: Sequence[ScanTopic], columns: int) -> None:
         self.topics = list(topics)  # as they were asked for
         self.columns = columns
+        self.walk: object = None  # through blocks; the store keeps here where it is
         self._place = 0  # topics before it are done
 
     @property

@@ -178,6 +178,11 @@ class TopicStates:
             deleted = self._deleted.get(name, NOTHING)
             return state.info(deleted), deleted
 
+    def is_intact(self, topic_id: int, name: bytes, offset: int) -> bool:
+        """Whether a topic is in memory, and nothing of it from an offset on is gone. Any thread."""
+        state = self._by_id.get(topic_id)
+        return state is not None and state.first_offset <= offset and name not in self._deleted
+
     def infos(self, prefix: bytes) -> list[TopicInfo]:
         """All topics in memory whose names begin with ``prefix``. Any thread."""
         with self.lock:
