@@ -1,9 +1,12 @@
 """Three nodes are measured as they are: real processes, each load once, nothing carried over."""
 
+import asyncio
 import shutil
+import sys
+import time
 
 import pytest
-from benchmarks.brokers import BrokerError
+from benchmarks.brokers import HOST, BrokerError, free_port
 from benchmarks.cluster import LOADS, SINGLE, Findings, earlier, figures_of, main, run_load
 from benchmarks.trio import Trio
 from benchmarks.workloads import WORKLOADS
@@ -60,3 +63,33 @@ def test_a_load_is_put_on_three_nodes_and_its_cost_is_told(tmp_path) -> None:
         assert found.values[f"{case.id} acked_per_s"][0] > 0
         assert found.values[f"{case.id} leader"][0] > 0
         assert found.values[f"{case.id} follower"][0] > 0
+
+
+@pytest.mark.asyncio
+async def test_a_delayed_link_passes_everything_on_in_order_and_late() -> None:
+    """Also what is sent before the way to the target is open, and the end of a connection."""
+
+    async def echo(reader, writer) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+        writer.close()
+
+    port, server = free_port(), await asyncio.start_server(echo, HOST, 0)
+    target = server.sockets[0].getsockname()[1]
+    command = [sys.executable, "-m", "benchmarks.delay", "30", f"{port}:{target}"]
+    pipe = asyncio.subprocess.PIPE
+    relay = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    assert await relay.stdout.readline() == b"listening\n"
+    reader, writer = await asyncio.open_connection(HOST, port)
+    said = b"".join(b"%d " % number for number in range(20_000))
+    started = time.perf_counter()
+    for first in range(0, len(said), 1_000):
+        writer.write(said[first : first + 1_000])
+    assert await reader.readexactly(len(said)) == said
+    assert time.perf_counter() - started >= 0.06
+    writer.write_eof()
+    await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    server.close()
+    await relay.communicate(b"")  # ends it
+    assert relay.returncode == 0
