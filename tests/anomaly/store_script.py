@@ -13,6 +13,7 @@ import traceback
 from pathlib import Path
 
 import lmdb
+import structlog
 
 from penstock.model.message import Message
 from penstock.store import retention, tail_folding, total_limit
@@ -228,6 +229,8 @@ def in_a_fork(job) -> int:
     """Run ``job`` in a fork; return its exit code."""
     child = os.fork()
     if child == 0:
+        # a start says that it repeated a commit, and the output is read
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
         try:
             job()
         except BaseException:  # noqa: BLE001 - whatever it was, the parent must see it
