@@ -1,13 +1,12 @@
 """Counts the messages that groups miss because retention removed them.
 
-Retention may remove messages of thousands of topics at once. Most have no groups; those that have
-are counted some at a time, so that the loop serves clients in between.
+Retention may remove messages of thousands of topics at once. They are looked at some at a time, so
+that the loop serves clients in between.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
@@ -19,7 +18,7 @@ from penstock.store.store import RetentionResult
 
 COUNTED_AT_ONCE = 256  # topics: about a millisecond
 
-_Offsets: TypeAlias = dict[bytes, list[tuple[int, int]]]  # removed ranges by topic
+_Removed: TypeAlias = tuple[bytes, list[tuple[int, int]]]  # a topic and its removed ranges
 
 
 class MissedMessages:
@@ -32,21 +31,16 @@ class MissedMessages:
 
     def removed(self, result: RetentionResult) -> None:
         """Count what was removed. Any thread."""
-        offsets = result.offsets
-        queues = set(filter(is_queue, offsets))  # here, as this looks at each name
         with contextlib.suppress(RuntimeError):  # the loop may have ended
-            self._loop.call_soon_threadsafe(self._begin, offsets, queues)
+            self._loop.call_soon_threadsafe(self._count, iter(result.offsets.items()))
 
-    def _begin(self, offsets: _Offsets, queues: set[bytes]) -> None:
-        queues |= self._groups.by_topic.keys() & offsets.keys()  # costs what the smaller one has
-        self._count(iter(queues), offsets)
-
-    def _count(self, topics: Iterator[bytes], offsets: _Offsets) -> None:
-        some = list(islice(topics, COUNTED_AT_ONCE))
-        for topic in some:
-            self._counters.drops[DropReason.RETENTION] += self._missed(topic, offsets[topic])
+    def _count(self, removed: Iterator[_Removed]) -> None:
+        by_topic, some = self._groups.by_topic, list(islice(removed, COUNTED_AT_ONCE))
+        for topic, ranges in some:
+            if topic in by_topic or is_queue(topic):
+                self._counters.drops[DropReason.RETENTION] += self._missed(topic, ranges)
         if len(some) == COUNTED_AT_ONCE:
-            self._loop.call_soon(partial(self._count, topics, offsets))
+            self._loop.call_soon(self._count, removed)
 
     def _missed(self, topic: bytes, ranges: list[tuple[int, int]]) -> int:
         missed = self._groups.missed(topic, ranges)

@@ -90,9 +90,10 @@ class Conversion:
         compacted = max(old.compacted, fold.last_index)
         marks = msgspec.structs.replace(old, converted=fold.last_index, compacted=compacted)
         fresh = []
-        if summary is not None and summary.count:
+        if summary is not None:
             block = self._blocks.files.open(summary)
-            fresh.append(OpenBlock(block_row(block, self._tail.moved), block))
+            row = block_row(block, self._tail.moved)
+            fresh += [] if row.is_dead else [OpenBlock(row, block)]
 
         def job(transaction: Transaction) -> Marks:
             for each in fresh:
@@ -102,6 +103,8 @@ class Conversion:
 
         self._position.marks, _ = self._environment.write(0, job)
         self._blocks.replace(fresh)
+        if summary is not None and not fresh:
+            self._blocks.files.remove(summary.number)
         self._moved()
         _log.info("journal_converted", entry=fold.last_index, of=old.indexed)
 

@@ -107,6 +107,8 @@ def _pass_dropped(work: RetentionSlice, place: Place, extent: Extent) -> None:
     record = work.freed.get(topic_id, known)
     if record is None or place.block_number is None or record.state.first_offset >= offset + count:
         return
+    if work.marks.converted < work.marks.indexed:
+        return  # a conversion may be about to bring older ones
     work.count_dropped(record.state, offset + count)
     state = record.state.copy()
     state.first_offset = offset + count
