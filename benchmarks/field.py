@@ -43,6 +43,7 @@ GIB = 1024 * MIB
 
 BOUND_BYTES = 64 * MIB
 BOUND_SLACK = 1.1
+BLOCKS_PER_TOTAL = 16  # a block is at most so much of the total
 TOPICS = (1_000, 10_000, 100_000)
 TOPICS_GOAL = 0.8
 RESTART_GOAL_S = 3.0
@@ -164,7 +165,7 @@ def run_bound(field: Field) -> Figures:
 def measure_bound(field: Field, traffic: Traffic) -> Figures:
     """Run one load for the given time; watch the disk."""
     seconds, bound = field.options.seconds, field.options.bound_bytes
-    limit = BOUND_SLACK * bound + field.options.block_bytes
+    limit = BOUND_SLACK * bound + bound // BLOCKS_PER_TOTAL
     with field.broker({"journal.total_bytes_max": str(bound)}) as broker:
         with DiskWatch(broker.data) as watch:
             load = generator.run(
@@ -416,7 +417,6 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     add("--seconds", type=float, default=60.0, help="bound: duration of each load (60)")
     add("--only", nargs="+", help=f"bound: of {' '.join(t.id for t in TRAFFIC)}")
     add("--bound-bytes", type=int, default=BOUND_BYTES, help="bound: total_bytes_max (64 MiB)")
-    add("--block-bytes", type=int, default=8 * MIB, help="bound: one block, beyond it (8 MiB)")
     add("--samples", type=Path, help="bound: directory for all samples of the disk")
     add("--round-seconds", type=float, default=4.0, help="topics: duration of a round (4)")
     add("--load", default="-s 64", help="topics: further options of the generator (-s 64)")
