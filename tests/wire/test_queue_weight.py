@@ -7,6 +7,7 @@ from penstock.wire.queue import QueueServerMachine
 from penstock.wire.queue._generated.queue_pb2 import (
     AckMany,
     Extend,
+    FetchMany,
     Header,
     Locate,
     NackMany,
@@ -30,6 +31,9 @@ LARGE = {
     "nack_many": Request(nack_many=NackMany(topic="t", lease_ids=range(60_000), reason="J")),
     "extend": Request(extend=Extend(topic="t", lease_ids=range(60_000))),
     "locate": Request(locate=Locate(topic="t", times_ms=range(60_000))),
+    "fetch_many": Request(
+        fetch_many=FetchMany(topics=["\x12" * 1024] * 1024, offsets=range(1024), scan=1)
+    ),
 }
 
 
@@ -56,6 +60,7 @@ BOMBS = {
     "headers spelled longer": within(b"\x82\x01", b"\xca\x00\x00" * MIB),
     "headers between payloads": within(b"\x82\x01", b"\x22\x00\x4a\x00" * (MIB // 2)),
     "measures": within(b"\xe2\x01", b"\x0a\x01t" + b"\x1a\x00" * MIB),
+    "topics of a scan": within(b"\xb2\x02", b"\x12\x00" * MIB),
     "nodes": within(b"\x4a", b"\x0a\x00" * MIB),
     "kinds in turn": b"\x42\x00\x1a\x00" * MIB,
     "one kind again and again": b"\x42\x00" * MIB,
