@@ -50,6 +50,7 @@ from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.runner import RetentionRunner
 from penstock.staging.visible_store import VisibleStore
 from penstock.store.block_format import RAW, ZSTD
+from penstock.store.free_space import DiskWatch
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import LogStore, Store
 from penstock.trust.bans import Bans
@@ -83,6 +84,7 @@ class Server:
         self.skipped = list[Address]()  # default addresses that are in use
         self._clock = clock or SystemClock()
         self._given_store = store
+        self._disk = DiskWatch(Path(config.data)) if store is None else None
         self.snapshots_received = snapshots_received
         self._tasks: list[asyncio.Task[None]] = []
         self.replaced = asyncio.Event()  # a snapshot was received: call ``give_way``
@@ -337,6 +339,8 @@ class Server:
         self.parts.connections.turn(now)
         if self.certificates is not None:
             self.certificates.turn()
+        if self._disk is not None:
+            self._disk.turn(now)
         self.parts.mqtt_door.turn(now)
         self.parts.housekeeping.turn()
         self.parts.audit.turn(self._clock.wall_ms())

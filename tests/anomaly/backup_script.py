@@ -1,6 +1,7 @@
-"""A backup or a restore, killed at each of its steps; and the check of what it left behind.
+"""Work on a data directory, killed at each of its steps; and the check of what it left behind.
 
-Run as ``python -m tests.anomaly.backup_script backup|restore DIRECTORY FIRST STRIDE``. For n =
+Run as ``python -m tests.anomaly.backup_script backup|restore|compact|convert DIRECTORY FIRST
+STRIDE``. For n =
 FIRST, FIRST + STRIDE … a fork does it and is killed at its n-th step on the disk; another fork
 checks the result and does it again to the end. One line per n: exit codes of the two, until a run
 completes.
@@ -9,12 +10,17 @@ completes.
 import os
 import shutil
 import sys
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
+from penstock.obs.log import configure
 from penstock.store.backup import back_up
+from penstock.store.maintenance import compact, convert
 from penstock.store.restore import restore
 from penstock.store.verify import verify
 from tests.anomaly.store_script import KILLED, Killer, in_a_fork, open_store, scripted_batch
+from tests.anomaly.test_earlier_data import EARLIER, _extract
 
 
 class Steps(Killer):
@@ -87,28 +93,74 @@ def check_restore(data: Path, target: Path, file: Path) -> None:
     assert messages(target) == messages(data)
 
 
-def campaign(what: str, directory: Path, first: int, stride: int) -> None:
-    data, second = prepared(directory)
+def check_work(path: Path, expected: list[object], work: Callable[[Path], object]) -> None:
+    """The store has what it had, at once and after the work was done to its end."""
+    for _ in range(2):
+        assert messages(path) == expected
+        assert verify(path).is_sound
+        work(path)
+    assert not list(path.glob("copy.*"))
+
+
+def earlier(directory: Path) -> Path:
+    """A data directory that is to be converted."""
+    data = directory / "earlier"
+    data.mkdir()
+    with tarfile.open(EARLIER / "before_work_queues.tar.xz") as archive:
+        _extract(archive, data)
+    return data
+
+
+class Campaign:
+    """What to do, and what must hold, by name."""
+
+    def __init__(self, what: str, directory: Path) -> None:
+        self.directory = directory
+        self.what = what
+        if what in {"backup", "restore"}:
+            self.data, self.second = prepared(directory)
+        else:
+            self.data = earlier(directory) if what == "convert" else prepared(directory)[0]
+            shutil.copytree(self.data, directory / "read")
+            self.expected = messages(directory / "read")
+        self.work = convert if what == "convert" else compact
+
+    def prepare(self, folder: Path) -> None:
+        folder.mkdir()
+        if self.what == "backup":
+            os.link(self.directory / "first", folder / "first")
+        elif self.what != "restore":
+            shutil.copytree(self.data, folder / "data")
+
+    def run(self, folder: Path, steps: Steps) -> None:
+        if self.what == "backup":
+            back_up(self.data, folder / "third", folder / "first", steps.progress)
+        elif self.what == "restore":
+            restore(self.second, folder / "data", steps.progress)
+        else:
+            self.work(folder / "data", steps.progress)
+
+    def check(self, folder: Path) -> None:
+        if self.what == "backup":
+            check_backup(self.data, folder, folder / "first")
+        elif self.what == "restore":
+            check_restore(self.data, folder / "data", self.second)
+        else:
+            check_work(folder / "data", self.expected, self.work)
+
+
+def main(what: str, directory: Path, first: int, stride: int) -> None:
+    campaign = Campaign(what, directory)
     for number in range(first, 10_000, stride):
         folder = directory / f"{number}"
-        folder.mkdir()
-        os.link(directory / "first", folder / "first")
+        campaign.prepare(folder)
 
         def run(number: int = number, folder: Path = folder) -> None:
             steps = Steps(number)
             steps.watch()
-            if what == "backup":
-                back_up(data, folder / "third", folder / "first", steps.progress)
-            else:
-                restore(second, folder / "data", steps.progress)
+            campaign.run(folder, steps)
 
-        def check(folder: Path = folder) -> None:
-            if what == "backup":
-                check_backup(data, folder, folder / "first")
-            else:
-                check_restore(data, folder / "data", second)
-
-        ends = in_a_fork(run), in_a_fork(check)
+        ends = in_a_fork(run), in_a_fork(lambda folder=folder: campaign.check(folder))
         print(number, *ends, flush=True)
         if ends != (KILLED, 0):
             return
@@ -116,4 +168,5 @@ def campaign(what: str, directory: Path, first: int, stride: int) -> None:
 
 
 if __name__ == "__main__":
-    campaign(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))
+    configure("error", "auto")
+    main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))

@@ -241,6 +241,23 @@ METRICS: tuple[Metric, ...] = (
         "Sequence number of the newest message in the journal; 0 if it is empty.",
         lambda j: j.newest_sequence,
     ),
+    _journal("blocks", "Blocks of the journal.", lambda j: j.blocks),
+    _journal("block_bytes", "Disk used by the files of blocks.", lambda j: j.block_bytes),
+    _journal(
+        "tail_bytes",
+        "Size of the database: messages that are not in blocks yet, topics, sessions.",
+        lambda j: j.tail_bytes,
+    ),
+    _journal(
+        "damage",
+        "Places in blocks found damaged since the start; their messages are as if removed.",
+        lambda j: j.damage,
+    ),
+    gauge(
+        "penstock_disk_free_bytes",
+        "Bytes that the broker may still use on the file system of its data directory.",
+        lambda s: s.stored.journal.disk_free_bytes,
+    ),
     # ── State
     gauge(
         "penstock_sessions",

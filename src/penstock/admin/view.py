@@ -44,6 +44,11 @@ class JournalView(NamedTuple):
     messages: int
     oldest_sequence: int
     newest_sequence: int
+    blocks: int
+    block_bytes: int
+    tail_bytes: int
+    damage: int
+    disk_free_bytes: int
 
 
 class QueueView(Protocol):

@@ -1,4 +1,4 @@
-"""``penstock store``: check a data directory."""
+"""``penstock store``: check a data directory, and make it small or current."""
 
 from pathlib import Path
 
@@ -7,21 +7,28 @@ import msgspec
 
 from penstock.cli.inputs import flag, is_given
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import counted
+from penstock.cli.output import counted, json_option, print_result
+from penstock.cli.progress import progress_bar, size_text
 from penstock.config.schema import Config
+from penstock.obs.log import configure
+from penstock.store.maintenance import MaintenanceReport, compact, convert
 from penstock.store.verify import VerifyReport, verify
+
+_directory_argument = click.argument(
+    "directory", type=click.Path(path_type=Path), default=Path(Config().data)
+)
 
 
 @click.group(cls=CommandGroup)
 def store() -> None:
-    """Check a data directory."""
+    """Check, compact and convert a data directory."""
 
 
 @store.command(name="verify")
-@click.argument("directory", type=click.Path(path_type=Path), default=Path(Config().data))
+@_directory_argument
 @flag("--json", help="Print the report as JSON.")
 def verify_command(directory: Path) -> None:
-    """Verify checksums, the order of entries and all indexes.
+    """Verify checksums, blocks, the order of entries and all indexes.
 
     Nothing is changed.
 
@@ -30,7 +37,8 @@ def verify_command(directory: Path) -> None:
 
     The broker may be running. Exits with 1 if anything is damaged.
     """
-    report = verify(directory)
+    with progress_bar("verifying") as progress:
+        report = verify(directory, progress)
     if is_given("--json"):
         findings = {"sound": report.is_sound, **msgspec.to_builtins(report)}
         click.echo(msgspec.json.encode(findings).decode())
@@ -41,7 +49,8 @@ def verify_command(directory: Path) -> None:
 
 def _summary(directory: Path, report: VerifyReport) -> str:
     messages, entries = counted(report.messages, "message"), counted(report.entries, "entry")
-    size = f"{messages} in {entries}, {counted(report.topics, 'topic')}"
+    where = f"{counted(report.blocks, 'block')} and {entries}" if report.blocks else entries
+    size = f"{messages} in {where}, {counted(report.topics, 'topic')}"
     if report.removed:
         size += f"; also {report.removed:,} removed messages in entries that others still need"
     if report.is_sound:
@@ -50,3 +59,52 @@ def _summary(directory: Path, report: VerifyReport) -> str:
     lines += [f"  {fault}" for fault in report.faults]
     lines.append("Copy the directory before you try anything, and restore a backup.")
     return "\n".join(lines)
+
+
+@store.command(name="compact")
+@_directory_argument
+@json_option
+def compact_command(directory: Path) -> None:
+    """Make the data directory of a stopped broker smaller.
+
+    Folds blocks together of which little is left, and writes data.mdb anew without the pages that
+    it does not use any more; a running broker reuses these, but never gives them back. No message
+    is removed.
+
+    DIRECTORY is the data directory of the broker, penstock-data by default. The disk needs room for
+    a block and a copy of data.mdb. If it is interrupted, nothing is lost.
+    """
+    configure("error", "auto")  # the report tells what a broker would log
+    with progress_bar("compacting") as progress:
+        report = compact(directory, progress)
+    _print(directory, report)
+
+
+@store.command(name="convert")
+@_directory_argument
+@json_option
+def convert_command(directory: Path) -> None:
+    """Convert the data directory of a stopped broker to the current format, completely.
+
+    A broker does this by itself, in the background, when it starts. This is for those who want to
+    have it done before. It may be interrupted, and continues when it is called again.
+
+    DIRECTORY is the data directory of the broker, penstock-data by default. Earlier versions of
+    Penstock cannot read it afterwards: make a backup first.
+    """
+    configure("error", "auto")
+    with progress_bar("converting") as progress:
+        report = convert(directory, progress)
+    _print(directory, report)
+
+
+def _print(directory: Path, report: MaintenanceReport) -> None:
+    before, after = size_text(report.bytes_before), size_text(report.bytes_after)
+    blocks = f"{report.blocks_before:,} to {counted(report.blocks_after, 'block')}"
+    text = f"{directory}: {before} before, {after} now; from {blocks}"
+    if report.entries_left:
+        text += (
+            f"\n{counted(report.entries_left, 'entry')} came after the last checkpoint, and will be"
+            " converted by the broker: start it."
+        )
+    print_result(msgspec.to_builtins(report), text)

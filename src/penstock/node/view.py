@@ -131,6 +131,11 @@ class NodeView:
             messages=size.messages,
             oldest_sequence=size.sequence_oldest,
             newest_sequence=size.sequence_newest,
+            blocks=size.blocks,
+            block_bytes=size.block_bytes,
+            tail_bytes=size.tail_bytes,
+            damage=size.damage,
+            disk_free_bytes=size.disk_free_bytes,
         )
 
     def pending_capture_bytes(self) -> int:

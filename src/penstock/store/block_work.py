@@ -2,13 +2,19 @@
 
 The tail is folded, entries of earlier versions are converted, blocks are folded again: one job at a
 time, in this order of importance.
+
+A job that fails, for lack of room as a rule, has changed nothing. It is tried again after a pause;
+other kinds of work go on meanwhile, and may make room.
 """
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Final, Protocol
 
 from penstock.errors import StorageError
 from penstock.obs.log import get_logger
+
+PAUSE_S: Final = 5.0  # after a failure
 
 _log = get_logger("store")
 
@@ -23,9 +29,13 @@ class BlockJobs(Protocol):
 class BlockWork:
     """Does the work in steps. Writer thread only."""
 
-    def __init__(self, *kinds: BlockJobs) -> None:
+    def __init__(self, *kinds: BlockJobs, clock: Callable[[], float] = monotonic) -> None:
         self._kinds = kinds
+        self._clock = clock
         self._steps: Iterator[bool] | None = None
+        self._begun: BlockJobs | None = None  # the kind of work that is under way
+        self._paused: dict[BlockJobs, float] = {}  # kinds that failed, until when
+        self.failure: StorageError | None = None  # the last one, until that kind succeeds
 
     @property
     def is_under_way(self) -> bool:
@@ -44,15 +54,30 @@ class BlockWork:
             return next(self._steps)
         except StopIteration:
             self._steps = None
+            self._succeeded()
             return True
         except StorageError as error:
             self._steps = None
-            _log.warning("fold_failed", error=error.message)
+            self._failed(error)
             return False
 
     def _begin(self, last_index: int, *, is_pressed: bool) -> Iterator[bool] | None:
         for kind in self._kinds:
+            if kind in self._paused and self._clock() < self._paused[kind]:
+                continue
             steps = kind.begin(last_index, is_pressed=is_pressed)
             if steps is not None:
+                self._begun = kind
                 return steps
         return None
+
+    def _succeeded(self) -> None:
+        if self._begun in self._paused:
+            del self._paused[self._begun]
+            self.failure = None
+
+    def _failed(self, error: StorageError) -> None:
+        assert self._begun is not None
+        self._paused[self._begun] = self._clock() + PAUSE_S
+        self.failure = error
+        _log.warning("fold_failed", error=error.message, again_in_s=PAUSE_S)

@@ -12,13 +12,14 @@ blocks have a topic is remembered until the list changes.
 import struct
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
-from penstock.errors import StorageDamaged
+from penstock.errors import StorageBroken, StorageDamaged, StorageError
 from penstock.model.message import Message
 from penstock.obs.log import get_logger
 from penstock.store.block import Block, BlockGroup, BlockSummary
@@ -205,6 +206,20 @@ class Blocks:
             dropped=frozenset(dropped),
             codec=self._codec,
         )
+
+    @contextmanager
+    def unless_registered(self, number: int) -> Iterator[None]:
+        """Remove the file of a new block if it cannot be registered: the next fold makes another.
+
+        Not after a failed flush: then nobody knows whether it is registered, and the process ends.
+        """
+        try:
+            yield
+        except StorageBroken:
+            raise
+        except StorageError:
+            self.files.remove(number)
+            raise
 
     def put(self, environment: Environment, transaction: Transaction, row: BlockRow) -> None:
         key = _KEY.pack(row.summary.base_sequence)

@@ -7,7 +7,6 @@ the old ones when it takes their place. That happens in one transaction; then th
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.errors import StorageError
 from penstock.store.block import BlockSummary
 from penstock.store.block_choice import Candidate, blocks_to_fold
 from penstock.store.blocks import BlockRow, Blocks, OpenBlock, dead_in
@@ -77,11 +76,8 @@ class Compaction:
             for each in fresh:
                 self._blocks.put(self._environment, transaction, each.row)
 
-        try:
+        with self._blocks.unless_registered(summary.number):
             self._environment.write(0, job)
-        except StorageError:
-            self._blocks.files.remove(summary.number)
-            raise
         self._blocks.replace(fresh, numbers)
         if not fresh:
             self._blocks.files.remove(summary.number)

@@ -67,7 +67,8 @@ class Conversion:
         if fold.end_sequence > fold.base_sequence:
             job = FoldJob(fold, (), fold.first_index, fold.last_index, is_settled=True)
             summary = yield from folded(self._folder, job)
-        self._register(summary, fold)
+        with self._blocks.unless_registered(fold.number):
+            self._register(summary, fold)
         yield from self._delete_entries()
 
     def _next_fold(self, end: int) -> Fold:

@@ -40,6 +40,7 @@ from penstock.store.dropped import load_dropped
 from penstock.store.entry import Entry
 from penstock.store.environment import Environment, Transaction
 from penstock.store.folder import Folder, process_folder
+from penstock.store.free_space import free_bytes
 from penstock.store.index import MemoryIndex
 from penstock.store.journal import JournalCursor, broken_order
 from penstock.store.keys import KEY_BYTES_MAX, journal_key, name_key, row_prefix
@@ -346,6 +347,26 @@ class LmdbStore:
         while self._fold_now():
             pass
 
+    def fold_step(self) -> bool:
+        """Do a step of that; return whether there is more to do. Writer thread only."""
+        return self._fold_now()
+
+    @property
+    def fold_failure(self) -> StorageError | None:
+        """Why folding stopped before its end."""
+        return self._work.failure
+
+    @property
+    def unconverted(self) -> int:
+        """Entries of an earlier version that are not in blocks yet."""
+        marks = self._position.marks
+        return max(marks.indexed - marks.converted, 0)
+
+    @property
+    def work_left(self) -> int:
+        """Entries that are to be folded or converted."""
+        return self.unconverted + len(self._memory.entries)
+
     def _fold_now(self, *, is_short: bool = False) -> bool:
         """Do a step of folding, waiting for a fold that runs; return whether there was one."""
         if self._work.step(self._foldable(is_short=is_short), is_pressed=True):
@@ -403,6 +424,11 @@ class LmdbStore:
                 messages=newest - self._position.marks.removed_messages,
                 sequence_oldest=min(oldest, newest + 1),
                 sequence_newest=newest,
+                blocks=len(blocks.blocks),
+                block_bytes=blocks.file_bytes,
+                tail_bytes=self._environment.end_bytes,
+                damage=len(blocks.damage.found),
+                disk_free_bytes=free_bytes(self._directory.path),
             )
 
     def _oldest(self, journal: JournalCursor, blocks: BlockList) -> int:

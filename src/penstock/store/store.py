@@ -325,7 +325,7 @@ class RetentionResult(msgspec.Struct):
 
 
 class StoreSize(msgspec.Struct, frozen=True, gc=False):
-    """``bytes_used`` counts pages in use, without free ones."""
+    """``bytes_used`` counts pages in use, without free ones, and blocks."""
 
     bytes_used: int
     map_bytes: int
@@ -333,6 +333,11 @@ class StoreSize(msgspec.Struct, frozen=True, gc=False):
     messages: int
     sequence_oldest: int
     sequence_newest: int
+    blocks: int = 0
+    block_bytes: int = 0  # of their files
+    tail_bytes: int = 0  # of the file of the database
+    damage: int = 0  # places found damaged since the start
+    disk_free_bytes: int = 0  # of the file system
 
 
 class Store(Protocol):

@@ -123,9 +123,10 @@ class TailFolding:
                 self._folder, FoldJob(fold, first_index=first, last_index=last_index)
             )
         topic_ids = self._memory.topic_ids(last_index)
-        yield from self._put_topics(topic_ids)
-        self._is_leftover = True
-        self._register(summary, fold)
+        with self._blocks.unless_registered(fold.number):
+            yield from self._put_topics(topic_ids)
+            self._is_leftover = True
+            self._register(summary, fold)
         yield from self._forget(topic_ids, last_index)
         yield from self.delete_entries()
 

@@ -5,6 +5,7 @@ not reused while it is open. Run it in a process of its own, as LMDB forbids to 
 one process.
 """
 
+from collections.abc import Callable
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -45,13 +46,18 @@ class VerifyReport(msgspec.Struct):
         return not self.faults
 
 
-def verify(path: Path) -> VerifyReport:
-    """Examine a data directory; raises a StorageError only if there is no store to open."""
+def verify(
+    path: Path, progress: Callable[[int, int], None] = lambda _done, _of: None
+) -> VerifyReport:
+    """Examine a data directory; raises a StorageError only if there is no store to open.
+
+    ``progress`` is called with the bytes that are done, and all of them.
+    """
     _check_directory(path)
     environment = Environment(path, map_bytes=0, readonly=True)
     try:
         with environment.reading() as transaction:
-            return _Examination(environment, transaction, BlockFiles(path)).run()
+            return _Examination(environment, transaction, BlockFiles(path), progress).run()
     finally:
         environment.close()
 
@@ -75,11 +81,17 @@ def _check_directory(path: Path) -> None:
 
 class _Examination:
     def __init__(
-        self, environment: Environment, transaction: Transaction, files: BlockFiles
+        self,
+        environment: Environment,
+        transaction: Transaction,
+        files: BlockFiles,
+        progress: Callable[[int, int], None],
     ) -> None:
         self._environment = environment
         self._transaction = transaction
         self._files = files
+        self._progress = progress
+        self._done_bytes, self._total_bytes = 0, 0
         self._reader = Reader(environment, TopicStates(), MemoryIndex(), {})
         self._marks = Marks()
         self._report = VerifyReport()
@@ -101,6 +113,7 @@ class _Examination:
             self._dropped = load_dropped(self._environment, self._transaction)
             self._deleted = load_deleted(self._environment, self._transaction, self._dropped)
             self._reader.zone = IndexedZone(self._marks.converted, self._marks.indexed)
+            self._measure()
             self._blocks()
             self._entries()
             self._topic_rows()
@@ -117,6 +130,15 @@ class _Examination:
     @property
     def _deleted_count(self) -> int:
         return sum(ranges.count for _, ranges in self._deleted.values())
+
+    def _measure(self) -> None:
+        rows = block_rows(self._environment, self._transaction)
+        self._total_bytes = sum(row.summary.file_bytes for row in rows)
+        self._total_bytes += self._environment.used_bytes(self._transaction, ["journal"])
+
+    def _done(self, size: int) -> None:
+        self._done_bytes = min(self._done_bytes + size, self._total_bytes)
+        self._progress(self._done_bytes, self._total_bytes)
 
     def _fault(self, what: str) -> None:
         if len(self._report.faults) >= FAULTS_MAX:
@@ -135,6 +157,7 @@ class _Examination:
                 self._block(row, self._files.open(summary))
             except StorageDamaged as error:
                 self._fault(error.message)
+            self._done(summary.file_bytes)
 
     def _block(self, row: BlockRow, block: Block) -> None:
         faults = list(block.verify())
@@ -162,6 +185,7 @@ class _Examination:
             if isinstance(found, StorageDamaged):
                 self._fault(found.message)
                 continue
+            self._done(len(found.buffer))
             if found.index <= marks.flushed_index and not self._reader.zone.has(found.index):
                 continue  # a block has it; the entry has not been deleted yet
             self._report.entries += 1
