@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from penstock.store.dropped import Dropped, put_dropped
-from penstock.store.entry import Entry
+from penstock.store.entry import FIRST_OFFSETS, TOPIC_IDS, Entry
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import IndexedEntry, MemoryIndex, indexed_entry
 from penstock.store.journal import broken_order
@@ -118,6 +118,20 @@ class Applier:
 
     def _states(self, entry: Entry) -> tuple[list[StoredTopic], list[StoredTopic]]:
         """States of an entry's topics, and those of them that are not in memory."""
+        if not self._dropped:
+            known = self._topics.known_ids(entry.column(TOPIC_IDS))
+            first_offsets = entry.column(FIRST_OFFSETS)
+            found = [
+                state
+                for state, first in zip(known, first_offsets, strict=True)
+                if state is not None and state.next_offset >= first
+            ]
+            if len(found) == len(known):
+                return found, []
+        return self._states_by_name(entry)
+
+    def _states_by_name(self, entry: Entry) -> tuple[list[StoredTopic], list[StoredTopic]]:
+        """The same, of topics that may be new, or not in memory, or dropped by a later entry."""
         states, fresh = [], []
         with self._environment.reading() as transaction:
             for group, topic_id, name, first_offset, _, _ in entry.extents(0, entry.group_count):

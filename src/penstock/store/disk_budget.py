@@ -21,7 +21,7 @@ from penstock.store.blocks import Blocks
 from penstock.store.environment import DATABASES, RUNWAY_BYTES, Environment
 from penstock.store.index import MemoryIndex
 from penstock.store.store import RetentionRequest, RetentionResult
-from penstock.store.tail_folding import TailFolding
+from penstock.store.tail_folding import REFERENCES_MAX, TailFolding
 
 ENTRY_BYTES_PER_MESSAGE = 32
 ENTRY_BYTES_PER_GROUP = 256  # generous estimates of the overhead of an entry
@@ -94,7 +94,10 @@ class DiskBudget:
 
     @property
     def _is_tail_long(self) -> bool:
-        return self._memory.bytes > TAIL_BLOCKS * self._tail.block_bytes
+        return (
+            self._memory.bytes > TAIL_BLOCKS * self._tail.block_bytes
+            or self._memory.references > TAIL_BLOCKS * REFERENCES_MAX
+        )
 
     def before(self, size: int) -> None:
         """Make room for a commit of ``size`` bytes, as far as anything can be removed."""

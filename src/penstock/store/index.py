@@ -261,9 +261,13 @@ class MemoryIndex:
         with self._lock:  # readers look into the same entries
             return self._wide.holds(topic_id)
 
-    def first_offset(self, topic_id: int) -> int:
-        """Where the tail of a topic begins that it holds."""
-        return _first_offset(self.rows(topic_id)[0], 0)
+    def first_offsets(self) -> dict[int, int]:
+        """Where the tail begins, of all topics."""
+        found = self._wide.first_offsets()
+        for topic_id, row in self._rows.items():
+            first_offset = _first_offset(bytes(row[: _FIRST_OFFSET.size]), 0)
+            found[topic_id] = min(first_offset, found.get(topic_id, first_offset))
+        return found
 
     def topic_ids(self, index: int = INDEX_MAX) -> list[int]:
         """Topics with references to entries up to ``index``."""

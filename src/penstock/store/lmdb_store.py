@@ -136,7 +136,7 @@ class LmdbStore:
         """Read what is in memory of everything but the tail."""
         environment = self._environment
         self._memory = MemoryIndex()
-        self._topics = TopicStates(self._memory.holds)
+        self._topics = TopicStates()
         self._assigner = OffsetAssigner(environment, self._topics)
         self._blocks = Blocks(BlockFiles(self._directory.path), self._codec)
         with environment.reading() as transaction:

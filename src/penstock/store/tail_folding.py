@@ -74,9 +74,9 @@ class TailFolding:
 
     def recover(self) -> None:
         """Learn at a start which messages of the tail were removed."""
-        for topic_id in self._memory.topic_ids():
+        for topic_id, first_offset in self._memory.first_offsets().items():
             state = self._topics.by_id(topic_id)
-            if state is not None and state.first_offset > self._memory.first_offset(topic_id):
+            if state is not None and state.first_offset > first_offset:
                 self.cuts[topic_id] = state.first_offset
 
     @property
@@ -177,16 +177,18 @@ class TailFolding:
         """Let references leave memory; the topics' rows equal their states unless more came."""
         for some in _slices(topic_ids, TOPICS_PER_STEP):
             self._memory.forget(some, last_index)
-            with self._topics.lock:
-                for topic_id in some:
-                    state = self._topics.by_id(topic_id)
-                    if state is not None and not self._memory.holds(topic_id):
-                        self._topics.idle(state)
-                    if not self._memory.holds(topic_id):
-                        self.cuts.pop(topic_id, None)
             yield True
         self._memory.forget_entries(last_index)
-        self._topics.evict()
+        held = set(self._memory.topic_ids())
+        for some in _slices(topic_ids, TOPICS_PER_STEP):
+            with self._topics.lock:
+                for state in map(self._topics.by_id, some):
+                    if state is not None and state.id not in held:
+                        self._topics.idle(state)
+            yield True
+        held = set(self._memory.topic_ids())  # commits may have come meanwhile
+        self.cuts = {i: cut for i, cut in self.cuts.items() if i in held}
+        self._topics.evict(held)
 
     def _has_leftover(self) -> bool:
         with self._environment.reading() as transaction:

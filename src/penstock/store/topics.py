@@ -12,7 +12,7 @@ changes states and ranges under one lock; readers get copies.
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from penstock.store.deletions import NOTHING, Ranges
 from penstock.store.environment import Environment, Transaction
@@ -105,10 +105,9 @@ def put_topic(environment: Environment, transaction: Transaction, state: StoredT
 
 
 class TopicStates:
-    """States in memory, by name and by id. ``is_behind`` tells whether a topic's row is behind."""
+    """States in memory, by name and by id."""
 
-    def __init__(self, is_behind: Callable[[int], bool] = lambda _id: False) -> None:
-        self._is_behind = is_behind
+    def __init__(self) -> None:
         # held while states change, so that a reader's copy is consistent
         self.lock = threading.Lock()
         self._by_name: dict[bytes, StoredTopic] = {}
@@ -125,6 +124,10 @@ class TopicStates:
     def known(self, names: Iterable[bytes]) -> list[StoredTopic | None]:
         """``get`` of many."""
         return list(map(self._by_name.get, names))
+
+    def known_ids(self, topic_ids: Iterable[int]) -> list[StoredTopic | None]:
+        """``by_id`` of many."""
+        return list(map(self._by_id.get, topic_ids))
 
     def by_id(self, topic_id: int) -> StoredTopic | None:
         """A state whose row is behind; None if the topic was dropped. Writer thread."""
@@ -189,11 +192,14 @@ class TopicStates:
             found = [name for name in self._by_name if name.startswith(prefix)]
             return [self._by_name[n].info(self._deleted.get(n, NOTHING)) for n in found]
 
-    def evict(self) -> None:
-        """Evict idle states in LRU order. Writer thread; it costs what it evicts."""
+    def evict(self, behind: Container[int]) -> None:
+        """Evict idle states in LRU order. Writer thread; it costs what it evicts.
+
+        ``behind`` are the topics whose rows are behind: these stay.
+        """
         with self.lock:
             while self._idle and len(self._by_name) > TOPICS_CACHED_MAX:
                 name, state = self._idle.popitem(last=False)
-                if not (self._is_behind(state.id) or name in self._deleted):
+                if not (state.id in behind or name in self._deleted):
                     del self._by_name[name]
                     del self._by_id[state.id]

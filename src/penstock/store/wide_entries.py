@@ -61,6 +61,10 @@ class WideEntry:
         return self._columns[TOPIC_IDS]
 
     @property
+    def first_offsets(self) -> memoryview:
+        return self._columns[FIRST_OFFSETS]
+
+    @property
     def numbers(self) -> dict[int, int]:
         """The number of each topic's group, by id."""
         if self._numbers is None:
@@ -124,6 +128,13 @@ class WideEntries:
         return set().union(
             *(entry.topic_ids.tolist() for entry in self._entries if entry.entry_index <= index)
         )
+
+    def first_offsets(self) -> dict[int, int]:
+        """The offset of each topic's first group."""
+        found: dict[int, int] = {}
+        for entry in reversed(self._entries):
+            found.update(zip(entry.topic_ids, entry.first_offsets, strict=True))
+        return found
 
     def forget(self, index: int) -> None:
         """Forget entries up to ``index``."""

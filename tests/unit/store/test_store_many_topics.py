@@ -102,7 +102,7 @@ def test_the_oldest_block_of_many_topics_goes_though_they_are_not_in_memory(open
 def test_the_least_recently_used_topics_are_forgotten_first(monkeypatch):
     monkeypatch.setattr(topics, "TOPICS_CACHED_MAX", 2)
     behind = {4}
-    known = TopicStates(behind.__contains__)
+    known = TopicStates()
     states = [StoredTopic(number, b"%d" % number) for number in range(6)]
     with known.lock:
         for state in states:
@@ -110,10 +110,10 @@ def test_the_least_recently_used_topics_are_forgotten_first(monkeypatch):
         for number in (1, 0, 4, 2, 3):
             known.idle(states[number])
         known.keep(states[0])  # written to again
-    known.evict()
+    known.evict(behind)
     assert [number for number in range(6) if known.get(b"%d" % number)] == [0, 4, 5]
     behind.clear()
     with known.lock:
         known.idle(states[4])
-    known.evict()
+    known.evict(behind)
     assert [number for number in range(6) if known.get(b"%d" % number)] == [0, 5]

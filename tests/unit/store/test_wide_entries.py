@@ -36,7 +36,7 @@ def seen(memory):
         {i: b"".join(memory.rows(i)) for i in range(TOPICS + 1)},
         [memory.holds(i) for i in range(TOPICS + 1)],
         [sorted(memory.topic_ids(number)) for number in range(ENTRIES + 1)],
-        {i: memory.first_offset(i) for i in memory.topic_ids()},
+        memory.first_offsets(),
         (memory.references, memory.bytes, len(memory.entries)),
     )
 
