@@ -31,6 +31,11 @@ DISTANT = 0.4
 DISTANCE_S = 0.01
 FEW_ENTRIES = 50
 """Kept log entries on some clusters: a node that is away for seconds then needs a snapshot."""
+BLOCK_SIZES = ("4KiB", "16KiB")
+"""Blocks so small that a round folds and compacts many."""
+BOUNDED = 0.5
+"""Share of clusters whose stores may have ``TOTAL`` bytes, so that earlier rounds are removed."""
+TOTAL = "4MiB"
 TROUBLE = (AssertionError, OSError, TimeoutError, ValueError, PenstockError)
 """Errors that may end a round. The campaign continues with a new cluster, and has failed."""
 SHOWN_MAX = 12
@@ -91,11 +96,16 @@ class Campaign:
         is_short = dice.random() < 0.5
         if is_short:
             settings["cluster.log_kept_entries"] = FEW_ENTRIES
+        settings["journal.block_bytes"] = dice.choice(BLOCK_SIZES)
+        is_bounded = dice.random() < BOUNDED
+        if is_bounded:
+            settings["journal.total_bytes_max"] = TOTAL
         is_distant = dice.random() < DISTANT
         distance_s = DISTANCE_S if is_distant else 0.0
         ground = Ground(self._directory / f"rounds-{first}", dice, settings, distance_s)
         has_users = dice.random() < WITH_USERS
         said = [", distant" * is_distant, ", few entries kept" * is_short, ", users" * has_users]
+        said.append(", bounded" * is_bounded)
         print(f"{size} nodes{''.join(said)}", flush=True)
         audience = Audience(ground, dice)
         before, done = len(self.failed), 0
