@@ -66,6 +66,8 @@ from penstock.store.tail_folding import TailFolding
 from penstock.store.topics import TopicStates
 
 SAMPLE_ENTRIES = 8  # older entries that a start verifies, spread evenly
+REST_MS = 5_000  # a tail that was not written to for so long is folded before it is due
+REST_REFERENCES_MIN = 1_024  # unless it is small
 RETAIN_S = 0.02  # after this ``retain`` begins no other slice: commits wait for it
 
 
@@ -149,6 +151,7 @@ class LmdbStore:
             for name, ranges in deleted.values():
                 self._topics.set_deleted(name, ranges)
         self._topics.next_id = self._position.marks.next_topic_id
+        self._rest_index, self._rest_since_ms = 0, 0
         self.on_removed: Callable[[RetentionResult], None] = lambda _removed: None
         self.log_floor = self.start_floor = LOG_UNBOUND
 
@@ -452,8 +455,20 @@ class LmdbStore:
                 return total  # report what was removed; the next call meets the error first
             if total.more and perf_counter() >= deadline:
                 return total
-        total.more = self._budget.shrink() or self._work.step(self._foldable())
+        total.more = self._budget.shrink() or self._work.step(
+            self._foldable(), is_pressed=self._is_at_rest(request.now_ms)
+        )
         return total
+
+    def _is_at_rest(self, now_ms: int) -> bool:
+        """Whether nothing was written for a while, so that the tail may be folded before it is due.
+
+        Readers of many topics are faster in blocks.
+        """
+        if self.next_index != self._rest_index:
+            self._rest_index, self._rest_since_ms = self.next_index, now_ms
+        is_long = now_ms - self._rest_since_ms >= REST_MS
+        return is_long and self._memory.references >= REST_REFERENCES_MIN
 
     def _retain_slice(self, request: RetentionRequest, total: RetentionResult) -> None:
         removed, self._position.marks = self._retention.slice(request, self._position.marks)

@@ -458,3 +458,20 @@ def test_readers_miss_nothing_while_the_tail_is_folded(open_store):
         thread.join()
     assert not faults
     assert len(store._blocks.current.blocks) > 3
+
+
+def test_a_tail_at_rest_is_folded_before_it_is_due(open_store):
+    store = open_store()
+    batch = Batch()
+    for number in range(1_100):
+        batch.append(b"t/%d" % number, [b"x"], 0, 0)
+    store.commit(batch)
+    passed = Batch()
+    passed.checkpoint = store.next_index - 1
+    store.commit(passed)
+    for now_ms in (1_000, 5_900):
+        store.retain(RetentionRequest(RetentionRules(), now_ms, 10**9))
+        assert not store._blocks.current.blocks
+    while store.retain(RetentionRequest(RetentionRules(), 6_000, 10**9)).more:
+        pass
+    assert len(store._blocks.current.blocks) == 1
