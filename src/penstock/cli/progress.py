@@ -9,17 +9,18 @@ import click
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to call with what is done and the whole; it draws at most ten times a second."""
+    """A function to call with what is done and the whole."""
     if not sys.stderr.isatty():
         yield lambda _done, _of: None
         return
     with click.progressbar(length=1, label=label, file=sys.stderr, width=30) as bar:
 
-        def reached(done: int, of: int) -> None:
+        def show(done: int, of: int) -> None:
             bar.length = max(of, 1)
-            bar.update(done - bar.pos)
+            reached = bar.length if done >= of else done  # nothing to do is done, too
+            bar.update(reached - bar.pos)
 
-        yield reached
+        yield show
 
 
 def size_text(size: int) -> str:

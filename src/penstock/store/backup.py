@@ -41,6 +41,7 @@ from penstock.store.directory import (
     DATA_NAME,
     MARKER_NAME,
     Marker,
+    check_switched,
     marker_missing,
     read_marker,
     sync_directory,
@@ -247,9 +248,18 @@ def _checked_marker(data: Path) -> Marker:
 
 @contextmanager
 def _copied(data: Path) -> Iterator[StoreCopy]:
+    check_switched(data)
+    database = (data / DATA_NAME).stat().st_ino
     environment = Environment(data, map_bytes=0, readonly=True)
     try:
         with copy_store(data, environment.copy) as copy:
+            # the blocks of a snapshot from another node are none of the old database's
+            check_switched(data)
+            if (data / DATA_NAME).stat().st_ino != database:
+                raise StorageError(
+                    f"{data} was replaced by a snapshot of another node during the backup",
+                    "Make the backup again.",
+                )
             yield copy
     finally:
         environment.close()

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import PenstockError, StorageDamaged, StorageForeign, StorageFull
+from penstock.errors import (
+    PenstockError,
+    StorageDamaged,
+    StorageError,
+    StorageForeign,
+    StorageFull,
+)
 from penstock.limits import GIB
 from penstock.store import backup as backup_module
 from penstock.store.backup import back_up
@@ -319,6 +325,28 @@ def test_what_is_no_store_is_not_backed_up(tmp_path, data):
     with pytest.raises(StorageForeign, match="marker"):
         back_up(data, tmp_path / "x", None)
     assert not (tmp_path / "x").exists()
+
+
+def test_a_store_that_is_replaced_meanwhile_is_not_mixed_with_the_new_one(
+    data, tmp_path, monkeypatch
+):
+    """As when a node gets a snapshot of another one."""
+    copied = backup_module.copy_store
+
+    def replaced(path, write_database):
+        copy = copied(path, write_database)
+        shutil.copy(path / "data.mdb", path / "other")
+        (path / "other").rename(path / "data.mdb")
+        return copy
+
+    monkeypatch.setattr(backup_module, "copy_store", replaced)
+    with pytest.raises(StorageError, match="was replaced"):
+        back_up(data, tmp_path / "x", None)
+    assert names(tmp_path) == ["data"]
+    monkeypatch.undo()
+    (data / "snapshot.ready").mkdir()
+    with pytest.raises(StorageError, match="is being replaced"):
+        back_up(data, tmp_path / "x", None)
 
 
 def test_a_file_system_without_links_takes_backups_too(data, tmp_path, target, monkeypatch):
