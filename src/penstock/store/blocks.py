@@ -218,7 +218,7 @@ class Blocks:
         except StorageBroken:
             raise
         except StorageError:
-            self.files.remove(number)
+            self._unlink(number)
             raise
 
     def put(self, environment: Environment, transaction: Transaction, row: BlockRow) -> None:
@@ -239,7 +239,17 @@ class Blocks:
         self._replace(sorted(kept, key=attrgetter("base_sequence")))
         for number in blocks:
             if number in gone:
-                self.files.remove(number)
+                self._unlink(number)
+
+    def _unlink(self, number: int) -> None:
+        """Remove a file that no row lists. If that fails, nothing is wrong but the space it takes.
+
+        The next start tries again.
+        """
+        try:
+            self.files.remove(number)
+        except StorageError as error:
+            _log.warning("block_not_removed", block=number, error=error.message)
 
     def _replace(self, blocks: list[OpenBlock]) -> None:
         numbers = [block.row.summary.number for block in blocks]

@@ -7,6 +7,9 @@ Jobs and answers are MessagePack in frames. A thread per job talks to it, so tha
 process nor a full pipe is waited for.
 
 A fold only makes a file. The store registers it, or removes it.
+
+A child that gives no answer for ``ANSWER_S`` hangs: it is killed, and the job has failed. Commits
+may be waiting for it.
 """
 
 import os
@@ -42,6 +45,7 @@ from penstock.store.topics import unpack_topic
 
 FRAME_BYTES_MAX: Final = 1 << 30  # of a job; cuts take some ten bytes per topic
 ERROR_CHARACTERS_MAX: Final = 500
+ANSWER_S: Final = 120.0  # for a job; a block takes a second or two, and the machine may be busy
 _LENGTH: Final = struct.Struct("<I")
 _MODULE: Final = "penstock.store.fold_process"
 _KINDS: Final = {
@@ -184,6 +188,7 @@ class ProcessFolder:
         forget: Callable[[], None] = lambda: None,
     ) -> None:
         self._data = data
+        self.answer_s = ANSWER_S
         self._wake = wake
         self._forget = forget
         self._lock = threading.Lock()  # around the child's start and end
@@ -201,7 +206,10 @@ class ProcessFolder:
     def start(self, job: FoldJob) -> None:
         assert self._thread is None
         self._thread = threading.Thread(target=self._run, args=(job,), name="fold", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # too many threads
+            self._result = _died("", str(error))
 
     def result(self) -> BlockSummary | StorageError | None:
         if self._thread is None or self._result is None:
@@ -210,7 +218,7 @@ class ProcessFolder:
         return found
 
     def wait(self) -> None:
-        if self._thread is not None:
+        if self._thread is not None and self._result is None:
             self._thread.join()
 
     def close(self) -> None:
@@ -218,15 +226,14 @@ class ProcessFolder:
             self._is_closed = True
             if self._child is not None:
                 self._child.kill()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self.wait()
+        self._thread = None
         self._end()
 
     def _run(self, job: FoldJob) -> None:
         try:
             self._result = self._asked(job)
-        except OSError as error:  # no child could be started, or it died
+        except Exception as error:  # noqa: BLE001 - no child could be started, it died, or a bug
             self._result = _died(self._end(), str(error))
         self._wake()
 
@@ -234,8 +241,13 @@ class ProcessFolder:
         child = self._started()
         assert child.stdin is not None
         assert child.stdout is not None
-        write_frame(child.stdin, msgspec.msgpack.encode(job))
-        reply = read_frame(child.stdout)
+        guard = threading.Timer(self.answer_s, child.kill)
+        guard.start()
+        try:
+            write_frame(child.stdin, msgspec.msgpack.encode(job))
+            reply = read_frame(child.stdout)
+        finally:
+            guard.cancel()
         if reply is None:
             return _died(self._end(), "it ended")
         return msgspec.msgpack.decode(reply, type=FoldReply).result()

@@ -12,6 +12,7 @@ sample of the older ones.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
@@ -218,8 +219,9 @@ class LmdbStore:
 
     def prepare(self) -> None:
         self._environment.prepare()
-        self._budget.after()
-        self._work.step(self._foldable())
+        with suppress(StorageError):  # nobody waits for this; a commit meets it, if it lasts
+            self._budget.after()
+            self._work.step(self._foldable())
 
     def _foldable(self, *, is_short: bool = False) -> int:
         """The last entry that no start needs, nor another node unless the disk is short of room."""

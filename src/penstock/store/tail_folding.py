@@ -230,7 +230,7 @@ def folded(folder: Folder, job: FoldJob) -> Generator[bool, None, BlockSummary]:
 def block_row(block: Block, moved: Mapping[int, int]) -> BlockRow:
     """The row of a new block; what lies below a topic's new first offset is dead in it."""
     row = BlockRow(block.summary)
-    for topic_id, cut in moved.items():
+    for topic_id, cut in sorted(moved.items()):  # as the parts have them: each is decoded once
         row = row.without(*dead_in(block, topic_id, cut))
     return row
 
