@@ -44,11 +44,11 @@ class JournalView(NamedTuple):
     messages: int
     oldest_sequence: int
     newest_sequence: int
-    blocks: int
-    block_bytes: int
-    tail_bytes: int
-    damage: int
-    disk_free_bytes: int
+    blocks: int = 0
+    block_bytes: int = 0
+    tail_bytes: int = 0
+    damage: int = 0
+    disk_free_bytes: int = 0
 
 
 class QueueView(Protocol):
