@@ -1,6 +1,5 @@
 """``penstock backup`` and ``penstock restore``: one file for everything in a data directory."""
 
-import resource
 import secrets
 from pathlib import Path
 from time import gmtime, strftime
@@ -8,6 +7,7 @@ from time import gmtime, strftime
 import click
 import msgspec
 
+from penstock.cli.files import open_many_files
 from penstock.cli.inputs import flag, is_given
 from penstock.cli.output import counted, json_option, print_result
 from penstock.cli.progress import progress_bar, size_text
@@ -54,18 +54,11 @@ def backup(file: Path, data: Path, since: Path | None) -> None:
     FILE is as confidential as the data directory. Exits with 1 if the store itself is damaged: the
     backup is made all the same, but keep the earlier ones.
     """
-    _open_many_files()
+    open_many_files()
     with progress_bar("backing up") as progress:
         report = back_up(data, file, since, progress)
     print_result(msgspec.to_builtins(report), _backup_text(report))
     raise SystemExit(bool(report.damaged))
-
-
-def _open_many_files() -> None:
-    """All blocks are open at once."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _backup_text(report: BackupReport) -> str:

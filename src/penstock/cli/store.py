@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from penstock.cli.files import open_many_files
 from penstock.cli.inputs import flag, is_given
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import counted, json_option, print_result
@@ -37,6 +38,7 @@ def verify_command(directory: Path) -> None:
 
     The broker may be running. Exits with 1 if anything is damaged.
     """
+    open_many_files()
     with progress_bar("verifying") as progress:
         report = verify(directory, progress)
     if is_given("--json"):

@@ -5,13 +5,13 @@ not reused while it is open. Run it in a process of its own, as LMDB forbids to 
 one process.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain, pairwise
 from pathlib import Path
 
 import msgspec
 
-from penstock.errors import StorageDamaged, StorageForeign
+from penstock.errors import StorageDamaged, StorageError, StorageForeign
 from penstock.obs.log import printable
 from penstock.store.block import Block
 from penstock.store.block_files import BlockFiles
@@ -27,6 +27,8 @@ from penstock.store.marks import Marks, get_marks
 from penstock.store.reader import IndexedZone, Reader
 from penstock.store.slices import part_bytes
 from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
+
+ATTEMPTS_MAX = 20  # snapshots that are tried while a broker removes blocks
 
 FAULTS_MAX = 100  # faults that are listed; a store with more is not examined further
 
@@ -55,11 +57,37 @@ def verify(
     """
     _check_directory(path)
     environment = Environment(path, map_bytes=0, readonly=True)
+    unreadable: set[int] = set()
     try:
-        with environment.reading() as transaction:
-            return _Examination(environment, transaction, BlockFiles(path), progress).run()
+        for _attempt in range(ATTEMPTS_MAX):
+            with environment.reading() as transaction:
+                blocks = _opened(environment, transaction, BlockFiles(path))
+                damage = {n for n, block in blocks.items() if isinstance(block, StorageDamaged)}
+                if damage <= unreadable:
+                    return _Examination(environment, transaction, blocks, progress).run()
+                unreadable |= damage
     finally:
         environment.close()
+    raise StorageError(
+        "the blocks could not be opened: the broker removes them too quickly",
+        "Try again when it has less to do, or verify a backup.",
+    )
+
+
+def _opened(
+    environment: Environment, transaction: Transaction, files: BlockFiles
+) -> dict[int, Block | StorageDamaged]:
+    """All blocks by number: a file that is open outlives its removal by the broker.
+
+    One that is gone already is not damaged if a later snapshot does not list it any more.
+    """
+    found: dict[int, Block | StorageDamaged] = {}
+    for row in block_rows(environment, transaction):
+        try:
+            found[row.summary.number] = files.open(row.summary)
+        except StorageDamaged as error:
+            found[row.summary.number] = error
+    return found
 
 
 def _check_directory(path: Path) -> None:
@@ -84,12 +112,12 @@ class _Examination:
         self,
         environment: Environment,
         transaction: Transaction,
-        files: BlockFiles,
+        blocks: Mapping[int, Block | StorageDamaged],
         progress: Callable[[int, int], None],
     ) -> None:
         self._environment = environment
         self._transaction = transaction
-        self._files = files
+        self._opened = blocks
         self._progress = progress
         self._done_bytes, self._total_bytes = 0, 0
         self._reader = Reader(environment, TopicStates(), MemoryIndex(), {})
@@ -153,8 +181,11 @@ class _Examination:
             if summary.base_sequence < sequence:
                 self._fault(f"block {summary.number} is out of order")
             sequence = summary.end_sequence
+            block = self._opened[summary.number]
             try:
-                self._block(row, self._files.open(summary))
+                if isinstance(block, StorageDamaged):
+                    raise block
+                self._block(row, block)
             except StorageDamaged as error:
                 self._fault(error.message)
             self._done(summary.file_bytes)
