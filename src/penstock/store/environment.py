@@ -104,7 +104,7 @@ class Environment:
             self._open(max(map_bytes, _file_bytes(path) * 2))
         except lmdb.Error as error:
             raise storage_error(error) from error
-        self.runway_bytes = RUNWAY_BYTES
+        self.runway_bytes = RUNWAY_BYTES // 4  # until the total is known, which may be small
         self._file_end = 0  # size of the file when last looked at
         self._last_commit = 0  # number of the last transaction, as the next one found it
         self._ended: StorageBroken | None = None  # why nothing is written any more
