@@ -92,7 +92,10 @@ class Campaign:
         """Run some rounds on one cluster, up to the first that fails; return their number."""
         dice = random.Random(self._dice.random())
         size = dice.choice(self._sizes)
-        settings: dict[str, object] = {"limits.queue_messages_max": 1_000_000}  # lose none of them
+        settings: dict[str, object] = {
+            "limits.queue_messages_max": 1_000_000,  # lose none of them
+            "journal.block_bytes": "4KiB",  # fold all the time
+        }
         is_short = dice.random() < 0.5
         if is_short:
             settings["cluster.log_kept_entries"] = FEW_ENTRIES

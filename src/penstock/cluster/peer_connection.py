@@ -98,10 +98,21 @@ class PeerConnection(asyncio.Protocol):
 
     def send(self, payloads: Sequence[bytes]) -> None:
         """Send frames in one write. Check ``is_paused`` first."""
-        assert self._transport is not None
+        self.send_packed(self.packed(payloads))
+
+    def packed(self, payloads: Sequence[bytes]) -> list[bytes]:
+        """Frames with their checksums, to be sent next.
+
+        Any thread, if nothing is sent meanwhile: the checksum of a large frame takes a millisecond,
+        and depends on all frames before it.
+        """
         pieces: list[bytes] = []
         for payload in payloads:
             pieces += self._writer.frame(payload)
+        return pieces
+
+    def send_packed(self, pieces: Sequence[bytes]) -> None:
+        assert self._transport is not None
         self._transport.writelines(pieces)
 
     def pause_reading(self) -> None:

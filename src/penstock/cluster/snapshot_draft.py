@@ -51,6 +51,7 @@ class SnapshotDraft:
         self.blocks = 0  # that are here, of those listed
         self.size = 0  # bytes of them and of the database
         self.blocks_received = 0
+        self._file: DraftFile | None = None  # the last
 
     def expect(self, size: int) -> None:
         """Refuse a store that is too large, before any of it has come."""
@@ -59,7 +60,8 @@ class SnapshotDraft:
 
     def database(self) -> "DraftFile":
         room = self._room()
-        return DraftFile(self.path / DATA_NAME, room, _no_room(room))
+        self._file = DraftFile(self.path / DATA_NAME, room, _no_room(room))
+        return self._file
 
     def take_database(self, file: "DraftFile", end: SnapshotEnd) -> list[BlockSummary]:
         """The blocks that the store has, once its database is complete."""
@@ -91,7 +93,8 @@ class SnapshotDraft:
         with suppress(FileExistsError):
             self._files.path.mkdir(mode=0o700)
         name = f"{number:016x}.{os.getpid()}{DRAFT_SUFFIX}"
-        return DraftFile(self._files.path / name, size, _differs())
+        self._file = DraftFile(self._files.path / name, size, _differs())
+        return self._file
 
     def take_block(self, number: int, file: "DraftFile", end: SnapshotEnd) -> None:
         file.finish(end)
@@ -103,6 +106,11 @@ class SnapshotDraft:
         if fault is not None:
             _log.error("snapshot_block_damaged", error=fault.message, advice=fault.advice)
         os.utime(self.path / SOURCE_NAME)  # see ``tidy_snapshot``
+
+    def close(self) -> None:
+        """Close a file that was cut off."""
+        if self._file is not None:
+            self._file.close()
 
     def finish(self) -> None:
         """Everything is here."""

@@ -164,7 +164,6 @@ class _IncomingSnapshot:
         self._frames: asyncio.Queue[_Frame] = asyncio.Queue()
         self._waiting_bytes = 0
         self._job: asyncio.Future[object] | None = None
-        self._file: DraftFile | None = None
 
     def put(self, frame: _Frame) -> None:
         if isinstance(frame, SnapshotChunk):
@@ -181,7 +180,7 @@ class _IncomingSnapshot:
             await self._write_database(draft)
             await self._off_loop(draft.finish)
         except BaseException:
-            await self._clean_up(data)
+            await self._clean_up(data, draft)
             raise
         return draft
 
@@ -189,7 +188,7 @@ class _IncomingSnapshot:
         """The database; then the blocks that it lists."""
         if self._begin.has_blocks:
             await self._expect(draft)
-        file = self._file = await self._off_loop(draft.database)
+        file = await self._off_loop(draft.database)
         end = await self._write_file(file)
         listed = await self._off_loop(draft.take_database, file, end)
         if self._begin.has_blocks:
@@ -217,7 +216,7 @@ class _IncomingSnapshot:
             frame = await self._next()
             if not isinstance(frame, SnapshotBlock) or frame.number != number:
                 raise _out_of_place(f"block {number:016x} was asked for, and does not come")
-            file = self._file = await self._off_loop(draft.block, number, frame.size)
+            file = await self._off_loop(draft.block, number, frame.size)
             end = await self._write_file(file)
             await self._off_loop(draft.take_block, number, file, end)
             self._progress.blocks = draft.blocks
@@ -250,15 +249,12 @@ class _IncomingSnapshot:
         self._job = cast("asyncio.Future[object]", running)
         return await asyncio.shield(running)
 
-    async def _clean_up(self, data: Path) -> None:
+    async def _clean_up(self, data: Path, draft: SnapshotDraft | None) -> None:
         if self._job is not None:
             await asyncio.wait([self._job])
-        await asyncio.get_running_loop().run_in_executor(None, self._tidy, data)
-
-    def _tidy(self, data: Path) -> None:
-        if self._file is not None:
-            self._file.close()
-        tidy_snapshot(data)
+        if draft is not None:
+            draft.close()
+        await asyncio.get_running_loop().run_in_executor(None, tidy_snapshot, data)
 
 
 def _lists(summaries: list[BlockSummary]) -> Iterator[list[BlockSummary]]:

@@ -4,7 +4,7 @@ The copy is of one moment: a small database, and the files of blocks, which are 
 sent, whatever becomes of them meanwhile (:mod:`penstock.store.store_copy`). The other node gets the
 database, and asks for the blocks that it does not have from an earlier attempt.
 
-Files are read and hashed in threads; the event loop sends no faster than the other node and the
+Threads read, hash and seal what is sent; the event loop sends no faster than the other node and the
 rate limit allow. Removed blocks occupy the disk for as long as they are open. So a transfer has a
 time limit, and a node sends one at a time.
 """
@@ -204,13 +204,14 @@ class _Sending:
         loop, transfer = asyncio.get_running_loop(), self._transfer
         digest = blake2b(digest_size=DIGEST_BYTES)
 
-        def read(at: int) -> bytes:
+        def read(at: int) -> list[bytes]:
             data = os.pread(file, min(CHUNK_BYTES, size - at), at)
             digest.update(data)
-            return encode_snapshot_frame(SnapshotChunk(data))
+            return transfer.packed(SnapshotChunk(data))
 
         for at in range(0, size, CHUNK_BYTES):
-            await transfer.send_payload(await loop.run_in_executor(None, read, at))
+            await transfer.until_writable()
+            transfer.send_packed(await loop.run_in_executor(None, read, at))
             self._sent.bytes += min(CHUNK_BYTES, size - at)
             self._progress.bytes += min(CHUNK_BYTES, size - at)
             due = self._started + self._sent.bytes / self._rate_bytes
@@ -247,8 +248,7 @@ class _Transfer:
         """Wait; raises PeerFault if the connection ends, TimeoutError if nothing moves."""
         async with asyncio.timeout(STALL_S):
             while not condition():
-                if self._fault is not None:
-                    raise self._fault
+                self._check()
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -258,16 +258,29 @@ class _Transfer:
         return self._wanted.pop(0) if self._wanted else None
 
     async def send(self, frame: SnapshotFrame) -> None:
-        await self.send_payload(encode_snapshot_frame(frame))
+        await self.until_writable()
+        self.send_packed(self.packed(frame))
 
-    async def send_payload(self, payload: bytes) -> None:
-        """Send a frame once the socket takes more; raises PeerFault if the connection has ended."""
+    async def until_writable(self) -> None:
+        """Wait until the socket takes more; raises PeerFault if the connection has ended."""
         connection = self.connection
         assert connection is not None
         await self.until(lambda: not connection.is_paused or connection.is_over)
+        self._check()
+
+    def packed(self, frame: SnapshotFrame) -> list[bytes]:
+        """What is sent next, in any thread."""
+        assert self.connection is not None
+        return self.connection.packed([encode_snapshot_frame(frame)])
+
+    def send_packed(self, pieces: list[bytes]) -> None:
+        self._check()
+        assert self.connection is not None
+        self.connection.send_packed(pieces)
+
+    def _check(self) -> None:
         if self._fault is not None:
             raise self._fault
-        connection.send([payload])
 
     def close(self) -> None:
         if self.connection is not None:
