@@ -238,6 +238,15 @@ class Batch:
         """Whether it has something for the journal, not only checkpoint rows."""
         return bool(self.count or self.drops or self.events)
 
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one plain message for the journal, apart from dropped topics."""
+        return (
+            self.count == 1
+            and not (self.events or self.extras or self.producers or self.segments)
+            and self.configuration is None
+        )
+
     def absorb(self, other: "Batch", segment: "NodeSegment | None" = None) -> None:
         """Append the journal content of another batch; runs stay apart. Neither may drop topics."""
         if segment is not None:

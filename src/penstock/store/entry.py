@@ -112,6 +112,37 @@ _EMPTY = memoryview(b"")
 TIME_SPAN_MS_MAX = 0xFFFF_FFFF  # times of an entry are u32, counted from its earliest
 _PADDING = tuple(bytes(n) for n in (0, 7, 6, 5, 4, 3, 2, 1))
 
+BYTE_MAX = 0xFF
+COPIED_BYTES_MAX = 16_384  # up to here a copy costs less than a checksum of each part
+
+# An entry that is one message: header and columns up to the topic's name, then those up to the
+# payload. Only the lengths of name and payload differ in the directory.
+_SINGLE_SECTIONS = tuple(
+    b"".join(_SECTION.pack(number, 0, size) for number, size in sizes)[:-4]
+    for sizes in (
+        (
+            (TOPIC_IDS, 4),
+            (FIRST_OFFSETS, 8),
+            (GROUP_MESSAGES, 4),
+            (GROUP_RUNS, 4),
+            (NAME_ENDS, 4),
+            (NAMES, 0),
+        ),
+        (
+            (RUN_POSITIONS, 4),
+            (RUN_BOUNDS, 8),
+            (RUN_TIMES, 4),
+            (RUN_FLAGS, 1),
+            (BOUNDS, 8),
+            (PAYLOADS, 0),
+        ),
+    )
+)
+_SINGLE_HEAD = struct.Struct("<IQQIIQ 44sI 44sI I4x Q I4x I4x I4x")
+_SINGLE_TAIL = struct.Struct("<I4x II I4x B7x II")
+_SINGLE_PREFIX = _PREFIX.pack(MAGIC, VERSION, 0, 12)
+_SINGLE_PREFIX_CRC = crc32(_SINGLE_PREFIX)
+
 _encode_events = msgspec.msgpack.Encoder().encode
 _encode_segments = msgspec.msgpack.Encoder().encode
 _decode_segments = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
@@ -131,7 +162,7 @@ class Placement(NamedTuple):
 class EncodedEntry(NamedTuple):
     """An entry as bytes, its earliest time, and the bytes of payload of each group.
 
-    ``sections`` are those of messages, by number.
+    ``sections`` are those of messages, by number; none for an entry that is one message.
     """
 
     data: bytes
@@ -161,6 +192,8 @@ def encode_entry(
     dropped: Sequence[tuple[int, bytes]] = (),
 ) -> EncodedEntry:
     """Encode a batch; ``dropped`` are id and name of those of ``batch.drops`` that exist."""
+    if batch.is_single and not dropped and batch.runs[3] <= BYTE_MAX:
+        return _encode_single(batch, index, base_sequence, topic_ids[0], first_offsets[0])
     time_ms, group_bytes, sections = (
         _message_sections(batch, topic_ids, first_offsets) if batch.count else (0, [], [])
     )
@@ -182,6 +215,33 @@ def encode_entry(
     return EncodedEntry(_joined(body, sections), time_ms, group_bytes, of_messages)
 
 
+def _encode_single(
+    batch: Batch, index: int, base_sequence: int, topic_id: int, first_offset: int
+) -> EncodedEntry:
+    """Encode one message and nothing else, as most commits of waiting clients are.
+
+    All but a few numbers is known, so the columns need not be made one by one.
+    """
+    (name,), (payload,) = batch.topics, batch.payloads
+    _, _, time_ms, flags = batch.runs
+    name_bytes, payload_bytes = len(name), len(payload)
+    rest = b"".join((
+        _SINGLE_HEAD.pack(
+            0, index, base_sequence, 1, 1, time_ms,
+            _SINGLE_SECTIONS[0], name_bytes, _SINGLE_SECTIONS[1], payload_bytes,
+            topic_id, first_offset, 1, 1, name_bytes,
+        ),
+        name,
+        _PADDING[name_bytes % 8],
+        _SINGLE_TAIL.pack(0, 0, 1, 0, flags, 0, payload_bytes),
+        payload,
+        _PADDING[payload_bytes % 8],
+    ))  # fmt: skip
+    checksum = crc32(rest, _SINGLE_PREFIX_CRC)
+    data = b"".join((_SINGLE_PREFIX, _CHECKSUM.pack(checksum), rest))
+    return EncodedEntry(data, time_ms, [payload_bytes], {})
+
+
 def join_sections(
     header: tuple[int, int, int, int, int], sections: list[tuple[int, bytes]]
 ) -> bytes:
@@ -191,10 +251,15 @@ def join_sections(
 
 def _joined(body: bytes, sections: list[tuple[int, bytes]]) -> bytes:
     parts = [body]
-    parts += [_SECTION.pack(number, 0, len(content)) for number, content in sections]
+    pack = _SECTION.pack
+    parts += [pack(number, 0, len(content)) for number, content in sections]
+    size = 0
     for _, content in sections:
+        size += len(content)
         parts += (content, _PADDING[len(content) % 8])
     prefix = _PREFIX.pack(MAGIC, VERSION, 0, len(sections))
+    if size <= COPIED_BYTES_MAX:
+        parts = [b"".join(parts)]
     checksum = crc32(prefix)
     for part in parts:
         checksum = crc32(part, checksum)

@@ -105,11 +105,13 @@ class IndexedEntry(NamedTuple):
     first_offsets: Sequence[int]
     message_counts: Sequence[int]
     group_bytes: Sequence[int]
-    sections: Sections  # of the entry, at least ``COLUMNS``
+    sections: Sections  # of the entry, at least ``COLUMNS``; unless it has one message
 
     @property
     def references(self) -> list[tuple[int, ...]]:
         """The references as plain tuples."""
+        if self.end_sequence - self.base_sequence == 1:
+            return [self._single()]
         columns = (
             self.first_offsets,
             repeat(self.base_sequence),
@@ -122,6 +124,11 @@ class IndexedEntry(NamedTuple):
             self.group_bytes,
         )
         return list(zip(*columns, strict=False))  # some do not end
+
+    def _single(self) -> tuple[int, ...]:
+        """The reference of an entry that has one message."""
+        base, size = self.base_sequence, self.group_bytes[0]
+        return self.first_offsets[0], base, self.entry_index, base, self.time_ms, 0, 1, 1, size
 
     def wide(self) -> WideEntry:
         return WideEntry(self.entry_index, self.base_sequence, self.time_ms, self.sections)

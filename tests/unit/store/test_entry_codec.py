@@ -12,15 +12,19 @@ from penstock.store.batch import Batch
 from penstock.store.entry import (
     DROPPED_IDS,
     HEADER_NUMBERS,
+    PAYLOADS,
     PRODUCER_NUMBERS,
     RUN_TYPES,
     SCHEDULE_NUMBERS,
     SIGNATURES,
+    TOPIC_IDS,
     Placement,
     decode,
     encode,
+    join_sections,
 )
 
+PLAIN = range(TOPIC_IDS, PAYLOADS + 1)
 PLACEMENTS = [Placement(3, 10), Placement(4, 0)]
 SIGNED = Extras(signature=Signature(1, 7, b"s" * 64))
 HEADED = Extras(((b"name", b"value"), (b"", b"")))
@@ -50,6 +54,13 @@ def sample() -> bytes:
     batch.append(b"a", [b"333"], 999, 4)
     batch.add_event(("opened", b"client", [1, 2]))
     return encode(batch, 7, 100, PLACEMENTS)
+
+
+def by_sections(encoded: bytes) -> bytes:
+    """The same entry, put together column by column."""
+    entry = decode(encoded)
+    header = (entry.index, entry.base_sequence, entry.count, entry.group_count, entry.time_ms)
+    return join_sections(header, [(n, bytes(entry.column(n))) for n in PLAIN if entry.has(n)])
 
 
 def adorned() -> bytes:
@@ -263,3 +274,32 @@ def test_sections_begin_on_multiples_of_eight():
     """Arrow wants its buffers aligned."""
     entry = decode(sample())
     assert all(start % 8 == 0 for start, _ in entry._sections.values())
+
+
+@pytest.mark.parametrize("payload", [b"", b"1", b"12345678", b"x" * 100_000])
+@pytest.mark.parametrize("topic", [b"a", b"fleet/42", "b/ü".encode()])
+@pytest.mark.parametrize("flags", [0, 1, 0xFF])
+def test_an_entry_of_one_message_is_the_one_that_its_columns_make(
+    payload: bytes, topic: bytes, flags: int
+) -> None:
+    batch = Batch()
+    batch.append(topic, [payload], 2**41, flags)
+    encoded = encode(batch, 7, 2**40, [Placement(2**31, 2**50)])
+    entry = decode(encoded)
+    columns = [entry.column(number).tolist() for number in PLAIN]
+    assert columns == [
+        [2**31], [2**50], [1], [1], [len(topic)], list(topic),
+        [0], [0, 1], [0], [flags], [0, len(payload)], list(payload),
+    ]  # fmt: skip
+    assert (entry.index, entry.base_sequence, entry.time_ms) == (7, 2**40, 2**41)
+    assert encoded == by_sections(encoded)
+
+
+def test_an_entry_of_one_message_keeps_what_comes_with_it() -> None:
+    batch = Batch()
+    batch.append(b"a", [b"1"], 1_000, 0x372, [HEADED])
+    batch.add_event(("opened", b"client", [1, 2]))
+    entry = decode(encode(batch, 7, 100, [Placement(3, 10)]))
+    assert entry.message(100).extras == HEADED
+    assert entry.message(100).flags == 0x372
+    assert len(entry.events) == 1
