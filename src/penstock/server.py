@@ -49,7 +49,7 @@ from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.runner import RetentionRunner
 from penstock.staging.visible_store import VisibleStore
-from penstock.store.block_format import RAW, ZSTD
+from penstock.store.blocks.format import RAW, ZSTD
 from penstock.store.free_space import DiskWatch
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import LogStore, Store

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.obs.log import configure
-from penstock.store.backup import back_up
+from penstock.store.copies.backup import back_up
+from penstock.store.copies.restore import restore
 from penstock.store.maintenance import compact, convert
-from penstock.store.restore import restore
 from penstock.store.verify import verify
 from tests.anomaly.store_script import KILLED, Killer, in_a_fork, open_store, scripted_batch
 from tests.anomaly.test_earlier_data import EARLIER, _extract

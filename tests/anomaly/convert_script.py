@@ -10,9 +10,9 @@ import tarfile
 from hashlib import blake2b
 from pathlib import Path
 
-from penstock.store import conversion, tail_folding
 from penstock.store.batch import Batch
-from penstock.store.folder import inline_folder
+from penstock.store.blocks import conversion, tail_folding
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.verify import verify
 from tests.anomaly.store_script import KILLED, Killer, in_a_fork

@@ -16,10 +16,12 @@ import lmdb
 import structlog
 
 from penstock.model.message import Message
-from penstock.store import retention, tail_folding, total_limit
 from penstock.store.batch import Batch
-from penstock.store.folder import inline_folder
+from penstock.store.blocks import tail_folding
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
+from penstock.store.retention import engine as retention
+from penstock.store.retention import total_limit
 from penstock.store.store import (
     ProtectedTopics,
     RetentionLimits,

@@ -8,9 +8,9 @@ from penstock.cluster.snapshot_sender import SnapshotSender
 from penstock.cluster.snapshots import Snapshots
 from penstock.limits import GIB, MIB
 from penstock.raft.types import MessageKind, RaftMessage, SnapshotMeta
-from penstock.store.block_files import BlockFiles
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.directory import DATA_NAME, snapshot_path
-from penstock.store.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from tests.cluster.peer_bench import Node, until
 from tests.cluster.snapshot_bench import batch

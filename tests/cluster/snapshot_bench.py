@@ -6,7 +6,7 @@ from penstock.cluster.frames import Member
 from penstock.cluster.record import encode_record, genesis_record, terms_with
 from penstock.raft.types import RaftEntry
 from penstock.store.batch import Batch
-from penstock.store.folder import inline_folder
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import LogEntry, Write
 from tests.cluster.peer_bench import CLUSTER

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.cluster.install import LogState, install, is_wanted, read_log_state
 from penstock.errors import StorageDamaged, StorageError, StorageForeign, StorageLocked
-from penstock.store.block_files import BlockFiles
+from penstock.store.blocks.files import BlockFiles
 from penstock.store.directory import DATA_NAME, READY_NAME, snapshot_path
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.verify import verify

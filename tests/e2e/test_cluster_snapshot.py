@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from penstock.client import connect
-from penstock.store.block_files import BlockFiles
+from penstock.store.blocks.files import BlockFiles
 from tests.e2e.cluster_processes import nodes, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -5,8 +5,8 @@ from zlib import crc32
 
 from penstock.errors import PenstockError
 from penstock.model import columns
-from penstock.store.block import Block
-from penstock.store.block_format import (
+from penstock.store.blocks.block import Block
+from penstock.store.blocks.format import (
     FOOTER_BYTES,
     HEADER_BYTES,
     ZSTD,

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from penstock.model import columns
 from penstock.model.message import Extras, Message, Signature
 from penstock.store.batch import Batch
-from penstock.store.block import Block
-from penstock.store.block_format import RAW, ZSTD
+from penstock.store.blocks.block import Block
+from penstock.store.blocks.fold import Fold, fold
+from penstock.store.blocks.format import RAW, ZSTD
 from penstock.store.entry import Entry, Placement, decode, encode
-from penstock.store.folding import Fold, fold
 from penstock.store.raw import gather_raw
 from penstock.store.slices import GroupRange, gather
 

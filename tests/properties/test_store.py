@@ -17,13 +17,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.model.message import Extras, Signature
-from penstock.store import excess, expiry, lmdb_store, retention, tail_folding, total_limit
+from penstock.store import lmdb_store
 from penstock.store.batch import Batch
+from penstock.store.blocks import tail_folding
+from penstock.store.blocks.folder import InlineFolder
 from penstock.store.deletions import NOTHING, erase, ranges_of
 from penstock.store.entry import Placement, decode, encode
-from penstock.store.folder import InlineFolder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
+from penstock.store.retention import engine as retention
+from penstock.store.retention import excess, expiry, total_limit
 from penstock.store.slices import GroupRange, part_bytes
 from penstock.store.store import (
     ProtectedTopics,

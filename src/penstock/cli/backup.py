@@ -15,11 +15,11 @@ from penstock.cluster.record import RaftRecord, decode_record
 from penstock.cluster.recovery import recover
 from penstock.config.schema import Config
 from penstock.errors import Refused
-from penstock.store.backup import BackupReport, back_up
+from penstock.store.copies.backup import BackupReport, back_up
+from penstock.store.copies.restore import RestoreReport
+from penstock.store.copies.restore import restore as restore_directory
 from penstock.store.environment import Environment
 from penstock.store.log_tail import get_record
-from penstock.store.restore import RestoreReport
-from penstock.store.restore import restore as restore_directory
 
 _file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 

@@ -27,8 +27,8 @@ from penstock.cluster.record import (
 from penstock.errors import StorageDamaged, StorageForeign
 from penstock.obs.log import get_logger
 from penstock.raft.types import NodeId
-from penstock.store.block_files import BlockFiles
-from penstock.store.blocks import block_rows
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.registry import block_rows
 from penstock.store.directory import (
     DATA_NAME,
     MARKER_NAME,

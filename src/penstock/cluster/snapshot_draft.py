@@ -21,9 +21,9 @@ from penstock.cluster.snapshot_frames import DIGEST_BYTES, SnapshotEnd
 from penstock.errors import StorageDamaged, StorageError, StorageFull
 from penstock.limits import MIB
 from penstock.obs.log import get_logger
-from penstock.store.block import BlockSummary
-from penstock.store.block_files import BlockFiles
-from penstock.store.blocks import block_rows
+from penstock.store.blocks.block import BlockSummary
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.registry import block_rows
 from penstock.store.directory import (
     DATA_NAME,
     DRAFT_SUFFIX,

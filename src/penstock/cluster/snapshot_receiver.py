@@ -34,7 +34,7 @@ from penstock.limits import GIB, MIB
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId, RaftMessage
-from penstock.store.block import BlockSummary
+from penstock.store.blocks.block import BlockSummary
 from penstock.store.directory import discard_snapshot, tidy_snapshot
 
 WAITING_BYTES_MAX = 4 * MIB  # what may wait for the disk before reading from the socket pauses

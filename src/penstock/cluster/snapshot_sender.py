@@ -1,8 +1,8 @@
 """Sends a copy of the store to a node that is too far behind for entries.
 
 The copy is of one moment: a small database, and the files of blocks, which are open while they are
-sent, whatever becomes of them meanwhile (:mod:`penstock.store.store_copy`). The other node gets the
-database, and asks for the blocks that it does not have from an earlier attempt.
+sent, whatever becomes of them meanwhile (:mod:`penstock.store.copies.store_copy`). The other node
+gets the database, and asks for the blocks that it does not have from an earlier attempt.
 
 Threads read, hash and seal what is sent; the event loop sends no faster than the other node and the
 rate limit allow. Removed blocks occupy the disk for as long as they are open. So a transfer has a
@@ -39,7 +39,7 @@ from penstock.errors import PenstockError
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId, RaftMessage
-from penstock.store.copied_store import CopiedBlock, StoreCopy
+from penstock.store.copies.copied_store import CopiedBlock, StoreCopy
 
 TIME_LIMIT_S = 1800.0  # for one copy: 100 GiB at the default rate
 STALL_S = 30.0  # longest wait for the other node to take more, or to answer

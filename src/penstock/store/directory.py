@@ -6,7 +6,7 @@
     PENSTOCK    the marker: format version, the store's identity, whether it was ever ready
     data.mdb    LMDB
     lock.mdb    LMDB's table of readers
-    blocks/     files of the journal's blocks (block_files.py)
+    blocks/     files of the journal's blocks (blocks/files.py)
     snapshot.new/   a store being received from another node; a start keeps complete blocks
     snapshot.ready/ a received store that replaces ours; a start completes that
     copy.*/     a copy of the database in the making; a start removes it

@@ -17,11 +17,11 @@ from typing import Protocol
 from penstock.errors import StorageError
 from penstock.limits import KIB
 from penstock.store.batch import Batch
-from penstock.store.blocks import Blocks
+from penstock.store.blocks.registry import Blocks
+from penstock.store.blocks.tail_folding import REFERENCES_MAX, TailFolding
 from penstock.store.environment import DATABASES, RUNWAY_BYTES, Environment
 from penstock.store.index import MemoryIndex
 from penstock.store.store import RetentionRequest, RetentionResult
-from penstock.store.tail_folding import REFERENCES_MAX, TailFolding
 
 ENTRY_BYTES_PER_MESSAGE = 32
 ENTRY_BYTES_PER_GROUP = 256  # generous estimates of the overhead of an entry

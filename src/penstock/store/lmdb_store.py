@@ -1,14 +1,14 @@
 """The store: the tail of the journal on LMDB, and blocks of what came before.
 
-Databases: ``journal`` (entries of the tail), ``blocks`` (blocks.py), ``topics``; ``rows``
+Databases: ``journal`` (entries of the tail), ``blocks`` (blocks/registry.py), ``topics``; ``rows``
 (checkpoint rows of the broker's state); ``deleted`` (deletions.py); ``meta`` (marks.py,
 dropped.py). ``index`` and ``live`` are of earlier versions, until their entries are converted.
 
 **Commit** runs in one write transaction: it appends the entry to ``journal`` and puts the batch's
 rows. Memory changes only after the transaction has committed, so a failure leaves nothing to undo.
-Between commits the oldest entries of the tail are folded into blocks (tail_folding.py). **Start**
-applies the entries after the last block, verifying checksum and order of each, and verifies a
-sample of the older ones.
+Between commits the oldest entries of the tail are folded into blocks (blocks/tail_folding.py).
+**Start** applies the entries after the last block, verifying checksum and order of each, and
+verifies a sample of the older ones.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,14 +25,17 @@ from penstock.limits import BLOCK_BYTES, MAP_BYTES_INITIAL
 from penstock.obs.progress import ProgressLog
 from penstock.store.applier import Applier
 from penstock.store.batch import Batch
-from penstock.store.block_files import BlockFiles
-from penstock.store.block_format import ZSTD
-from penstock.store.block_work import BlockWork
-from penstock.store.blocks import BlockList, Blocks
-from penstock.store.compaction import Compaction
-from penstock.store.conversion import Conversion
-from penstock.store.copied_store import StoreCopy
-from penstock.store.copying import copy_in_process
+from penstock.store.blocks.compaction import Compaction
+from penstock.store.blocks.conversion import Conversion
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.folder import Folder, process_folder
+from penstock.store.blocks.format import ZSTD
+from penstock.store.blocks.registry import BlockList, Blocks
+from penstock.store.blocks.tail_folding import TailFolding
+from penstock.store.blocks.work import BlockWork
+from penstock.store.copies.copied_store import StoreCopy
+from penstock.store.copies.copying import copy_in_process
+from penstock.store.copies.store_copy import copy_store
 from penstock.store.deleter import Deleter
 from penstock.store.deletions import load_deleted
 from penstock.store.directory import DataDirectory
@@ -40,7 +43,6 @@ from penstock.store.disk_budget import DiskBudget, bytes_expected, row_bytes
 from penstock.store.dropped import load_dropped
 from penstock.store.entry import Entry
 from penstock.store.environment import Environment, Transaction
-from penstock.store.folder import Folder, process_folder
 from penstock.store.free_space import free_bytes
 from penstock.store.index import MemoryIndex
 from penstock.store.journal import JournalCursor, broken_order
@@ -49,8 +51,8 @@ from penstock.store.log_tail import LogTail, get_record, log_entry, put_record, 
 from penstock.store.marks import Marks, StorePosition, get_marks, put_marks
 from penstock.store.offset_assigner import AssignedBatch, OffsetAssigner
 from penstock.store.reader import IndexedZone, Reader
-from penstock.store.retention import RetentionEngine
-from penstock.store.retention_slice import StoredParts
+from penstock.store.retention.engine import RetentionEngine
+from penstock.store.retention.slice import StoredParts
 from penstock.store.store import (
     LOG_UNBOUND,
     Commit,
@@ -62,8 +64,6 @@ from penstock.store.store import (
     Write,
     Written,
 )
-from penstock.store.store_copy import copy_store
-from penstock.store.tail_folding import TailFolding
 from penstock.store.topics import TopicStates
 
 SAMPLE_ENTRIES = 8  # older entries that a start verifies, spread evenly

@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.errors import StorageError, StorageForeign
 from penstock.limits import BLOCK_BYTES
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.directory import (
     BLOCKS_NAME,
     COPY_PREFIX,
@@ -28,7 +29,6 @@ from penstock.store.directory import (
 )
 from penstock.store.disk_budget import BLOCK_BYTES_MIN, BLOCKS_PER_TOTAL
 from penstock.store.environment import Environment
-from penstock.store.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import RetentionRequest, RetentionRules
 

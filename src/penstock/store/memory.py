@@ -12,7 +12,7 @@ from typing import TypeVar
 from penstock.errors import StorageError
 from penstock.model.message import Message
 from penstock.store.batch import Batch
-from penstock.store.copied_store import StoreCopy
+from penstock.store.copies.copied_store import StoreCopy
 from penstock.store.deletions import NOTHING, OffsetRange, Ranges, erase, ranges_of
 from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 from penstock.store.index import Reference, reference

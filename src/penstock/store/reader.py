@@ -16,9 +16,9 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from penstock.model.message import Message
-from penstock.store.block_scan import Topics as WalkedTopics
-from penstock.store.block_scan import walk_of
-from penstock.store.blocks import BlockList, Blocks, Damage
+from penstock.store.blocks.registry import BlockList, Blocks, Damage
+from penstock.store.blocks.scan import Topics as WalkedTopics
+from penstock.store.blocks.scan import walk_of
 from penstock.store.deletions import NOTHING, OFFSET_MAX, OffsetRange, Ranges
 from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction

@@ -28,7 +28,7 @@ import msgspec
 from penstock.model.columns import MessageColumns
 from penstock.model.message import Message
 from penstock.store.batch import Batch
-from penstock.store.copied_store import StoreCopy
+from penstock.store.copies.copied_store import StoreCopy
 from penstock.store.entry import Entry
 from penstock.store.extras import Schedule
 from penstock.store.raw_slice import RawSlice

@@ -8,8 +8,8 @@ reader looks may be found in two places; the offset after the last group tells.
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from penstock.store.block import Block, BlockGroup
-from penstock.store.blocks import ALL_ENTRIES, BlockList, BlockPlace
+from penstock.store.blocks.block import Block, BlockGroup
+from penstock.store.blocks.registry import ALL_ENTRIES, BlockList, BlockPlace
 from penstock.store.entry import Entry
 from penstock.store.index import Reference, references_from
 from penstock.store.journal import JournalCursor

@@ -13,9 +13,9 @@ import msgspec
 
 from penstock.errors import StorageDamaged, StorageError, StorageForeign
 from penstock.obs.log import printable
-from penstock.store.block import Block
-from penstock.store.block_files import BlockFiles
-from penstock.store.blocks import BlockRow, block_rows
+from penstock.store.blocks.block import Block
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.registry import BlockRow, block_rows
 from penstock.store.deletions import NOTHING, Ranges, load_deleted
 from penstock.store.directory import DATA_NAME, check_switched, marker_missing, read_marker
 from penstock.store.dropped import Dropped, load_dropped

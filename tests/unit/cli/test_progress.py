@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli.progress import size_text
 from penstock.store.batch import Batch
-from penstock.store.folder import inline_folder
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 
 

@@ -14,7 +14,7 @@ from penstock.cli import penstock
 from penstock.config.schema import Config
 from penstock.errors import StorageForeign
 from penstock.store.batch import Batch
-from penstock.store.folder import inline_folder
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 
 

@@ -8,7 +8,7 @@ from penstock.core.broker import Broker
 from penstock.limits import MIB
 from penstock.obs.counters import Counters
 from penstock.retention.rules import configured_rules, protected_topics, with_topic_limits
-from penstock.store.folder import inline_folder
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
 from penstock.store.store import RetentionRequest

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.store.batch import Batch
-from penstock.store.folder import inline_folder
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
 

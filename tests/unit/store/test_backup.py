@@ -15,15 +15,15 @@ from penstock.errors import (
     StorageFull,
 )
 from penstock.limits import GIB
-from penstock.store import backup as backup_module
-from penstock.store.backup import back_up
-from penstock.store.backup_file import BackupReader
 from penstock.store.batch import Batch
-from penstock.store.block_files import BlockFiles
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.folder import inline_folder
+from penstock.store.copies import backup as backup_module
+from penstock.store.copies.backup import back_up
+from penstock.store.copies.file import BackupReader
+from penstock.store.copies.restore import restore
 from penstock.store.directory import read_marker
-from penstock.store.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.restore import restore
 from penstock.store.verify import verify
 
 BLOCK_BYTES = 4096

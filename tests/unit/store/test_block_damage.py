@@ -10,10 +10,10 @@ from tests.fuzz.blocks import read_all, resealed, with_part
 from penstock.errors import StorageDamaged, StorageError, StorageForeign
 from penstock.model.message import Extras, Signature
 from penstock.store.batch import Batch
-from penstock.store.block import Block, PartCache
-from penstock.store.block_format import FOOTER_BYTES, HEADER_BYTES, RAW, ZSTD
+from penstock.store.blocks.block import Block, PartCache
+from penstock.store.blocks.fold import Fold, fold, summary_of
+from penstock.store.blocks.format import FOOTER_BYTES, HEADER_BYTES, RAW, ZSTD
 from penstock.store.entry import Placement, decode, encode
-from penstock.store.folding import Fold, fold, summary_of
 
 NUMBER = 0xAB
 NAME = f"{NUMBER:016x}"

@@ -14,10 +14,10 @@ import pytest
 
 from penstock.errors import StorageDamaged, StorageError, StorageFull
 from penstock.store.batch import Batch
-from penstock.store.block_files import BlockFiles
-from penstock.store.block_format import RAW
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.fold import Fold, fold
+from penstock.store.blocks.format import RAW
 from penstock.store.entry import Placement, decode, encode
-from penstock.store.folding import Fold, fold
 
 ROOT = Path(__file__).parents[3]
 MESSAGES = 50

@@ -8,11 +8,11 @@ from tests.unit.store.raw_answers import fill, messages_in, notes_in, numbered, 
 
 from penstock.model import columns
 from penstock.store.batch import Batch
-from penstock.store.block import Block
-from penstock.store.block_scan import Topics, Walk
-from penstock.store.folding import Fold, fold
+from penstock.store.blocks.block import Block
+from penstock.store.blocks.fold import Fold, fold
+from penstock.store.blocks.part_cache import PartCache
+from penstock.store.blocks.scan import Topics, Walk
 from penstock.store.memory import MemoryStore
-from penstock.store.part_cache import PartCache
 from penstock.store.raw_scan import ScanGathering
 from penstock.store.scan import Scan, ScanTopic
 from penstock.wire.queue._generated.queue_pb2 import Response

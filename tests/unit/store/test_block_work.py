@@ -5,9 +5,9 @@ import pytest
 from penstock.errors import StorageBroken, StorageError, StorageFull
 from penstock.limits import GIB
 from penstock.store.batch import Batch
-from penstock.store.block_files import BlockFiles
-from penstock.store.block_work import PAUSE_S, BlockWork
-from penstock.store.folder import inline_folder
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.folder import inline_folder
+from penstock.store.blocks.work import PAUSE_S, BlockWork
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.verify import verify
 

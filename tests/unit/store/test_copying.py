@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from penstock.errors import StorageError
-from penstock.store import copying
 from penstock.store.batch import Batch
+from penstock.store.copies import copying
 from penstock.store.lmdb_store import LmdbStore
 
 

@@ -8,8 +8,8 @@ import pytest
 from tests.failing_writes import with_failing_writes
 
 from penstock.store.batch import Batch
-from penstock.store.block_files import BlockFiles
-from penstock.store.folder import ProcessFolder, inline_folder
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.folder import ProcessFolder, inline_folder
 from penstock.store.lmdb_store import LmdbStore
 
 MIB = 1 << 20

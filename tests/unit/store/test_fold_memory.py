@@ -3,8 +3,8 @@
 import tracemalloc
 
 from penstock.store.batch import Batch
+from penstock.store.blocks.fold import Fold, fold
 from penstock.store.entry import Placement, decode, encode
-from penstock.store.folding import Fold, fold
 
 ENTRIES, TOPICS = 60, 200
 

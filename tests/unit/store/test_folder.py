@@ -13,9 +13,9 @@ import pytest
 
 from penstock.errors import StorageDamaged, StorageError
 from penstock.store.batch import Batch
-from penstock.store.block_files import BlockFiles
-from penstock.store.folder import FoldJob, InlineFolder, ProcessFolder
-from penstock.store.folding import Fold
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.fold import Fold
+from penstock.store.blocks.folder import FoldJob, InlineFolder, ProcessFolder
 from penstock.store.journal import JournalCursor
 from penstock.store.keys import journal_key
 from penstock.store.lmdb_store import LmdbStore
@@ -177,8 +177,8 @@ def test_the_process_yields_to_the_broker(data, store, waiting):
 BROKER = """
 import sys, threading
 from pathlib import Path
-from penstock.store.folder import FoldJob, ProcessFolder
-from penstock.store.folding import Fold
+from penstock.store.blocks.folder import FoldJob, ProcessFolder
+from penstock.store.blocks.fold import Fold
 ready = threading.Event()
 folder = ProcessFolder(Path(sys.argv[1]), wake=ready.set)
 folder.start(FoldJob(Fold(1, 1, 41, 1, 10), first_index=1, last_index=10))

@@ -12,9 +12,9 @@ from penstock.cli import penstock
 from penstock.errors import StorageError, StorageForeign, StorageFull, StorageLocked
 from penstock.limits import GIB
 from penstock.store.batch import Batch
-from penstock.store.block_files import BlockFiles
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.directory import read_marker
-from penstock.store.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.maintenance import compact, convert
 from penstock.store.verify import verify

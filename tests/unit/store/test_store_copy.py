@@ -8,13 +8,13 @@ import pytest
 
 from penstock.errors import StorageError, StorageFull
 from penstock.limits import GIB
-from penstock.store import store_copy
 from penstock.store.batch import Batch
-from penstock.store.block_files import BlockFiles
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.folder import inline_folder
+from penstock.store.copies import store_copy
+from penstock.store.copies.store_copy import copy_store
 from penstock.store.directory import COPY_PREFIX
-from penstock.store.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store_copy import copy_store
 
 BLOCK_BYTES = 4096
 

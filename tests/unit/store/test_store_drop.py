@@ -8,10 +8,11 @@ from tests.unit.store.test_store_conformance import batch_of, checkpoint, payloa
 from tests.unit.store.test_store_recovery import edit, everything, nth_key
 
 from penstock.errors import StorageDamaged, StorageFull
-from penstock.store import retention, tail_folding
 from penstock.store.batch import Batch
-from penstock.store.folder import inline_folder
+from penstock.store.blocks import tail_folding
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
+from penstock.store.retention import engine as retention
 from penstock.store.search import offset_at_sequence
 from penstock.store.store import ProtectedTopics, RetentionLimits, RetentionRequest, RetentionRules
 from penstock.store.verify import verify

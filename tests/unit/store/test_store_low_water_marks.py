@@ -3,9 +3,9 @@
 import pytest
 from tests.unit.store.test_store_conformance import batch_of
 
-from penstock.store import retention
 from penstock.store.batch import Batch
-from penstock.store.retention import RetentionEngine
+from penstock.store.retention import engine as retention
+from penstock.store.retention.engine import RetentionEngine
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
     ProtectedTopics,

@@ -3,8 +3,9 @@
 import pytest
 from tests.unit.store.test_store_conformance import checkpoint
 
-from penstock.store import tail_folding, topics
+from penstock.store import topics
 from penstock.store.batch import Batch
+from penstock.store.blocks import tail_folding
 from penstock.store.index import MemoryIndex
 from penstock.store.store import RetentionLimits, RetentionRequest, RetentionRules
 from penstock.store.topics import StoredTopic, TopicStates

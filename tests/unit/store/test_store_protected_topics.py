@@ -154,7 +154,7 @@ def test_what_was_removed_before_the_disk_failed_is_told(open_store, monkeypatch
     store = open_store()
     fill(store, b"a")
     monkeypatch.setattr(lmdb_store, "RETAIN_S", 60)
-    monkeypatch.setattr("penstock.store.retention.SLICE_STEPS", 4)
+    monkeypatch.setattr("penstock.store.retention.engine.SLICE_STEPS", 4)
     work, slices = store._retention.slice, []
 
     def fail_at_third(*arguments):

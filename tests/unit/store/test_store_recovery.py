@@ -7,11 +7,11 @@ import pytest
 
 from penstock.errors import StorageDamaged
 from penstock.limits import MIB
-from penstock.store import tail_folding
 from penstock.store.applier import Applier
 from penstock.store.batch import Batch
+from penstock.store.blocks import tail_folding
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.environment import DATABASES
-from penstock.store.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import RetentionLimits, RetentionRequest, RetentionRules
 from penstock.store.verify import verify

@@ -10,7 +10,7 @@ from penstock.model import columns
 from penstock.staging.visible_store import VisibleStore
 from penstock.store import raw_scan, scan
 from penstock.store.batch import Batch
-from penstock.store.folder import inline_folder
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.scan import Scan, ScanTopic
 from penstock.wire.queue._generated.queue_pb2 import Response

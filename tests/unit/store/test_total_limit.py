@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.unit.store.test_store_conformance import batch_of, checkpoint, payloads
 
-from penstock.store import total_limit
+from penstock.store.retention import total_limit
 from penstock.store.store import ProtectedTopics, RetentionRequest, RetentionRules
 from penstock.store.verify import verify
 

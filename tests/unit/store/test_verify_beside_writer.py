@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from penstock.store.batch import Batch
-from penstock.store.block_files import BlockFiles
-from penstock.store.folder import inline_folder
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import RetentionLimits, RetentionRequest, RetentionRules
 

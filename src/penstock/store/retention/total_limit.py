@@ -6,10 +6,10 @@ that is damaged goes as a whole.
 """
 
 from penstock.errors import StorageDamaged
-from penstock.store.blocks import BlockRow
-from penstock.store.group_removal import Judgement, Verdict, remove_groups
-from penstock.store.retention_places import BlockPlace, block_places
-from penstock.store.retention_slice import PlaceCursor, RetentionSlice, TopicLeft
+from penstock.store.blocks.registry import BlockRow
+from penstock.store.retention.group_removal import Judgement, Verdict, remove_groups
+from penstock.store.retention.places import BlockPlace, block_places
+from penstock.store.retention.slice import PlaceCursor, RetentionSlice, TopicLeft
 
 # groups that one slice removes for the total: some milliseconds, while a commit waits
 SHRINK_GROUPS = 2_048

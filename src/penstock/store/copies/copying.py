@@ -1,4 +1,4 @@
-"""Copy a store while it is in use, in a separate process: ``python -m penstock.store.copying DIR``.
+"""Copy a store while it is in use: ``python -m penstock.store.copies.copying DIR``.
 
 A copy within the broker's process would keep LMDB's map from growing until it is complete, and
 commits would wait. The copy is the state of one moment, without unused pages.

@@ -1,4 +1,4 @@
-"""The process that folds: ``python -P -m penstock.store.fold_process DIR``. See ``folder``.
+"""The process that folds: ``python -P -m penstock.store.blocks.fold_process DIR``. See ``folder``.
 
 It reads jobs from stdin and answers on stdout. It opens LMDB anew for each job, as the broker's map
 may have grown. A thread watches stdin: when the broker is gone, so is this process, even within a
@@ -16,9 +16,16 @@ from typing import IO, Final
 
 import msgspec
 
-from penstock.store.block_files import BlockFiles
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.folder import (
+    FoldJob,
+    FoldReply,
+    error_reply,
+    read_frame,
+    run_job,
+    write_frame,
+)
 from penstock.store.environment import Environment
-from penstock.store.folder import FoldJob, FoldReply, error_reply, read_frame, run_job, write_frame
 
 _NICENESS: Final = 5  # yields to the broker, and still keeps up on a busy machine
 

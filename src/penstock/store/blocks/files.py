@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import StorageBroken, StorageDamaged, StorageError, StorageFull
-from penstock.store.block import Block, BlockSummary, PartCache
-from penstock.store.block_format import damaged
+from penstock.store.blocks.block import Block, BlockSummary, PartCache
+from penstock.store.blocks.fold import summary_of
+from penstock.store.blocks.format import damaged
 from penstock.store.directory import BLOCKS_NAME, DRAFT_SUFFIX, sync_directory
-from penstock.store.folding import summary_of
 
 _SUFFIX: Final = ".blk"
 _NAME: Final = re.compile(r"([0-9a-f]{16})\.blk")

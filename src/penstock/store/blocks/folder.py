@@ -33,12 +33,12 @@ from penstock.errors import (
     StorageForeign,
     StorageFull,
 )
-from penstock.store.block import BlockSummary
-from penstock.store.block_files import BlockFiles
+from penstock.store.blocks.block import BlockSummary
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.fold import Fold, fold
 from penstock.store.dropped import load_dropped
 from penstock.store.entry import Entry
 from penstock.store.environment import Environment, Transaction
-from penstock.store.folding import Fold, fold
 from penstock.store.journal import JournalCursor
 from penstock.store.keys import name_key
 from penstock.store.topics import unpack_topic
@@ -47,7 +47,7 @@ FRAME_BYTES_MAX: Final = 1 << 30  # of a job; cuts take some ten bytes per topic
 ERROR_CHARACTERS_MAX: Final = 500
 ANSWER_S: Final = 120.0  # for a job; a block takes a second or two, and the machine may be busy
 _LENGTH: Final = struct.Struct("<I")
-_MODULE: Final = "penstock.store.fold_process"
+_MODULE: Final = "penstock.store.blocks.fold_process"
 _KINDS: Final = {
     kind.__name__: kind
     for kind in (StorageError, StorageFull, StorageBroken, StorageDamaged, StorageForeign)

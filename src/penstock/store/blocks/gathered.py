@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 
 from penstock.errors import StorageError
 from penstock.store import entry as sections
+from penstock.store.blocks.gathered_extras import EXTRAS, SparseColumns
 from penstock.store.entry import Entry
-from penstock.store.gathered_extras import EXTRAS, SparseColumns
 
 Numbers: TypeAlias = "array[int]"
 

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.errors import StorageDamaged
 from penstock.store import entry as sections
+from penstock.store.blocks.gathered import MESSAGE_BYTES, Gathered, Numbers, u32, u64
 from penstock.store.entry import TIME_SPAN_MS_MAX, join_sections
-from penstock.store.gathered import MESSAGE_BYTES, Gathered, Numbers, u32, u64
 
 GROUP_BYTES: Final = 24  # of columns, per group, without its name
 _PIECE: Final = 11  # u32 per piece

@@ -7,15 +7,15 @@ the old ones when it takes their place. That happens in one transaction; then th
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.store.block import BlockSummary
-from penstock.store.block_choice import Candidate, blocks_to_fold
-from penstock.store.blocks import BlockRow, Blocks, OpenBlock, dead_in
+from penstock.store.blocks.block import BlockSummary
+from penstock.store.blocks.choice import Candidate, blocks_to_fold
+from penstock.store.blocks.folder import Folder, FoldJob
+from penstock.store.blocks.registry import BlockRow, Blocks, OpenBlock, dead_in
+from penstock.store.blocks.tail_folding import TailFolding, folded
 from penstock.store.deletions import OFFSET_MAX
 from penstock.store.dropped import Dropped
 from penstock.store.environment import Environment, Transaction
-from penstock.store.folder import Folder, FoldJob
 from penstock.store.marks import StorePosition
-from penstock.store.tail_folding import TailFolding, folded
 
 
 class Compaction:

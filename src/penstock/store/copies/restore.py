@@ -18,8 +18,10 @@ import msgspec
 import zstandard
 
 from penstock.errors import PenstockError, StorageError, StorageForeign, StorageFull
-from penstock.store.backup import Progress, require_predecessors
-from penstock.store.backup_file import (
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.format import RAW, ZSTD
+from penstock.store.copies.backup import Progress, require_predecessors
+from penstock.store.copies.file import (
     OWN,
     PIECE_BYTES,
     BackedUpBlock,
@@ -27,8 +29,6 @@ from penstock.store.backup_file import (
     BackupReader,
     Section,
 )
-from penstock.store.block_files import BlockFiles
-from penstock.store.block_format import RAW, ZSTD
 from penstock.store.directory import (
     DATA_NAME,
     MARKER_NAME,

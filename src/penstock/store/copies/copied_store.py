@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from penstock.store.block_files import BlockFiles
-from penstock.store.block_format import BlockSummary
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.format import BlockSummary
 from penstock.store.directory import DATA_NAME
 
 LOST: Final = -1

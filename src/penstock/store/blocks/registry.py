@@ -1,6 +1,6 @@
 """The blocks of a store: which there are, and where a message is among them.
 
-Each block is an immutable file (block_files.py), registered by a row in the database ``blocks``
+Each block is an immutable file (files.py), registered by a row in the database ``blocks``
 under the sequence with which it begins. The list of blocks is replaced as a whole, so a reader
 keeps the one it began with; a removed file stays readable for those who have it open.
 
@@ -22,12 +22,12 @@ import msgspec
 from penstock.errors import StorageBroken, StorageDamaged, StorageError
 from penstock.model.message import Message
 from penstock.obs.log import get_logger
-from penstock.store.block import Block, BlockGroup, BlockSummary
-from penstock.store.block_files import BlockFiles
-from penstock.store.block_format import ZSTD
+from penstock.store.blocks.block import Block, BlockGroup, BlockSummary
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.fold import Fold
+from penstock.store.blocks.format import ZSTD
 from penstock.store.entry import Entry
 from penstock.store.environment import Environment, Transaction
-from penstock.store.folding import Fold
 from penstock.store.slices import GroupRange, part_bytes
 
 TOPICS_REMEMBERED_MAX = 65_536  # topics of which is remembered in which blocks they are

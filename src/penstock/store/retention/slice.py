@@ -14,7 +14,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from penstock.store.blocks import BlockRow, Blocks, OpenBlock, dead_in
+from penstock.store.blocks.registry import BlockRow, Blocks, OpenBlock, dead_in
+from penstock.store.blocks.tail_folding import TailFolding
 from penstock.store.deletions import OFFSET_MAX, Changes, Ranges, put_deleted
 from penstock.store.dropped import Dropped, delete_dropped, put_dropped
 from penstock.store.environment import Environment, Transaction
@@ -24,7 +25,6 @@ from penstock.store.keys import name_key
 from penstock.store.marks import Marks, put_marks
 from penstock.store.reader import Reader
 from penstock.store.store import RetentionRequest, RetentionResult
-from penstock.store.tail_folding import TailFolding
 from penstock.store.topic_groups import StoredGroup
 from penstock.store.topics import StoredTopic, TopicStates, moved_row, pack_topic
 

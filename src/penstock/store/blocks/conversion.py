@@ -12,14 +12,14 @@ from itertools import islice
 import msgspec
 
 from penstock.obs.log import get_logger
-from penstock.store.block import BlockSummary
-from penstock.store.blocks import Blocks, OpenBlock
+from penstock.store.blocks.block import BlockSummary
+from penstock.store.blocks.fold import Fold
+from penstock.store.blocks.folder import Folder, FoldJob
+from penstock.store.blocks.registry import Blocks, OpenBlock
+from penstock.store.blocks.tail_folding import ENTRIES_PER_STEP, TailFolding, block_row, folded
 from penstock.store.environment import Environment, Transaction
-from penstock.store.folder import Folder, FoldJob
-from penstock.store.folding import Fold
 from penstock.store.journal import JournalCursor
 from penstock.store.marks import Marks, StorePosition, put_marks
-from penstock.store.tail_folding import ENTRIES_PER_STEP, TailFolding, block_row, folded
 
 ROWS_PER_STEP = 4_096  # rows of the index that one step deletes
 

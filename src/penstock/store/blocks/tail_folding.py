@@ -18,11 +18,11 @@ import msgspec
 
 from penstock.errors import StorageError
 from penstock.limits import BLOCK_BYTES
-from penstock.store.block import Block, BlockSummary
-from penstock.store.blocks import BlockRow, Blocks, OpenBlock, dead_in
+from penstock.store.blocks.block import Block, BlockSummary
+from penstock.store.blocks.fold import Fold
+from penstock.store.blocks.folder import Folder, FoldJob
+from penstock.store.blocks.registry import BlockRow, Blocks, OpenBlock, dead_in
 from penstock.store.environment import Environment, Transaction
-from penstock.store.folder import Folder, FoldJob
-from penstock.store.folding import Fold
 from penstock.store.index import MemoryIndex
 from penstock.store.journal import JournalCursor
 from penstock.store.marks import Marks, StorePosition, put_marks

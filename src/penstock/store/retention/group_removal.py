@@ -10,8 +10,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from penstock.store.dropped import Dropped
-from penstock.store.retention_places import Extent, Place
-from penstock.store.retention_slice import RetentionSlice, TopicLeft
+from penstock.store.retention.places import Extent, Place
+from penstock.store.retention.slice import RetentionSlice, TopicLeft
 from penstock.store.topics import StoredTopic
 
 LOOK_STEPS = 8  # what a look costs, compared with a simple group

@@ -11,7 +11,7 @@ Nothing here grows with what is merely stored:
 * **dropped** topics are freed once blocks have them all (dropped_freeing.py).
 
 What a limit removes is exact, message by message (excess.py). How it is removed, and what becomes
-of the space: retention_slice.py.
+of the space: slice.py.
 
 Messages that are still needed are skipped, and their topic is noted: *blocked* if a sequence is
 needed, *held* if the topic is protected from some offset on. It is examined again when that has
@@ -25,13 +25,14 @@ is still enforced.
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
-from penstock.store.dropped_freeing import free_dropped
 from penstock.store.entry import TOPIC_IDS
 from penstock.store.environment import Transaction
-from penstock.store.excess import remove_excess
-from penstock.store.expiry import expire
 from penstock.store.marks import Marks
-from penstock.store.retention_slice import AgeCursor, PlaceCursor, RetentionSlice, StoredParts
+from penstock.store.retention.dropped_freeing import free_dropped
+from penstock.store.retention.excess import remove_excess
+from penstock.store.retention.expiry import expire
+from penstock.store.retention.slice import AgeCursor, PlaceCursor, RetentionSlice, StoredParts
+from penstock.store.retention.total_limit import shrink
 from penstock.store.store import (
     NOTHING_PROTECTED,
     ProtectedTopics,
@@ -41,7 +42,6 @@ from penstock.store.store import (
     RetentionRules,
 )
 from penstock.store.topics import unpack_topic
-from penstock.store.total_limit import shrink
 
 SLICE_STEPS = 256  # groups or topics examined in each stage of one slice
 

@@ -24,7 +24,9 @@ import msgspec
 import zstandard
 
 from penstock.errors import PenstockError, StorageError, StorageForeign, StorageFull
-from penstock.store.backup_file import (
+from penstock.store.blocks.block import Block, BlockSummary
+from penstock.store.copies.copied_store import CopiedBlock, StoreCopy
+from penstock.store.copies.file import (
     OWN,
     PIECE_BYTES,
     BackedUpBlock,
@@ -35,8 +37,7 @@ from penstock.store.backup_file import (
     Section,
     find_backups,
 )
-from penstock.store.block import Block, BlockSummary
-from penstock.store.copied_store import CopiedBlock, StoreCopy
+from penstock.store.copies.store_copy import copy_store
 from penstock.store.directory import (
     DATA_NAME,
     MARKER_NAME,
@@ -47,7 +48,6 @@ from penstock.store.directory import (
     sync_directory,
 )
 from penstock.store.environment import Environment
-from penstock.store.store_copy import copy_store
 
 FILE_MODE: Final = 0o600  # messages, and hashes of passwords
 _DRAFT_SUFFIX: Final = ".new"

@@ -15,7 +15,7 @@ Groups that go as a whole are not opened. Those that are damaged go as a whole o
 from collections.abc import Iterator
 
 from penstock.store.deletions import OFFSET_MAX
-from penstock.store.retention_slice import RetentionSlice, TopicLeft
+from penstock.store.retention.slice import RetentionSlice, TopicLeft
 from penstock.store.slices import offset_at, reach, timed_runs
 from penstock.store.store import CLOCK_ERROR_MS_MAX, RetentionLimits
 from penstock.store.topic_groups import StoredGroup

@@ -6,7 +6,7 @@ them. They are counted in the transaction that deletes the record, so they are c
 """
 
 from penstock.store.keys import topic_key
-from penstock.store.retention_slice import RetentionSlice
+from penstock.store.retention.slice import RetentionSlice
 
 
 def free_dropped(work: RetentionSlice, steps: int) -> None:

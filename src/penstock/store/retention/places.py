@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Protocol, TypeAlias
 
-from penstock.store.block import Block
+from penstock.store.blocks.block import Block
 from penstock.store.entry import NAME_ENDS, NAMES, Entry
 from penstock.store.index import indexed_entry
-from penstock.store.retention_slice import RetentionSlice
+from penstock.store.retention.slice import RetentionSlice
 
 Extent: TypeAlias = tuple[
     int, int, int, int, int

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.errors import StorageDamaged
 from penstock.store import entry as sections
-from penstock.store.block import Block
+from penstock.store.blocks.block import Block
 from penstock.store.deletions import Ranges
 from penstock.store.entry import Entry
 from penstock.store.raw_scan import ScanGathering

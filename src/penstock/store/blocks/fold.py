@@ -18,8 +18,8 @@ from zlib import crc32
 import msgspec
 
 from penstock.errors import StorageDamaged, StorageError
-from penstock.store.arranged import Arranged, PartGroups
-from penstock.store.block_format import (
+from penstock.store.blocks.arranged import Arranged, PartGroups
+from penstock.store.blocks.format import (
     HEADER_BYTES,
     PART_BYTES,
     RAW,
@@ -36,8 +36,8 @@ from penstock.store.block_format import (
     planes,
     read_footer,
 )
+from penstock.store.blocks.gathered import Gathered, u32, u64
 from penstock.store.entry import Entry
-from penstock.store.gathered import Gathered, u32, u64
 
 _SCATTER: Final = 16  # positions per run up to which runs are ordered by placing them
 

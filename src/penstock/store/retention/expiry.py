@@ -13,10 +13,10 @@ wrong clock dated: they go with an old group behind them.
 from functools import partial
 
 from penstock.errors import StorageDamaged
-from penstock.store.excess import AGE_STEPS, remove_excess
-from penstock.store.group_removal import Judgement, Verdict, remove_groups, topic_state
-from penstock.store.retention_places import Place, places
-from penstock.store.retention_slice import AgeCursor, PlaceCursor, RetentionSlice, TopicLeft
+from penstock.store.retention.excess import AGE_STEPS, remove_excess
+from penstock.store.retention.group_removal import Judgement, Verdict, remove_groups, topic_state
+from penstock.store.retention.places import Place, places
+from penstock.store.retention.slice import AgeCursor, PlaceCursor, RetentionSlice, TopicLeft
 from penstock.store.store import CLOCK_ERROR_MS_MAX
 
 EXPIRED_GROUPS = 1_024  # in one slice, for each age

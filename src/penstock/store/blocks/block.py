@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from penstock.errors import StorageDamaged, StorageError
 from penstock.model.message import Message
 from penstock.store import entry as sections
-from penstock.store.block_format import (
+from penstock.store.blocks.format import (
     HEADER_BYTES,
     U32_MAX,
     BlockSummary,
@@ -30,9 +30,9 @@ from penstock.store.block_format import (
     read_footer,
     split_directory,
 )
+from penstock.store.blocks.part_cache import PartCache
+from penstock.store.blocks.part_check import ascends, fault_in
 from penstock.store.entry import Entry, decode
-from penstock.store.part_cache import PartCache
-from penstock.store.part_check import ascends, fault_in
 
 __all__ = ["Block", "BlockGroup", "BlockSummary", "PartCache"]
 

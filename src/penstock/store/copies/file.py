@@ -25,7 +25,7 @@ import msgspec
 
 from penstock.errors import StorageDamaged, StorageError, StorageForeign
 from penstock.limits import GIB
-from penstock.store.block_format import RAW, ZSTD, BlockSummary
+from penstock.store.blocks.format import RAW, ZSTD, BlockSummary
 
 HEADER: Final = b"PSTBK\x00\x00\x01"
 MAGIC: Final = b"PSTBKEND"

@@ -20,13 +20,13 @@ from typing import Final
 
 from penstock.errors import StorageDamaged, StorageError, StorageFull
 from penstock.limits import MIB
-from penstock.store.block import BlockSummary
-from penstock.store.block_files import BlockFiles
-from penstock.store.blocks import block_rows
-from penstock.store.copied_store import LOST, CopiedBlock, StoreCopy, close_files
+from penstock.store.blocks.block import BlockSummary
+from penstock.store.blocks.files import BlockFiles
+from penstock.store.blocks.fold import summary_of
+from penstock.store.blocks.registry import block_rows
+from penstock.store.copies.copied_store import LOST, CopiedBlock, StoreCopy, close_files
 from penstock.store.directory import COPY_PREFIX, DATA_NAME
 from penstock.store.environment import Environment
-from penstock.store.folding import summary_of
 
 ATTEMPTS_MAX: Final = 5  # each begins with another copy of the database
 SPARED_BYTES: Final = 16 * MIB  # disk space that a copy leaves to the store that is in use

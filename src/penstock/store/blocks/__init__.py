@@ -1,0 +1,1 @@
+"""Blocks: what the tail is folded into, from bytes to files, and what becomes of them."""

@@ -1,0 +1,1 @@
+"""Copies of a store: for a backup, and for another node."""

@@ -1,0 +1,1 @@
+"""Retention: which messages go, in slices between commits."""
