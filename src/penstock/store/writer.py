@@ -15,6 +15,7 @@ from queue import SimpleQueue
 import structlog
 
 from penstock.errors import StorageError
+from penstock.limits import KIB
 from penstock.store.batch import Batch
 from penstock.store.store import Commit, Store
 from penstock.store.wake_ups import wake_soon
@@ -23,7 +24,11 @@ _log = structlog.get_logger(__name__)
 
 
 PREPARE_AFTER = 16
-"""Commits of the submitting thread after which this one extends the file, which may take longer."""
+"""Small commits after which the writer thread prepares the next ones: it extends the file, folds.
+
+To look whether there is anything to do costs a third of such a commit."""
+
+SMALL_BYTES = 4 * KIB  # of payload
 
 
 class Writer:
@@ -37,7 +42,8 @@ class Writer:
         self._closed = False
         self._submitted = 0  # counted by the submitting thread
         self._finished = 0  # counted by the writer thread
-        self._unprepared = 0  # commits of the submitting thread since the last ``prepare``
+        # small commits since the last ``prepare``, counted by the thread that made them
+        self._unprepared = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -59,11 +65,17 @@ class Writer:
         """Commit a batch on this thread, the one that submits. Only while ``is_idle``."""
         assert self.is_idle, "one thread writes at a time"
         outcome = self._commit(batch)
-        self._unprepared += 1
-        if self._unprepared >= PREPARE_AFTER:
-            self._unprepared = 0
+        if self._must_prepare(batch):
             self._put(self._store.prepare)
         return outcome
+
+    def _must_prepare(self, batch: Batch) -> bool:
+        self._unprepared += 1
+        is_small = batch.payload_bytes <= SMALL_BYTES and self._unprepared < PREPARE_AFTER
+        if is_small and self._store.has_room:
+            return False
+        self._unprepared = 0
+        return True
 
     def _put(self, work: Batch | Callable[[], None]) -> None:
         assert not self._closed
@@ -82,7 +94,8 @@ class Writer:
         while (work := self._work.get()) is not None:
             if isinstance(work, Batch):
                 self._done(work, self._commit(work))
-                self._call(self._store.prepare)
+                if self._must_prepare(work):
+                    self._call(self._store.prepare)
             else:
                 self._call(work)
             self._finished += 1

@@ -9,7 +9,8 @@ from tests.conformance.wire_client import wait_until
 from penstock.errors import StorageError, StorageFull
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
-from penstock.store.writer import PREPARE_AFTER, Writer
+from penstock.store.store import Commit
+from penstock.store.writer import PREPARE_AFTER, SMALL_BYTES, Writer
 
 
 class BrokenStore(MemoryStore):
@@ -125,6 +126,26 @@ def test_commits_of_the_submitting_thread_fail_as_those_of_the_writer_do():
     assert writer.commit_here(batch_of(b"1")) is error
     assert writer.commit_here(batch_of(b"2")).base_sequence == 1
     writer.close()
+
+
+def test_the_writer_prepares_after_some_small_commits_and_after_every_large_one():
+    calls: list[str] = []
+
+    class Store(MemoryStore):
+        def commit(self, batch: Batch) -> Commit:
+            calls.append("large" if batch.payload_bytes > SMALL_BYTES else "small")
+            return super().commit(batch)
+
+        def prepare(self) -> None:
+            calls.append("prepared")
+
+    writer = Writer(Store(), lambda _batch, _result: None)
+    writer.start()
+    for _ in range(PREPARE_AFTER):
+        writer.submit(batch_of(b"x"))
+    writer.submit(batch_of(b"x" * (SMALL_BYTES + 1)))
+    writer.close()
+    assert calls == ["small"] * PREPARE_AFTER + ["prepared", "large", "prepared"]
 
 
 def test_the_writer_extends_the_file_after_some_commits_of_the_submitting_thread():

@@ -44,6 +44,7 @@ class Conversion:
         self._folder = folder
         self._tail = tail
         self._moved = moved
+        self._is_index_gone = False  # nothing is ever added to it
 
     @property
     def is_over(self) -> bool:
@@ -55,7 +56,8 @@ class Conversion:
         marks = self._position.marks
         end = min(last_index, marks.indexed)
         if marks.converted >= marks.indexed:
-            return self._delete_index() if self._is_index_left() else None
+            self._is_index_gone = self._is_index_gone or not self._is_index_left()
+            return None if self._is_index_gone else self._delete_index()
         if marks.converted >= end:
             return None  # a start may need what comes next
         return self._convert(end)
