@@ -31,7 +31,7 @@ from penstock.store.blocks.files import BlockFiles
 from penstock.store.blocks.folder import Folder, process_folder
 from penstock.store.blocks.format import ZSTD
 from penstock.store.blocks.registry import BlockList, Blocks
-from penstock.store.blocks.tail_folding import TailFolding
+from penstock.store.blocks.tail_folding import BLOCK_SHARE, TailFolding
 from penstock.store.blocks.work import BlockWork
 from penstock.store.copies.copied_store import StoreCopy
 from penstock.store.copies.copying import copy_in_process
@@ -181,7 +181,9 @@ class LmdbStore:
         self._retention = RetentionEngine(
             StoredParts(environment, self._reader, memory, topics, blocks, dropped, tail)
         )
-        self._budget = DiskBudget(environment, memory, blocks, tail, self._remove, self._fold_now)
+        self._budget = DiskBudget(
+            environment, memory, blocks, tail, self._remove, self._fold_for_room
+        )
 
     # ── Writing ───────────────────────────────────────────────────────────────────────────────
 
@@ -372,9 +374,22 @@ class LmdbStore:
         """Entries that are to be folded or converted."""
         return self.unconverted + len(self._memory.entries)
 
-    def _fold_now(self, *, is_short: bool = False) -> bool:
+    def _fold_now(self) -> bool:
+        return self._fold_step(self._foldable(), is_pressed=True)
+
+    def _fold_for_room(self, *, is_short: bool = False) -> bool:
+        """The same, for a commit that waits.
+
+        Not for a block that is small: it is made in the background. ``is_short``: the disk is short
+        of room, so smaller blocks and other kinds of work help.
+        """
+        last_index = self._foldable(is_short=is_short)
+        has_share = self._folding.has_share(last_index, BLOCK_SHARE if is_short else 1)
+        return (has_share or is_short) and self._fold_step(last_index, is_pressed=has_share)
+
+    def _fold_step(self, last_index: int, *, is_pressed: bool) -> bool:
         """Do a step of folding, waiting for a fold that runs; return whether there was one."""
-        if self._work.step(self._foldable(is_short=is_short), is_pressed=True):
+        if self._work.step(last_index, is_pressed=is_pressed):
             return True
         self._folder.wait()
         return self._work.is_under_way

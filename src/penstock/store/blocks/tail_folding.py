@@ -32,6 +32,9 @@ from penstock.store.topics import StoredTopic, TopicStates, put_topic
 ENTRIES_MAX = 16_384
 REFERENCES_MAX = 131_072
 
+# A block of less than this part of all that is too small to be worth a fold: it waits for more.
+BLOCK_SHARE = 8
+
 TOPICS_PER_STEP = 2_048  # rows of topics that one step puts: some milliseconds
 ENTRIES_PER_STEP = 2_048  # entries that one step deletes
 
@@ -61,6 +64,8 @@ class TailFolding:
         self.cuts: dict[int, int] = {}
         # the same for all topics, while entries of an earlier version are converted
         self.moved: dict[int, int] = {}
+        # entries up to these are too few for such a share of a block, when last looked at
+        self._scarce: dict[int, int] = {}
         # whether entries may have been left that a block contains: a crash came in between
         self._is_leftover = True
 
@@ -81,7 +86,7 @@ class TailFolding:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough has gathered, whether or not it may be folded yet."""
+        """Whether enough has gathered, whether or not it may be folded yet: see ``has_share``."""
         memory = self._memory
         return (
             memory.bytes >= self.block_bytes
@@ -89,15 +94,39 @@ class TailFolding:
             or memory.references >= REFERENCES_MAX
         )
 
+    def has_share(self, last_index: int, share: int = BLOCK_SHARE) -> bool:
+        """Whether the entries up to one make such a share of a block, which is worth a fold.
+
+        Else every entry would become a block where a start, or another node, needs most of a long
+        tail, or where the total consists of what is kept.
+        """
+        if last_index == self._scarce.get(share):
+            return False  # what was folded since made them fewer
+        size = references = 0
+        for number, entry in enumerate(self._memory.entries, 1):
+            if entry.entry_index > last_index:
+                break
+            size, references = size + entry.bytes, references + entry.references
+            if (
+                size * share >= self.block_bytes
+                or number * share >= ENTRIES_MAX
+                or references * share >= REFERENCES_MAX
+            ):
+                return True
+        self._scarce[share] = last_index
+        return False
+
     def begin(self, last_index: int, *, is_pressed: bool) -> Iterator[bool] | None:
         """The steps of the next job, on entries up to ``last_index``; None if none is due.
 
-        ``is_pressed``: the disk is short of room, so fold whatever there is.
+        ``is_pressed``: fold whatever there is.
         """
         self._is_leftover = self._is_leftover and self._has_leftover()
         if self._is_leftover:
             return self.delete_entries()
-        last = self._last_of_block(last_index) if self.is_due or is_pressed else None
+        if not is_pressed and not (self.is_due and self.has_share(last_index)):
+            return None
+        last = self._last_of_block(last_index)
         return self._fold(*last) if last is not None else None
 
     def _last_of_block(self, last_index: int) -> tuple[int, int] | None:

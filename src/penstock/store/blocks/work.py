@@ -44,7 +44,7 @@ class BlockWork:
     def step(self, last_index: int, *, is_pressed: bool = False) -> bool:
         """Do a step; entries up to ``last_index`` may be folded. Return whether it did anything.
 
-        ``is_pressed``: the disk is short of room, so fold whatever there is.
+        ``is_pressed``: fold whatever there is.
         """
         if self._steps is None:
             self._steps = self._begin(last_index, is_pressed=is_pressed)
