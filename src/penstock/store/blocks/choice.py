@@ -42,6 +42,8 @@ def _with_neighbours(blocks: Sequence[Candidate], block_bytes: int) -> list[int]
         size += block.alive
         if not block.follows or block.dead <= block.alive or size > block_bytes:
             break
+        if len(taken) == FAN_IN:
+            break  # what is dead is read, too
         taken.append(block.number)
     return taken
 

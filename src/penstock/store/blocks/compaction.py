@@ -7,6 +7,7 @@ the old ones when it takes their place. That happens in one transaction; then th
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from penstock.errors import StorageDamaged
 from penstock.store.blocks.block import BlockSummary
 from penstock.store.blocks.choice import Candidate, blocks_to_fold
 from penstock.store.blocks.folder import Folder, FoldJob
@@ -36,6 +37,7 @@ class Compaction:
         self._position = position
         self._tail = tail
         self._dropped = dropped
+        self._damaged: set[int] = set()  # numbers of blocks that cannot be folded again
 
     def begin(self, last_index: int, *, is_pressed: bool) -> Iterator[bool] | None:
         del last_index, is_pressed  # blocks wait for nothing
@@ -46,13 +48,17 @@ class Compaction:
     def _candidates(self) -> list[Candidate]:
         indexed = self._position.marks.indexed
         found: list[Candidate] = []
-        is_before = True
+        is_before, is_beside_damage = True, False
         for each in self._blocks.current.blocks:
             summary, dead = each.row.summary, each.row.dead_bytes
             was_before, is_before = is_before, summary.first_index <= indexed
+            if summary.number in self._damaged:
+                is_beside_damage = True
+                continue
             follows = was_before == is_before  # entries that are not converted lie between
             alive = summary.payload_bytes - dead
-            found.append(Candidate(summary.number, alive, dead, follows))
+            found.append(Candidate(summary.number, alive, dead, follows and not is_beside_damage))
+            is_beside_damage = False
         return found
 
     def _fold(self, chosen: Sequence[OpenBlock]) -> Iterator[bool]:
@@ -61,7 +67,11 @@ class Compaction:
         sequences = first.base_sequence, last.end_sequence
         fold = self._blocks.fold(sequences, (first.first_index, last.last_index))
         job = FoldJob(fold, tuple(numbers), is_settled=True)
-        summary = yield from folded(self._folder, job)
+        try:
+            summary = yield from folded(self._folder, job)
+        except StorageDamaged as error:
+            self._damaged.update(_named(error, numbers))
+            raise
         self._register(summary, numbers)
 
     def _register(self, summary: BlockSummary, numbers: list[int]) -> None:
@@ -99,3 +109,8 @@ class Compaction:
             messages, size = dead_in(block, state.id, OFFSET_MAX, state.first_offset)
             row = row.without(-messages, -size)
         return OpenBlock(row, block)
+
+
+def _named(error: StorageDamaged, numbers: list[int]) -> list[int]:
+    """The blocks that an error is about: damage costs one block, and not all work on the others."""
+    return [number for number in numbers if f"{number:016x}" in error.message] or numbers

@@ -31,6 +31,7 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.slices import GroupRange, part_bytes
 
 TOPICS_REMEMBERED_MAX = 65_536  # topics of which is remembered in which blocks they are
+PLACES_REMEMBERED_MAX = 1 << 22  # the same, times the blocks that each may be in: 32 MB
 
 ALL_ENTRIES = range(1 << 62)
 NO_CUTS: Mapping[int, int] = MappingProxyType({})
@@ -98,6 +99,8 @@ class BlockList:
         self.blocks = blocks
         self._bases = [block.base_sequence for block in blocks]
         self._found: dict[int, tuple[Block, ...]] = {}
+        places_max = PLACES_REMEMBERED_MAX // max(len(blocks), 1)
+        self._topics_max = min(TOPICS_REMEMBERED_MAX, max(places_max, 1))
 
     @property
     def file_bytes(self) -> int:
@@ -139,7 +142,7 @@ class BlockList:
     def with_topic(self, topic_id: int) -> tuple[Block, ...]:
         found = self._found.get(topic_id)
         if found is None:
-            if len(self._found) >= TOPICS_REMEMBERED_MAX:
+            if len(self._found) >= self._topics_max:
                 self._found.clear()
             blocks = (each.block for each in self.blocks)
             found = tuple([block for block in blocks if self._has(block, topic_id)])
