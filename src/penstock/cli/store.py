@@ -86,7 +86,7 @@ def compact_command(directory: Path) -> None:
 @_directory_argument
 @json_option
 def convert_command(directory: Path) -> None:
-    """Bring the directory of a stopped broker to the current format, completely.
+    """Bring the directory of a stopped broker to the current format.
 
     A broker does this by itself, in the background, when it starts. This is for those who want to
     have it done before. It may be interrupted, and continues when it is called again.
