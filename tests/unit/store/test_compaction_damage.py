@@ -1,5 +1,7 @@
 """A damaged block costs itself: other blocks are folded again all the same."""
 
+from itertools import pairwise
+
 import pytest
 
 from penstock.limits import MIB
@@ -59,3 +61,28 @@ def test_other_blocks_are_folded_again_though_one_is_damaged(store):
 def test_a_fold_reads_few_blocks_though_all_are_dead():
     candidates = [Candidate(number, 1, 10**6) for number in range(1, 1_000)]
     assert blocks_to_fold(candidates, 10**6) == list(range(1, FAN_IN + 1))
+
+
+def test_blocks_are_not_folded_together_across_one_that_could_not_be_opened(tmp_path):
+    """Its row keeps its place, and its file may come back."""
+    path = tmp_path / "data"
+    store = LmdbStore(path, MIB, inline_folder, block_bytes=6_000)
+    write(store)
+    store.fold()
+    missing = blocks(store)[2].row.summary
+    file = store._blocks.files.file(missing.number)
+    store.close()
+    file.rename(tmp_path / "away")
+    rules = RetentionRules(default=RetentionLimits(), by_topic={b"short": RetentionLimits(1)})
+    store = LmdbStore(path, MIB, inline_folder, block_bytes=6_000)
+    store.retain(RetentionRequest(rules, 1_000, 10**9))
+    store.fold()
+    store.close()
+    (tmp_path / "away").rename(file)
+    store = LmdbStore(path, MIB, inline_folder, block_bytes=6_000)
+    found = [each.row.summary for each in blocks(store)]
+    assert missing in found
+    assert all(a.end_sequence <= b.base_sequence for a, b in pairwise(found))
+    kept = [message.offset for message in store.read_topic(b"kept", 0, 99, 10**6).messages()]
+    assert kept == list(range(ROUNDS))
+    store.close()

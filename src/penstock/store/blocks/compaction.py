@@ -48,10 +48,14 @@ class Compaction:
     def _candidates(self) -> list[Candidate]:
         indexed = self._position.marks.indexed
         found: list[Candidate] = []
-        is_before, is_beside_damage = True, False
+        is_before, is_beside_damage, base = True, False, 0
         for each in self._blocks.current.blocks:
             summary, dead = each.row.summary, each.row.dead_bytes
             was_before, is_before = is_before, summary.first_index <= indexed
+            is_beside_damage |= any(
+                base < unopened < summary.base_sequence for unopened in self._blocks.unopened
+            )
+            base = summary.base_sequence
             if summary.number in self._damaged:
                 is_beside_damage = True
                 continue

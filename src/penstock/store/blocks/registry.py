@@ -172,6 +172,8 @@ class Blocks:
         self.files = files
         self._codec = codec
         self.damage = Damage()
+        # where blocks begin that could not be opened: their rows keep these sequences
+        self.unopened: list[int] = []
         self.current = BlockList(self.damage)
         self._last_number = 0  # numbers are not reused: readers may still have a removed block
 
@@ -188,6 +190,7 @@ class Blocks:
             try:
                 yield OpenBlock(row, self.files.open(row.summary))
             except StorageDamaged as error:
+                self.unopened.append(row.summary.base_sequence)
                 self.damage.report(error)
 
     def fold(
