@@ -108,3 +108,20 @@ def test_a_snapshot_goes_on_where_it_was_cut_off(tmp_path, killed):
         (sent,) = logged(made.running[1], "snapshot_sent")
         assert sent["blocks"] == arrived["blocks"] - arrived["blocks_kept"]
         assert sent["bytes"] < begun["snapshot_bytes_total"]
+
+
+def test_retention_and_compaction_at_the_sender_do_not_disturb_it(tmp_path):
+    bounds = ("--set", f"retention.messages_max={MESSAGES}")
+    with nodes(tmp_path, 2, *SETTINGS, *SLOW, *bounds) as made:
+        assert made.command(1, "init")[0] == 0
+        fill(made)
+        until(lambda: len(blocks(made.running[1])) > 20)
+        join(made, 2)
+        until(lambda: member(made, 2)["snapshot_blocks"] > 2)
+        old = blocks(made.running[1])[5]
+        fill(made, MESSAGES, MESSAGES)
+        until(lambda: old not in blocks(made.running[1]))
+        until(lambda: not member(made, 2)["is_learner"])
+        until(lambda: payloads(made.address(2)) == payloads(made.address(1)))
+        assert payloads(made.address(2))[-1] == payload(2 * MESSAGES - 1)
+        assert not logged(made.running[2], "block_damaged")
