@@ -28,9 +28,10 @@ class CommitLatency:
 
     def waited(self, pending: PendingBatch) -> None:
         """Count the wait of the first publisher for all of them: an upper bound."""
-        waiting = sum(
-            len(command.packet_ids) for command, _, _ in pending.steps if type(command) is Published
-        )
+        waiting = 0
+        for command, _, _ in pending.steps:
+            if type(command) is Published:
+                waiting += len(command.packet_ids)
         if waiting:
             self.acknowledged(waiting, pending.opened_at)
 

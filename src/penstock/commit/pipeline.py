@@ -183,10 +183,23 @@ class Pipeline(PendingBatches):
         priority and the content type. ``author``: the user, remembered with a retained message.
         """
         flags = qos | (FLAG_RETAIN if retain else 0) | (FLAG_FIELDS if is_fields else 0) | marks
-        position = self._open.batch.append(topic, payloads, now_ms, flags, extras)
+        pending = self._open
+        batch = pending.batch
+        position = batch.append(topic, payloads, now_ms, flags, extras)
         command = Published(topic, payloads, qos, retain, position, now_ms, packet_ids or [], keep)
-        self._join(command, client, durable=True)
-        self._add_overhead((OVERHEAD_BYTES + len(topic)) * len(payloads))
+        # as ``_join`` and ``_add_overhead``, without the calls: this is done for every message
+        if not pending.steps:
+            pending.opened_at = self._monotonic()
+        if not pending.began_at:
+            pending.began_at = pending.opened_at
+        pending.steps.append((command, client, True))
+        self._waited_at = pending.opened_at
+        pending.is_urgent = True
+        if not self._start_due:
+            self._wake()
+        pending.overhead_bytes += (OVERHEAD_BYTES + len(topic)) * len(payloads)
+        used_bytes = batch.payload_bytes + pending.overhead_bytes
+        self.is_congested = used_bytes > self._batch_bytes_max
         if retain and author:
             self.submit(Authored(topic, author), client, durable=True)
 

@@ -108,6 +108,19 @@ class MqttPublishing:
         if route is None:
             return position
         is_guarded = route.policy > CAPTURED
+        if qos == 1 and position == len(events) and not (is_guarded or first.retain):
+            # alone, as the messages of those who wait for each acknowledgement are
+            self._counters.messages_in_total[1] += 1
+            self._door.pipeline.publish(
+                topic,
+                [first.payload],
+                now_ms,
+                qos=1,
+                retain=False,
+                packet_ids=[first.packet_id],
+                client=self._client,
+            )
+            return position
         run = [first]
         end = len(events)
         if is_guarded:

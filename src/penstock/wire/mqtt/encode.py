@@ -17,6 +17,8 @@ PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = b"\xd0\x00"
 DISCONNECT: Final = b"\xe0\x00"
 
+PACKET_ID_MAX: Final = 65_535
+
 _PACKED: Final = pack(">65536H", *range(65_536))
 # every two-byte number, ready to be joined; index 0 is unused
 PACKET_IDS: Final = tuple([_PACKED[at : at + 2] for at in range(0, len(_PACKED), 2)])
@@ -95,9 +97,11 @@ def acks(kind: int, packet_ids: Sequence[int]) -> bytes:
     head = _ACK_HEADS.get(kind)
     if head is None:
         raise LocalProtocolError(f"packet type {kind} is not an acknowledgement")
+    if len(packet_ids) == 1 and 0 < packet_ids[0] <= PACKET_ID_MAX:
+        return head + PACKET_IDS[packet_ids[0]]
     if not packet_ids:
         return b""
-    if min(packet_ids) < 1 or max(packet_ids) > 65_535:
+    if min(packet_ids) < 1 or max(packet_ids) > PACKET_ID_MAX:
         raise LocalProtocolError("packet identifier out of range")  # [MQTT-2.3.1-1]
     # The head between the ids, and once before: the join does all of the work.
     return head + head.join([PACKET_IDS[packet_id] for packet_id in packet_ids])
@@ -149,7 +153,7 @@ def _binary(field: bytes) -> bytes:
 
 
 def _uint16(number: int, name: str) -> bytes:
-    if not 0 <= number <= 65_535:
+    if not 0 <= number <= PACKET_ID_MAX:
         raise LocalProtocolError(f"{name} {number} does not fit two bytes")
     return PACKET_IDS[number]
 
