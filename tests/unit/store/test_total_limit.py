@@ -6,7 +6,7 @@ import pytest
 from tests.unit.store.test_store_conformance import batch_of, checkpoint, payloads
 
 from penstock.store.retention import total_limit
-from penstock.store.store import ProtectedTopics, RetentionRequest, RetentionRules
+from penstock.store.store import ProtectedTopics, RetentionLimits, RetentionRequest, RetentionRules
 from penstock.store.verify import verify
 
 NAMES = [b"t/%d" % number for number in range(10)]
@@ -109,6 +109,25 @@ def test_a_damaged_block_goes_when_it_is_its_turn(store, open_store, tmp_path):
     make_room(store, file_bytes(store) - 1)
     assert {tuple(numbers(store, name)) for name in NAMES} == {(1, 2)}
     assert not oldest.exists()
+
+
+def test_a_damaged_block_that_is_young_does_not_keep_others_from_their_limits(
+    store, open_store, tmp_path
+):
+    """The age that topics share stays at it; limits by count go on meanwhile."""
+    oldest = min((tmp_path / "data" / "blocks").iterdir())
+    content = bytearray(oldest.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    oldest.write_bytes(content)
+    store = open_store()
+    store._topics._by_id.clear()  # as if they were not in memory: names are in the block
+    store._topics._by_name.clear()
+    rules = RetentionRules(RetentionLimits(messages_max=1, age_ms_max=1_000))
+    now_ms = store._blocks.current.blocks[0].row.summary.oldest_ms + 500
+    while store.retain(RetentionRequest(rules, now_ms, 1 << 40)).more:
+        pass
+    assert {tuple(numbers(store, name)) for name in NAMES} == {(2,)}
+    assert len(store._blocks.damage.found) == 1
 
 
 def test_what_is_left_is_sound(store, tmp_path, monkeypatch):

@@ -54,11 +54,18 @@ def expire(work: RetentionSlice, age: int, cursor: AgeCursor) -> AgeCursor:
 
 
 def _is_alive(work: RetentionSlice, place: Place) -> bool:
-    """Whether a place has any topic that was not dropped; the first one tells, as a rule."""
-    return any(
-        topic_state(work, place, number, topic_id) is not None
-        for number, topic_id, *_ in place.extents(0, place.group_count)
-    )
+    """Whether a place has any topic that was not dropped; the first one tells, as a rule.
+
+    One that is damaged may have some: it goes when it is old.
+    """
+    try:
+        return any(
+            topic_state(work, place, number, topic_id) is not None
+            for number, topic_id, *_ in place.extents(0, place.group_count)
+        )
+    except StorageDamaged as error:
+        work.parts.blocks.damage.report(error)
+        return True
 
 
 def _is_past(work: RetentionSlice, age: int, place: Place) -> bool:
