@@ -92,10 +92,10 @@ def _opened(
 
 def _check_directory(path: Path) -> None:
     if path.is_file():
-        raise StorageForeign(
-            f"{path} is a file, not a data directory",
-            f"Name the directory that contains it: {path.parent}",
-        )
+        advice = "Name the directory that the broker was started with."
+        if (path.parent / DATA_NAME).exists():
+            advice = f"Name the directory that contains it: {path.parent}"
+        raise StorageForeign(f"{path} is a file, not a data directory", advice)
     check_switched(path)
     if read_marker(path) is not None and (path / DATA_NAME).exists():
         return
@@ -194,13 +194,11 @@ class _Examination:
         faults = list(block.verify())
         for fault in faults:
             self._fault(fault.message)
-        if faults:
-            return
         alive = 0
-        for part in block.entries():
+        for part in block.sound_entries():
             self._seen += part.count
             alive += sum([self._group_alive(part, group, in_tail=False) for group in part.groups])
-        if alive != row.summary.count - row.dead_messages:
+        if not faults and alive != row.summary.count - row.dead_messages:
             expected = row.summary.count - row.dead_messages
             self._fault(
                 f"block {block.summary.number} should have {expected} messages alive, has {alive}"
@@ -329,7 +327,7 @@ class _Examination:
         there = self._left - self._deleted_count
         expected = self._end_sequence - 1 - self._marks.removed_messages
         if there != expected:
-            self._fault(f"{there} messages exist, not {expected}")
+            self._fault(f"{there:,} messages exist, not {expected:,}")
 
 
 def _quoted(name: bytes) -> str:

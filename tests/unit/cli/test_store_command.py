@@ -1,6 +1,7 @@
 """``penstock store verify``: sound or damaged, said plainly and by exit status."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -79,6 +80,27 @@ def test_topics_at_fault_are_named_as_they_are_written(directory):
     assert "topic 'plant/pump' should have 500 messages, has 0" in done.stdout
 
 
+def test_a_damaged_part_of_a_block_costs_its_own_messages_alone(tmp_path):
+    store = LmdbStore(tmp_path / "data", 1 << 24, inline_folder)
+    for topic in (b"first", b"second"):
+        batch = Batch()
+        batch.append(topic, [os.urandom(300_000)], 1_000, 1)  # more than a part
+        store.commit(batch)
+    passed = Batch()
+    passed.checkpoint = store.next_index - 1
+    store.commit(passed)
+    store.fold()
+    store.close()
+    (block,) = (tmp_path / "data" / "blocks").iterdir()
+    content = bytearray(block.read_bytes())
+    content[100_000] ^= 0xFF
+    block.write_bytes(content)
+    findings = json.loads(verify(tmp_path / "data", "--json").stdout)
+    assert findings["messages"] == 1
+    assert "topic 'first' should have 1 messages, has 0" in findings["faults"]
+    assert not any("second" in fault for fault in findings["faults"])
+
+
 def _clear(directory: Path, database: bytes) -> None:
     with (
         lmdb.open(str(directory), max_dbs=16, map_size=1 << 24) as environment,
@@ -91,6 +113,13 @@ def test_file_in_place_of_its_directory_is_said(directory):
     done = verify(directory / "data.mdb")
     assert done.returncode == 1
     assert f"Name the directory that contains it: {directory}\n" in done.stderr
+
+
+def test_file_that_is_no_part_of_a_store_is_said(tmp_path):
+    (tmp_path / "notes").touch()
+    done = verify(tmp_path / "notes")
+    assert done.returncode == 1
+    assert "Name the directory that the broker was started with." in done.stderr
 
 
 def test_marker_that_is_missing_is_said_with_what_to_do_by_verify_and_by_the_broker(directory):

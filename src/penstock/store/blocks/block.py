@@ -11,6 +11,7 @@ Damage raises StorageDamaged, which names block and part; other parts are still 
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from operator import sub
 from typing import Final, NamedTuple
@@ -160,6 +161,12 @@ class Block:
     def entries(self) -> Iterator[Entry]:
         """All parts, one after the other, past the cache."""
         return map(self._decoded, range(self.part_count))
+
+    def sound_entries(self) -> Iterator[Entry]:
+        """The same without parts that are damaged."""
+        for part in range(self.part_count):
+            with suppress(StorageDamaged):
+                yield self._decoded(part)
 
     def verify(self) -> Iterator[StorageDamaged]:
         """Decode everything; what is wrong, part by part."""
