@@ -62,7 +62,8 @@ def backup(file: Path, data: Path, since: Path | None) -> None:
 
 
 def _backup_text(report: BackupReport) -> str:
-    what = f"{counted(report.blocks_written, 'block')} of {report.blocks:,}"
+    blocks = f"{report.blocks_written:,} of {counted(report.blocks, 'block')}"
+    what = f"data.mdb and {blocks}" if report.blocks else "data.mdb; there are no blocks yet"
     lines = [f"{report.file}: {size_text(report.bytes)}, {what}"]
     if report.needs:
         lines.append(f"To restore it, keep {', '.join(report.needs)} in the same folder.")
@@ -150,5 +151,8 @@ def _restore_text(report: RestoreReport) -> str:
         lines.append(f"read from {', '.join(report.files)}")
     if report.lost:
         lines.append(f"lost before the backup was made: {', '.join(report.lost)}")
+    if report.damaged:
+        lines.append(f"DAMAGED before the backup was made: {', '.join(report.damaged)}")
+        lines.append("An earlier backup may have more. What is missing: penstock store verify")
     lines.append(f"Start it: penstock serve --data {report.data}")
     return "\n".join(lines)

@@ -246,8 +246,24 @@ def test_damage_of_the_store_is_reported_by_a_backup_and_costs_that_part_alone(
     assert len(report.damaged) == 2
     assert f"block {number:016x}" in report.damaged[0]
     assert report.damaged[1] == f"block {lost:016x} is lost or damaged"
-    assert restore(tmp_path / "x", target).lost == [f"block {lost:016x}"]
+    restored = restore(tmp_path / "x", target)
+    assert restored.lost == [f"block {lost:016x}"]
+    assert restored.damaged == [f"block {number:016x}"]
     assert messages(target) == messages(data)
+
+
+def test_damage_is_reported_by_every_backup_of_a_chain(data, tmp_path, target):
+    """What an earlier backup has damaged is not taken from there, but looked at again."""
+    written, block = messages(data), BlockFiles(data).file(BlockFiles(data).numbers()[1])
+    flip(block, 40)
+    first = back_up(data, tmp_path / "1", None)
+    second = back_up(data, tmp_path / "2", tmp_path / "1")
+    assert first.damaged == second.damaged != []
+    flip(block, 40)  # sound again
+    third = back_up(data, tmp_path / "3", tmp_path / "2")
+    assert (third.damaged, third.blocks_written) == ([], 1)
+    assert restore(tmp_path / "3", target).damaged == []
+    assert messages(target) == written
 
 
 def test_a_block_that_was_damaged_since_is_restored_from_the_earlier_backup(

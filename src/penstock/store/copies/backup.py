@@ -103,7 +103,7 @@ def back_up(
 
 
 class Known:
-    """What the earlier backup and its predecessors have."""
+    """What the earlier backup and its predecessors have; a block that is damaged there is new."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Known:
         blocks = {
             block.summary: msgspec.structs.replace(block, holder=block.holder or digest)
             for block in index.blocks
-            if block.section is not None
+            if block.section is not None and not block.is_damaged
         }
         own = Predecessor(digest, path.name, index.created_ms)
         return cls(blocks, digest, {each.digest: each for each in (own, *index.predecessors)})
@@ -145,7 +145,8 @@ def require_predecessors(path: Path, index: BackupIndex) -> dict[bytes, Path]:
         names = ", ".join(f"{each.name} of {_date(each.created_ms)}" for each in missing)
         raise PenstockError(
             f"{path} continues earlier backups, of which these are missing: {names}",
-            "Put it into the same folder, under any name, or use another backup.",
+            f"Put {'them' if missing[1:] else 'it'} into the same folder, under any name, or use"
+            " another backup.",
         )
     return found
 
@@ -216,8 +217,9 @@ class _Backup:
         with self._writer.section() as section:
             for piece in self._pieces(block.file):
                 section.write(piece)
-            self.damage += damage_in(block.file)
-            return BackedUpBlock(block.summary, section.written())
+            faults = damage_in(block.file)
+            self.damage += faults
+            return BackedUpBlock(block.summary, section.written(), is_damaged=bool(faults))
 
     def _pieces(self, file: int) -> Iterator[bytes]:
         at = 0

@@ -50,12 +50,14 @@ class Section(msgspec.Struct, frozen=True, array_like=True):
 class BackedUpBlock(msgspec.Struct, frozen=True, array_like=True):
     """A block, and its section in this backup or in the predecessor with the digest ``holder``.
 
-    A block without a section was lost when the backup was made.
+    A block without a section was lost when the backup was made; one that is damaged was copied as
+    it was, for the parts that are sound.
     """
 
     summary: BlockSummary
     section: Section | None
     holder: bytes = OWN
+    is_damaged: bool = False
 
 
 class Predecessor(msgspec.Struct, frozen=True, array_like=True):
@@ -124,8 +126,8 @@ class BackupReader:
         size = os.fstat(self._file.fileno()).st_size
         if self._at(0, len(HEADER)) != HEADER:
             raise StorageForeign(
-                f"{self.path} is not a backup of this program, or of a later version",
-                "Name a file that `penstock backup` has written.",
+                f"{self.path} is not a backup that this version of Penstock can read",
+                "Name a file that `penstock backup` of this version or an earlier one has written.",
             )
         end = size - _TRAILER.size
         length, digest, magic = _TRAILER.unpack(self._at(end, _TRAILER.size))

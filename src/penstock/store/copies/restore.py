@@ -53,6 +53,7 @@ class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int
     files: list[str]  # backups that were read
     lost: list[str]  # blocks that were lost already when the backup was made
+    damaged: list[str]  # and those that were damaged, of which sound parts were restored
 
 
 def restore(
@@ -92,6 +93,7 @@ def restore(
         blocks=sum(1 for block in index.blocks if block.section is not None),
         files=[str(reader.path) for reader in readers.values()],
         lost=[f"block {b.summary.number:016x}" for b in index.blocks if b.section is None],
+        damaged=[f"block {b.summary.number:016x}" for b in index.blocks if b.is_damaged],
     )
 
 
