@@ -102,8 +102,10 @@ def convert_command(directory: Path) -> None:
 
 def _print(directory: Path, report: MaintenanceReport) -> None:
     before, after = size_text(report.bytes_before), size_text(report.bytes_after)
-    blocks = f"{report.blocks_before:,} to {counted(report.blocks_after, 'block')}"
-    text = f"{directory}: {before} before, {after} now; from {blocks}"
+    blocks = counted(report.blocks_after, "block")
+    if report.blocks_after != report.blocks_before:
+        blocks = f"{blocks} instead of {report.blocks_before:,}"
+    text = f"{directory}: {before} before, {after} now, in data.mdb and {blocks}"
     if report.entries_left:
         text += (
             f"\n{counted(report.entries_left, 'entry')} came after the last checkpoint, and will be"

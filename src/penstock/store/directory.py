@@ -277,7 +277,7 @@ def lock_directory(path: Path) -> IO[bytes]:
         file.close()
         raise StorageLocked(
             f"{path} is in use by another broker (process {owner})",
-            "Stop that one first, or name another directory with --data.",
+            "Stop that one first, or name another data directory.",
         ) from error
     file.truncate(0)
     file.write(b"%d\n" % os.getpid())

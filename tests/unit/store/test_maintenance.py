@@ -139,7 +139,7 @@ def test_the_commands_say_what_was_and_what_is(data, earlier):
     done = CliRunner().invoke(penstock, ["store", "compact", str(data)])
     assert done.exit_code == 0, done.output
     assert " before, " in done.stdout
-    assert "KiB now; from " in done.stdout
+    assert " blocks instead of " in done.stdout
     done = CliRunner().invoke(penstock, ["store", "convert", str(earlier), "--json"])
     assert json.loads(done.stdout)["blocks_after"] == 1
     done = CliRunner().invoke(penstock, ["store", "verify", str(earlier)])
