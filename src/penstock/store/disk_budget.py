@@ -147,7 +147,8 @@ class DiskBudget:
         with self._environment.reading() as transaction:
             fixed = self._environment.used_bytes(transaction, FIXED)
             tail = self._environment.used_bytes(transaction, FREEABLE)
-        tail_max = max(tail, TAIL_BLOCKS * self._tail.block_bytes * 2)
+        block_bytes = max(self._tail.block_bytes, BLOCK_BYTES_MIN)
+        tail_max = max(tail, TAIL_BLOCKS * block_bytes * 2)
         tail = max(tail, min(self._environment.end_bytes - fixed, tail_max))
         return self._blocks.current.file_bytes + tail
 

@@ -7,7 +7,9 @@ import pytest
 from penstock.errors import StorageFull
 from penstock.limits import MIB
 from penstock.store.batch import Batch
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.environment import Environment
+from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import ProtectedTopics, RetentionRequest, RetentionRules
 from penstock.store.verify import verify
 
@@ -88,6 +90,19 @@ def test_a_store_stays_below_five_quarters_of_its_total_whatever_is_written(open
     assert verify(tmp_path / "data").faults == []
     load.store = open_store()
     assert load.kept() == kept
+
+
+def test_the_file_of_the_tail_counts_though_blocks_are_tiny(tmp_path):
+    store = LmdbStore(tmp_path, MIB, inline_folder, block_bytes=4 * 1024)
+    sized(store, 4 * MIB)
+    batch = Batch()
+    batch.append(b"t", [bytes(500_000)], 1, 1)
+    batch.checkpoint = store.next_index
+    store.commit(batch)
+    store.fold()
+    assert store._blocks.current.file_bytes < 10_000
+    assert store._budget.used() > 500_000  # the file does not shrink
+    store.close()
 
 
 def test_a_larger_store_that_is_told_a_smaller_total_goes_on_and_shrinks(open_store, tmp_path):
