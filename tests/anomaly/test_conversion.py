@@ -64,6 +64,18 @@ def test_readers_in_other_threads_miss_nothing_meanwhile(path):
     assert not faults
 
 
+def test_a_commit_does_not_wait_for_it_while_a_start_needs_the_tail(path):
+    store = open_store(path)
+    before = store._position.marks
+    for _ in range(10):
+        batch = Batch()
+        batch.append(b"plant/3", [b"x" * 4_000], 1_700_000_999_000, 1)
+        store.commit(batch)
+    assert store._budget._is_tail_long
+    assert store._position.marks.converted == before.converted < before.indexed
+    store.close()
+
+
 def test_what_is_written_meanwhile_is_folded_beyond_what_is_not_converted(path):
     store = open_store(path)
     for number in range(40):
