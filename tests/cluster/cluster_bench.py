@@ -19,8 +19,10 @@ from penstock.cluster.record import RaftRecord, decode_record
 from penstock.cluster.replica import Replica
 from penstock.config.schema import Cluster
 from penstock.errors import PenstockError
+from penstock.limits import BLOCK_BYTES
 from penstock.raft.types import NodeId
 from penstock.store.batch import Batch
+from penstock.store.blocks.folder import inline_folder
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import Commit
 
@@ -184,9 +186,11 @@ class Node:
         """What the broker has to say."""
         return BrokerHooks()
 
+    block_bytes = BLOCK_BYTES
+
     def open_store(self) -> LmdbStore:
         """Open what the disk holds."""
-        return LmdbStore(self.path)
+        return LmdbStore(self.path, folder=inline_folder, block_bytes=self.block_bytes)
 
     def begin(self) -> None:
         """Let the pipeline hear what is in the log."""

@@ -17,6 +17,7 @@ import pytest
 
 from penstock.cluster import flight, proposals
 from penstock.cluster.install import install
+from penstock.cluster.kept_log import KeptLog
 from penstock.commit import checkpoint
 from penstock.commit.recovery import recover
 from penstock.core.commands import (
@@ -331,9 +332,11 @@ async def held(bench: BrokerBench, seed: int) -> None:
     nodes = bench.brokers()
     journals = [journal_of(node) for node in nodes]
     assert journals[0] == journals[1] == journals[2]
+    is_whole = nodes[0].store.first_index == 1  # else blocks have the rest, without dropped topics
     written = all_written(nodes[0])
     acked = [p for p in work.published if p.acked]
-    assert {p.payload: written[p.payload] for p in acked if written[p.payload] != 1} == {}
+    if is_whole:
+        assert {p.payload: written[p.payload] for p in acked if written[p.payload] != 1} == {}
     assert max(written.values()) == 1
     for node in nodes:
         node.kill()
@@ -343,7 +346,7 @@ async def held(bench: BrokerBench, seed: int) -> None:
     after = await bench.at_rest()
     assert after == before
     assert [journal_of(node) for node in nodes] == journals
-    for path in CopyingNode.copies:
+    for path in CopyingNode.copies if is_whole else []:
         check_copy(path, nodes[0].store)
 
 
@@ -355,4 +358,14 @@ async def test_nothing_comes_apart(
     if seed % 2:
         monkeypatch.setattr(flight, "SPACING_S", 1e-6)
         monkeypatch.setattr(proposals, "SPACING_S", 0.0)
+    await asyncio.wait_for(held(brokers, seed), 120)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_nothing_comes_apart_while_journals_are_folded(
+    brokers: BrokerBench, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each node folds its own journal, in blocks of its own; what they hold is the same."""
+    monkeypatch.setattr(CopyingNode, "block_bytes", 1_024)
+    monkeypatch.setattr(KeptLog, "needed", lambda _self, last, _matches: last - 10)
     await asyncio.wait_for(held(brokers, seed), 120)
