@@ -281,7 +281,7 @@ def test_a_restore_overwrites_nothing(data, file, tmp_path):
     with pytest.raises(StorageForeign, match="never overwrites"):
         restore(file, data)
     assert messages(data) == before
-    with pytest.raises(StorageForeign, match="never overwrites"):
+    with pytest.raises(StorageForeign, match="is not a directory: a restore never overwrites"):
         restore(file, file)
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(StorageForeign, match="never overwrites"):

@@ -204,8 +204,9 @@ def _refuse_overwriting(data: Path) -> None:
     if not data.exists() and not data.is_symlink():
         return
     if not data.is_dir() or any(data.iterdir()):
+        what = "not empty" if data.is_dir() else "not a directory"
         raise StorageForeign(
-            f"{data} is not empty: a restore never overwrites",
+            f"{data} is {what}: a restore never overwrites",
             "Name a directory that does not exist yet, or move this one away first.",
         )
     if data.is_symlink() or data.is_mount():
