@@ -20,6 +20,7 @@ class LoneNode:
     is_lone = True
     is_leader = True
     is_writable = True
+    has_room = False  # one batch at a time
     leader = _LONE_ID
     term = 1
 

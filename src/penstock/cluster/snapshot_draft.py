@@ -6,7 +6,8 @@ checksum. One that the sender itself has lost or damaged arrives as it is: the s
 it, there and here, and refusing it would keep this node from ever joining.
 
 If the transfer is cut off, complete blocks stay for the next attempt, unless that is from another
-store. They are verified again then: this machine may have crashed since.
+store. They are verified again then: this machine may have crashed since. So are blocks of our own
+store that may be the same, because an earlier snapshot brought them: those are linked.
 
 One thread at a time calls these methods; all of them block.
 """
@@ -47,6 +48,7 @@ class SnapshotDraft:
         """``source`` identifies the sender's store; empty: it is not known."""
         self.path = _prepared(data, source)
         self._files = BlockFiles(self.path)
+        self._own = BlockFiles(data)
         self._listed: dict[int, BlockSummary] = {}
         self.blocks = 0  # that are here, of those listed
         self.size = 0  # bytes of them and of the database
@@ -77,7 +79,8 @@ class SnapshotDraft:
         missing = []
         here = set(self._files.numbers())
         for summary in summaries:
-            if summary.number in here and self._is_kept(summary):
+            is_here = summary.number in here or self._linked(summary)
+            if is_here and self._is_kept(summary):
                 self.blocks += 1
                 self.size += summary.file_bytes
             else:
@@ -117,6 +120,22 @@ class SnapshotDraft:
         if self._listed:
             sync_directory(self._files.path)
         sync_directory(self.path)
+
+    def _linked(self, summary: BlockSummary) -> bool:
+        """Whether our own store may have a block, from a snapshot before; it is linked, then.
+
+        A node that fell behind again right after it joined needs little more than the database.
+        """
+        own = self._own.file(summary.number)
+        try:
+            if own.stat().st_size != summary.file_bytes:
+                return False
+            with suppress(FileExistsError):
+                self._files.path.mkdir(mode=0o700)
+            os.link(own, self._files.file(summary.number))
+        except OSError:  # it is not there, or this file system has no links
+            return False
+        return True
 
     def _is_kept(self, summary: BlockSummary) -> bool:
         """Whether a block of an earlier attempt is here and whole; if it is not whole it goes."""
