@@ -13,9 +13,6 @@ them valid. If that last write fails, LMDB refuses everything from then on, read
 the environment is opened again. If it failed for lack of space, the commit has changed nothing (the
 number of the last transaction confirms it), and we open it again at once. Otherwise the process
 must end.
-
-**Flushes.** A small write is durable after one flush, with a redo record in place of a flush of the
-meta page (``redo``). Opening repeats what was lost with that page.
 """
 
 import errno
@@ -25,16 +22,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar
 
 import lmdb
-import structlog
 
 from penstock.errors import StorageBroken, StorageDamaged, StorageError, StorageFull
 from penstock.store.directory import DATA_NAME
-from penstock.store.redo import RECORDS, RecordedTransaction, Redo
-
-_log = structlog.get_logger(__name__)
 
 DATABASES = ("journal", "index", "topics", "rows", "live", "deleted", "meta", "blocks")
 
@@ -104,6 +97,7 @@ class Environment:
             self._open(max(map_bytes, _file_bytes(path) * 2))
         except lmdb.Error as error:
             raise storage_error(error) from error
+        self._page_bytes: int = self._lmdb.stat()["psize"]
         self.runway_bytes = RUNWAY_BYTES // 4  # until the total is known, which may be small
         self._file_end = 0  # size of the file when last looked at
         self._last_commit = 0  # number of the last transaction, as the next one found it
@@ -116,17 +110,12 @@ class Environment:
             max_dbs=len(DATABASES),
             max_readers=READERS_MAX,
             sync=True,
-            metasync=False,  # see ``_commit``
+            metasync=True,
             readonly=self._readonly,
         )
         self._check_length(self._path)
         self._lmdb.reader_check()
-        self._page_bytes: int = self._lmdb.stat()["psize"]
-        if not self._readonly:
-            self._redo = Redo(self._data, self._page_bytes)
-            self._repeat_last()
         self._databases = dict(self._open_databases())
-        self._names = {database: name for name, database in self._databases.items()}
 
     def _open_databases(self) -> Iterator[tuple[str, "lmdb._Database"]]:
         for name in DATABASES:
@@ -134,26 +123,6 @@ class Environment:
                 yield name, self._lmdb.open_db(name.encode(), create=not self._readonly)
             except lmdb.NotFoundError:  # only read, and an earlier version wrote it
                 continue
-
-    def _repeat_last(self) -> None:
-        """Repeat the last write if its meta page was lost; before any other takes its number."""
-        for _ in range(RECORDS):
-            last = self._lmdb.info()["last_txnid"]
-            missing = self._redo.missing(last)
-            if missing is None:
-                return
-            with self._lmdb.begin(write=True) as transaction:
-                for name, key, value in missing:
-                    database = self._lmdb.open_db(name.encode(), transaction)
-                    if value is None:
-                        transaction.delete(key, db=database)
-                    else:
-                        transaction.put(key, value, db=database)
-            self._lmdb.sync(force=True)
-            if self._lmdb.info()["last_txnid"] == last:  # it had changed nothing, as now
-                self._redo.clear(last + 1)
-                return
-            _log.warning("last_write_repeated", why="the machine lost power or crashed")
 
     def _check_length(self, path: Path) -> None:
         """Refuse a truncated file: touching a page beyond its end raises SIGBUS."""
@@ -226,7 +195,7 @@ class Environment:
         """Whether the environment is usable again, and without the transaction that failed."""
         with self._gate.shut():
             map_bytes = self.map_bytes
-            self._close()
+            self._lmdb.close()
             try:
                 self._open(map_bytes)
             except (lmdb.Error, StorageError):
@@ -248,38 +217,14 @@ class Environment:
 
     def _attempt(self, job: Callable[[Transaction], T]) -> tuple[T, float]:
         transaction = self._lmdb.begin(write=True, buffers=True)
-        recorded = RecordedTransaction(transaction, self._names, self._redo.bytes_max)
         try:
-            result = job(cast("Transaction", recorded))
+            result = job(transaction)
             started = perf_counter()
-            self._commit(transaction, recorded)
+            transaction.commit()
         except BaseException:
             transaction.abort()
             raise
         return result, perf_counter() - started
-
-    def _commit(self, transaction: Transaction, recorded: RecordedTransaction) -> None:
-        """Commit durably: with a redo record, or with a flush of the meta page."""
-        number = transaction.id()
-        if recorded.is_recorded and not recorded.operations:
-            transaction.commit()
-            return
-        if not (recorded.is_recorded and self._redo.put(number, recorded.operations)):
-            transaction.commit()
-            self._flush_meta()
-            return
-        try:
-            transaction.commit()
-        except BaseException:
-            self._redo.clear(number)
-            raise
-
-    def _flush_meta(self) -> None:
-        """Flush again. A disk that fails here has just flushed the pages, so it is not full."""
-        try:
-            self._lmdb.sync(force=True)
-        except lmdb.Error as error:
-            raise _broken(str(error)) from error
 
     def prepare(self) -> None:
         """Extend the file between commits: a commit that only overwrites is flushed faster."""
@@ -343,12 +288,7 @@ class Environment:
 
     def close(self) -> None:
         with self._gate.shut():
-            self._close()
-
-    def _close(self) -> None:
-        self._lmdb.close()
-        if not self._readonly:
-            self._redo.close()
+            self._lmdb.close()
 
     def _make_room(self, bytes_expected: int) -> None:
         info = self._lmdb.info()
