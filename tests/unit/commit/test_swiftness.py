@@ -6,6 +6,7 @@ from typing import Self
 
 import pytest
 from msgspec import structs
+from tests.conformance.wire_client import wait_until
 
 from penstock.cluster.disk import Disk
 from penstock.cluster.swiftness import (
@@ -120,6 +121,7 @@ class Bench:
         """The writer may still be busy with the file when the series is complete."""
         own = threading.current_thread().name
         for _ in range(10 * SERIES_MIN):
+            await asyncio.to_thread(wait_until, lambda: self.disk._writer.is_idle)
             await self.commit()
             if self.store.threads[-1] == own:
                 return
