@@ -158,6 +158,7 @@ def kept(address):
 
 def test_a_node_that_gets_a_snapshot_has_users_owners_and_the_audit_log(tmp_path, as_root):
     settings = ("--set", "cluster.log_kept_entries=10", "--set", "auth.anonymous=deny")
+    settings += ("--set", "journal.block_bytes=4096")  # so that the log is folded soon
     with nodes(tmp_path, 1, *settings) as made:
         begin(made)
         assert code_of(made.address(1), "ann") == 0
