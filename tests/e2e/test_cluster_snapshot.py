@@ -17,7 +17,7 @@ SETTINGS = (
     *("--set", "cluster.log_kept_entries=10"),
     *("--set", "log.format=json"),
 )
-SLOW = ("--set", "cluster.snapshot_rate_bytes=64KiB")
+SLOW = ("--set", "cluster.snapshot_rate_bytes=192KiB")
 MESSAGES = 600
 NOT_YET = {"is_learner": True, "snapshot_blocks": 0}
 SIZE = 1000
@@ -93,7 +93,7 @@ def test_a_node_that_joins_gets_all_blocks_and_progress_is_shown(tmp_path):
         assert member(made, 2)["snapshot_bytes_total"] == 0
 
 
-@pytest.mark.parametrize("killed", ["receiver", "sender"])
+@pytest.mark.parametrize("killed", ["receiver", pytest.param("sender", marks=pytest.mark.nightly)])
 def test_a_snapshot_goes_on_where_it_was_cut_off(tmp_path, killed):
     with nodes(tmp_path, 2, *SETTINGS, *SLOW) as made:
         alone_with_blocks(made)
@@ -110,6 +110,7 @@ def test_a_snapshot_goes_on_where_it_was_cut_off(tmp_path, killed):
         assert sent["bytes"] < begun["snapshot_bytes_total"]
 
 
+@pytest.mark.nightly
 def test_retention_and_compaction_at_the_sender_do_not_disturb_it(tmp_path):
     bounds = ("--set", f"retention.messages_max={MESSAGES}")
     with nodes(tmp_path, 2, *SETTINGS, *SLOW, *bounds) as made:

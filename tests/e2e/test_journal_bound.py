@@ -1,5 +1,6 @@
 """The journal stays within its bound while clients publish at full speed."""
 
+import contextlib
 import itertools
 import json
 import socket
@@ -56,6 +57,15 @@ class Publisher:
         self.socket.close()
 
 
+def on_disk(data):
+    """Of the tail and of all blocks; one may be removed meanwhile."""
+    size = (data / "data.mdb").stat().st_size
+    for block in (data / "blocks").glob("*.blk"):
+        with contextlib.suppress(FileNotFoundError):
+            size += block.stat().st_size
+    return size
+
+
 def test_the_journal_keeps_to_its_bound_and_to_what_it_acknowledged(tmp_path):
     """QoS 1 publishers wait for retention. QoS 0 is delivered, not captured, and counted."""
     data = tmp_path / "data"
@@ -66,10 +76,10 @@ def test_the_journal_keeps_to_its_bound_and_to_what_it_acknowledged(tmp_path):
         flood.start()
         for _ in range(80):
             acknowledged.publish(2 * WINDOW, 1)
-            sizes.append((data / "data.mdb").stat().st_size)
+            sizes.append(on_disk(data))
         flood.join()
         assert max(sizes) <= 1.25 * TOTAL
-        assert max(sizes) > TOTAL / 2
+        assert max(sizes) > TOTAL / 4  # it compresses
         check_kept(broker, acknowledged)
         metrics = broker.page("/metrics")[1]
         assert figure(metrics, 'penstock_dropped_total{reason="capture_overflow"}') > 0

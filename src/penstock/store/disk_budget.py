@@ -47,9 +47,12 @@ class _Removing(Protocol):
 
 
 class _Folding(Protocol):
-    """Does a step of folding; ``is_short``: even of entries that other nodes may need."""
+    """Does a step of folding; ``is_short``: even of entries that other nodes may need.
 
-    def __call__(self, *, is_short: bool = False) -> bool: ...
+    ``is_any``: even if it makes a small block.
+    """
+
+    def __call__(self, *, is_short: bool = False, is_any: bool = False) -> bool: ...
 
 
 class DiskBudget:
@@ -122,12 +125,15 @@ class DiskBudget:
         if self._request is None or not self._total:
             return False
         excess = self.used() - self._total
-        return excess > 0 and self._shrink(self._request, excess)
+        return excess > 0 and self._shrink(self._request, excess, is_any=True)
 
-    def _shrink(self, request: RetentionRequest, excess: int) -> bool:
-        """Remove a slice, or fold so that more can be removed; return whether it did either."""
+    def _shrink(self, request: RetentionRequest, excess: int, *, is_any: bool = False) -> bool:
+        """Remove a slice, or fold so that more can be removed; return whether it did either.
+
+        ``is_any``: no commit waits, so a small block may be made.
+        """
         removed = self._remove(request, max(self._blocks.current.file_bytes - excess, 0))
-        return bool(removed.messages or removed.more) or self._fold(is_short=True)
+        return bool(removed.messages or removed.more) or self._fold(is_short=True, is_any=is_any)
 
     def after(self) -> None:
         """Remove a slice in advance, if the next commits would have to wait for it."""

@@ -377,14 +377,14 @@ class LmdbStore:
     def _fold_now(self) -> bool:
         return self._fold_step(self._foldable(), is_pressed=True)
 
-    def _fold_for_room(self, *, is_short: bool = False) -> bool:
+    def _fold_for_room(self, *, is_short: bool = False, is_any: bool = False) -> bool:
         """The same, for a commit that waits.
 
         Not for a block that is small: it is made in the background. ``is_short``: the disk is short
-        of room, so smaller blocks and other kinds of work help.
+        of room, so smaller blocks and other kinds of work help. ``is_any``: no commit waits.
         """
         last_index = self._foldable(is_short=is_short)
-        has_share = self._folding.has_share(last_index, BLOCK_SHARE if is_short else 1)
+        has_share = is_any or self._folding.has_share(last_index, BLOCK_SHARE if is_short else 1)
         return (has_share or is_short) and self._fold_step(last_index, is_pressed=has_share)
 
     def _fold_step(self, last_index: int, *, is_pressed: bool) -> bool:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from penstock.limits import GIB, MIB
@@ -23,6 +24,16 @@ def test_little_is_a_twentieth_within_limits(total, little):
     assert FreeSpace(0, total).little == little
 
 
+@pytest.fixture
+def every_level():
+    """Another test may have raised the level of the log."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(0))
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("every_level")
 def test_each_crossing_is_logged_once():
     watch = DiskWatch(Path())
     with capture_logs() as lines:
