@@ -24,7 +24,7 @@ from penstock.limits import MIB
 from penstock.obs.log import get_logger
 from penstock.store.blocks.block import BlockSummary
 from penstock.store.blocks.files import BlockFiles
-from penstock.store.blocks.registry import block_rows
+from penstock.store.blocks.registry import listed_blocks
 from penstock.store.directory import (
     DATA_NAME,
     DRAFT_SUFFIX,
@@ -34,7 +34,6 @@ from penstock.store.directory import (
     sync_directory,
     tidy_snapshot,
 )
-from penstock.store.environment import Environment
 
 SPARED_BYTES = 256 * MIB  # disk space that a snapshot leaves to the store that is in use
 
@@ -69,7 +68,7 @@ class SnapshotDraft:
         """The blocks that the store has, once its database is complete."""
         file.finish(end)
         self.size += file.size
-        listed = _listed(self.path)
+        listed = listed_blocks(self.path)
         self._listed = {summary.number: summary for summary in listed}
         self._files.clean(self._listed)  # of an earlier moment: it may take the room of others
         return listed
@@ -203,15 +202,6 @@ def _prepared(data: Path, source: str) -> Path:
     fresh_snapshot(data)
     name.write_text(source)
     return path
-
-
-def _listed(path: Path) -> list[BlockSummary]:
-    environment = Environment(path, map_bytes=0, readonly=True)
-    try:
-        with environment.reading() as transaction:
-            return [row.summary for row in block_rows(environment, transaction)]
-    finally:
-        environment.close()
 
 
 def _differs() -> StorageDamaged:

@@ -33,22 +33,6 @@ def fold(store):
     store.fold()
 
 
-@pytest.fixture
-def open_store(tmp_path):
-    """A function that closes the store, if it is open, and opens it again; it folds at once."""
-    opened = []
-
-    def open_again() -> LmdbStore:
-        while opened:
-            opened.pop().close()
-        opened.append(LmdbStore(tmp_path / "data", MIB, inline_folder))
-        return opened[0]
-
-    yield open_again
-    while opened:
-        opened.pop().close()
-
-
 def everything(store):
     """All that a reader can see."""
     topics = list(store.topics())

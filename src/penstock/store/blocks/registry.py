@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -287,3 +288,13 @@ def block_rows(environment: Environment, transaction: Transaction) -> Iterator[B
     cursor = transaction.cursor(environment["blocks"])
     for value in cursor.iternext(keys=False, values=True):
         yield _decode(value)
+
+
+def listed_blocks(path: Path) -> list[BlockSummary]:
+    """The blocks of a store that nobody writes to, such as a copy."""
+    environment = Environment(path, map_bytes=0, readonly=True)
+    try:
+        with environment.reading() as transaction:
+            return [row.summary for row in block_rows(environment, transaction)]
+    finally:
+        environment.close()

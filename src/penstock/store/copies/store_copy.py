@@ -23,10 +23,9 @@ from penstock.limits import MIB
 from penstock.store.blocks.block import BlockSummary
 from penstock.store.blocks.files import BlockFiles
 from penstock.store.blocks.fold import summary_of
-from penstock.store.blocks.registry import block_rows
+from penstock.store.blocks.registry import listed_blocks
 from penstock.store.copies.copied_store import LOST, CopiedBlock, StoreCopy, close_files
 from penstock.store.directory import COPY_PREFIX, DATA_NAME
-from penstock.store.environment import Environment
 
 ATTEMPTS_MAX: Final = 5  # each begins with another copy of the database
 SPARED_BYTES: Final = 16 * MIB  # disk space that a copy leaves to the store that is in use
@@ -70,7 +69,7 @@ def _copied_database(
         file = os.open(folder / DATA_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             write_database(file)
-            return file, _listed(folder)
+            return file, listed_blocks(folder)
         except BaseException:
             os.close(file)
             raise
@@ -90,15 +89,6 @@ def _check_room(data: Path) -> None:
             f" has {size}",
             "Make room on the disk of the data directory.",
         )
-
-
-def _listed(folder: Path) -> list[BlockSummary]:
-    environment = Environment(folder, map_bytes=0, readonly=True)
-    try:
-        with environment.reading() as transaction:
-            return [row.summary for row in block_rows(environment, transaction)]
-    finally:
-        environment.close()
 
 
 def _opened(files: BlockFiles, summaries: Iterable[BlockSummary]) -> list[CopiedBlock]:
