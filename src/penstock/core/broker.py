@@ -42,6 +42,7 @@ from penstock.core.commands import (
     Offered,
     Progressed,
     Published,
+    PublishedBy,
     Received,
     Released,
     Repeated,
@@ -54,6 +55,7 @@ from penstock.core.commands import (
     TopicGone,
     Trimmed,
     Unsubscribed,
+    WillSent,
 )
 from penstock.core.completion import Completion, Refusable
 from penstock.core.delivery import DELIVER_DUP, DELIVER_PUBREL, DELIVER_RETAIN, Delivery
@@ -158,6 +160,8 @@ class Broker:
         self.index = 0  # of the journal entry whose commands are being applied
         self._base_sequence = 0
         self._last_sequence = 0  # the highest that was applied
+        # who published the next messages, and how many of them; see ``PublishedBy``
+        self._publisher, self._published_left = b"", 0
         self._recovering = False
         self.retained_delivery = RetainedDelivery(
             self.retained, self.routes, self.owners, inflight_max, self._offer
@@ -167,6 +171,8 @@ class Broker:
             SessionOpened: self._opened,
             Closed: self._closed,
             Expired: self._expired,
+            WillSent: self._will_sent,
+            PublishedBy: self._published_by,
             Subscribed: self._subscribed,
             Unsubscribed: self._unsubscribed,
             Offered: self._offered,
@@ -274,7 +280,7 @@ class Broker:
             for packet_id, sequence, state, retain in session.unfinished():
                 flags = DELIVER_PUBREL if state == AWAIT_PUBCOMP else state | DELIVER_DUP
                 flags |= DELIVER_RETAIN if retain else 0
-                effects.deliver(client, (b"", None, flags, packet_id, sequence))
+                effects.deliver(client, (b"", None, flags, packet_id, sequence, None))
                 self.counters.redelivered_total += 1
         self._drain(session, effects, portion)
 
@@ -292,7 +298,7 @@ class Broker:
             self.queued_count -= 1
             if session.client is not None:
                 flags = qos | (DELIVER_RETAIN if retain else 0)
-                effects.deliver(session.client, (b"", None, flags, packet_id, sequence))
+                effects.deliver(session.client, (b"", None, flags, packet_id, sequence, None))
         is_open = session.is_window_open(self.inflight_max)
         if session.queue and is_open and session.client is not None:
             effects.controls.append(PortionSent(session.client))
@@ -332,6 +338,21 @@ class Broker:
             return
         self.counters.drops[DropReason.SESSION_EXPIRED] += session.queue_count
         self._discard(session)
+
+    def _will_sent(
+        self, command: WillSent, _client: SessionClient | None, _effects: Effects
+    ) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or session.connected or session.connection != command.connection:
+            return
+        if not self._is_contained(session):
+            session.will = None
+            self._touch(session)
+
+    def _published_by(
+        self, command: PublishedBy, _client: Publisher | None, _effects: Effects
+    ) -> None:
+        self._publisher, self._published_left = command.client_id, command.count
 
     def _discard(self, session: Session) -> None:
         del self.sessions[session.client_id]
@@ -499,7 +520,7 @@ class Broker:
                 self._offer_run(session, command, sequence, qos, effects)
             elif session.client is not None:
                 for payload in command.payloads:
-                    effects.deliver(session.client, (command.topic, payload, 0, 0, 0))
+                    effects.deliver(session.client, (command.topic, payload, 0, 0, 0, None))
         if client is not None:
             effects.ack(client, PUBACK if command.qos == 1 else PUBREC, command.packet_ids)
 
@@ -521,12 +542,12 @@ class Broker:
         topic, payloads = command.topic, command.payloads
         if self._recovering or not session.has_room(self.inflight_max, len(payloads)):
             for number, payload in enumerate(payloads):
-                self._offer(session, (topic, payload, qos, 0, sequence + number), effects)
+                self._offer(session, (topic, payload, qos, 0, sequence + number, None), effects)
             return
         packet_ids = session.begin_run(sequence, qos, len(payloads))
         if session.client is not None:
             deliveries: list[Delivery] = [
-                (topic, payload, qos, packet_id, sequence + number)
+                (topic, payload, qos, packet_id, sequence + number, None)
                 for number, (payload, packet_id) in enumerate(
                     zip(payloads, packet_ids, strict=True)
                 )
@@ -539,12 +560,14 @@ class Broker:
         """Send a QoS 1 or 2 message to a session if it has room, else queue it."""
         if self._is_contained(session):
             return
-        topic, payload, flags, _, sequence = delivery
+        topic, payload, flags, _, sequence, extras = delivery
         if session.has_room(self.inflight_max):
             retain = bool(flags & DELIVER_RETAIN)
             packet_id = session.begin(sequence, flags & 3, retain=retain)
             if session.client is not None:
-                effects.deliver(session.client, (topic, payload, flags, packet_id, sequence))
+                effects.deliver(
+                    session.client, (topic, payload, flags, packet_id, sequence, extras)
+                )
         else:
             self._enqueue(session, sequence, flags)
         if session.durable:

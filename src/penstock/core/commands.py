@@ -11,6 +11,8 @@ written beside it and records the packet id of an exactly-once publish.
 
 import msgspec
 
+from penstock.model.message import Extras
+
 
 class _Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A command that is journaled as an array; its tag and the order of fields are durable."""
@@ -36,13 +38,16 @@ class WillMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     payload: bytes
     qos: int
     retain: bool
+    headers: tuple[tuple[bytes, bytes], ...] = ()  # its properties (``model.mqtt_headers``)
+    expiry_s: int = -1  # message expiry, counted from its publication; -1: none
+    delay_s: int = 0  # how long it waits for the client to come back
 
 
 class SessionOpened(_SessionEvent, frozen=True, tag=1):
     """A client connected. ``connection`` is unique among all connections ever accepted."""
 
     connection: int
-    clean: bool
+    clean: bool  # Clean Start: forget the session that was there
     will: WillMessage | None
     # whether all nodes of a cluster must know the session: client ids are unique among them
     everywhere: bool = False
@@ -53,6 +58,11 @@ class SessionOpened(_SessionEvent, frozen=True, tag=1):
     # what nobody may do (``local``, ``anonymous``), and what limits a user: roles of a token
     roles: tuple[str, ...] = ()
     via: str = ""  # the kind of credentials, where rights depend on it: jwt, key
+    version: int = 4  # protocol level: 4 is MQTT 3.1.1, 5 is MQTT 5.0
+    # session expiry; -1: none if ``clean``, else the configured limit, as for MQTT 3.1.1
+    expiry_s: int = -1
+    receive_maximum: int = 0  # deliveries in flight that the client takes; 0: it names no limit
+    now_ms: int = 0  # a session that expired by then is gone; 0: written by former versions
 
 
 class Closed(_SessionEvent, frozen=True, tag=2):
@@ -60,6 +70,17 @@ class Closed(_SessionEvent, frozen=True, tag=2):
 
     connection: int
     now_ms: int
+    expiry_s: int = -1  # another session expiry, from DISCONNECT; -1: unchanged
+    will_at_ms: int = 0  # when the will is due, which the session keeps; 0: it keeps none
+
+
+class WillSent(_SessionEvent, frozen=True, tag=47):
+    """The will of a client that is away was published, by the same commit.
+
+    Void if ``connection`` is not the session's last one.
+    """
+
+    connection: int
 
 
 class Expired(_SessionEvent, frozen=True, tag=3):
@@ -69,7 +90,10 @@ class Expired(_SessionEvent, frozen=True, tag=3):
 
 
 class Subscribed(_SessionEvent, frozen=True, tag=4):
-    """SUBSCRIBE: ``(filter, granted QoS)``, 0x80 for a refused filter.
+    """SUBSCRIBE: ``(filter, options)``.
+
+    Options are those of the packet with the granted QoS, and a subscription identifier in the bits
+    above (``core.subscription_options``). With bit 7 set they are the code of a refused filter.
 
     ``origin``, here and below, is the connection that began the session. In a cluster a command may
     arrive when the client has another session already; then it is void. 0 (as former versions
@@ -163,6 +187,8 @@ class DeliveriesLost(_SessionEvent, frozen=True, tag=10):
     connection: int
     packet_ids: list[int]
     is_denied: bool = False
+    is_expired: bool = False  # expired before they were sent for the first time
+    is_too_large: bool = False  # for the client, which counts as delivered [MQTT-3.1.2-25]
 
 
 class Repeated(_SessionEvent, frozen=True, tag=11):
@@ -509,6 +535,16 @@ class Authored(_Event, frozen=True, tag=44):
     user: str
 
 
+class PublishedBy(_SessionEvent, frozen=True, tag=48):
+    """The next ``count`` messages of the batch were published by this client.
+
+    Journaled right before them, and only for clients with a subscription that wants no messages of
+    their own: the journal does not know who published a message.
+    """
+
+    count: int
+
+
 class Published(msgspec.Struct, frozen=True, gc=False):
     """Messages of the batch from ``position`` on, to be routed, retained or both.
 
@@ -524,6 +560,9 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     time_ms: int
     packet_ids: list[int]
     keep: bool = False  # retry if the disk refuses it, because nobody else will
+    extras: list[Extras | None] | None = None  # of each message, if any has some
+    # further flags of the journal: content type, ``FLAG_RETAIN_UNKEPT``
+    marks: int = 0
 
 
 Event = (
@@ -533,7 +572,7 @@ Event = (
     | Returned | Claimed | KeyStored | Leased | LeasesSettled | LeasesReturned | LeasesExtended
     | Swept | Resumed | GroupCommitted | GroupConfigured | DeadLettered | TopicConfigured
     | TopicGone | SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten | Identified | Trimmed
-    | Erased | AccessChanged | KeysStored | Authored | SinkClaimed
+    | Erased | AccessChanged | KeysStored | Authored | SinkClaimed | WillSent | PublishedBy
 )  # fmt: skip
 Command = Event | Published
 

@@ -155,7 +155,7 @@ class RetainedDelivery:
             session.note_offer(sequence)
             message = self._retained.get(topic)
             payload = message.payload if message and message.sequence == sequence else None
-            self._send(session, (topic, payload, qos | DELIVER_RETAIN, 0, sequence), effects)
+            self._send(session, (topic, payload, qos | DELIVER_RETAIN, 0, sequence, None), effects)
         return None
 
     def _is_outdated(self, session: Session, topic: bytes, sequence: int) -> bool:
@@ -176,7 +176,7 @@ class RetainedDelivery:
         for topic, sequence, _ in command.live:
             message = self._retained.get(topic) if sequence <= after else None
             if message is not None and message.sequence == sequence:
-                effects.deliver(client, (topic, message.payload, DELIVER_RETAIN, 0, 0))
+                effects.deliver(client, (topic, message.payload, DELIVER_RETAIN, 0, 0, None))
 
     def overtaken(self, topic: bytes, is_contained: Callable[[Session], bool]) -> None:
         """Note that a topic has another retained message, which subscribers get live."""

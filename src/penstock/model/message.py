@@ -13,6 +13,9 @@ FLAG_PRIORITY = 0x70  # bits of ``flags`` with the priority, 0 to 7; higher ones
 PRIORITY_SHIFT = 4
 PRIORITY_MAX = FLAG_PRIORITY >> PRIORITY_SHIFT
 
+# bit of ``flags``: published with RETAIN, but not retained, because the limit was reached
+FLAG_RETAIN_UNKEPT = 0b1000_0000
+
 # bits of ``flags`` with the payload's type: 0 raw, 1 text, 2 JSON, 3 MessagePack
 FLAG_CONTENT_TYPE = 0x300
 CONTENT_TYPE_SHIFT = 8

@@ -92,10 +92,10 @@ def test_resumption_repeats_what_is_unfinished_and_then_sends_what_waited():
     effects = bench.open("ann")
     assert effects.deliveries == {
         "ann#2": [
-            (b"", None, 1 | DELIVER_DUP, 1, 1),
-            (b"", None, DELIVER_PUBREL, 2, 2),
-            (b"", None, 2 | DELIVER_DUP, 3, 3),
-            (b"", None, 1, 4, 4),
+            (b"", None, 1 | DELIVER_DUP, 1, 1, None),
+            (b"", None, DELIVER_PUBREL, 2, 2, None),
+            (b"", None, 2 | DELIVER_DUP, 3, 3, None),
+            (b"", None, 1, 4, 4, None),
         ]
     }
     assert bench.counters.redelivered_total == 3
@@ -195,7 +195,7 @@ def test_subscribing_again_replaces_the_qos():
     bench.subscribe("ann", (b"a", 2))
     bench.subscribe("ann", (b"a", 1))
     assert bench.broker.sessions[b"ann"].subscriptions == {b"a": 1}
-    assert bench.publish(b"a", b"x", qos=2).deliveries == {"ann#1": [(b"a", b"x", 1, 1, 1)]}
+    assert bench.publish(b"a", b"x", qos=2).deliveries == {"ann#1": [(b"a", b"x", 1, 1, 1, None)]}
 
 
 def test_commands_for_a_session_that_is_gone_do_nothing():
@@ -222,7 +222,7 @@ def test_an_acknowledgement_of_an_earlier_connection_is_void():
     bench.open("ann")
     bench.subscribe("ann", (b"a", 2))
     bench.publish(b"a", b"x", qos=2)
-    assert bench.open("ann").deliveries == {"ann#2": [(b"", None, 2 | DELIVER_DUP, 1, 1)]}
+    assert bench.open("ann").deliveries == {"ann#2": [(b"", None, 2 | DELIVER_DUP, 1, 1, None)]}
     late = Acknowledged(b"ann", PUBREC, [1], connection=1)
     assert not bench.apply(late).acks
     assert [state for _, _, state, _ in bench.broker.sessions[b"ann"].unfinished()] == [2]
@@ -278,7 +278,9 @@ def test_overlapping_subscriptions_give_one_copy_at_the_highest_qos():
     bench = Bench()
     bench.open("ann")
     bench.subscribe("ann", (b"a/b", 0), (b"a/+", 2), (b"#", 1))
-    assert bench.publish(b"a/b", b"x", qos=2).deliveries == {"ann#1": [(b"a/b", b"x", 2, 1, 1)]}
+    assert bench.publish(b"a/b", b"x", qos=2).deliveries == {
+        "ann#1": [(b"a/b", b"x", 2, 1, 1, None)]
+    }
 
 
 def test_a_session_that_is_away_gets_qos_1_later_and_qos_0_never():
@@ -288,7 +290,7 @@ def test_a_session_that_is_away_gets_qos_1_later_and_qos_0_never():
     bench.close("ann")
     bench.publish(b"one", b"x")
     bench.publish(b"zero", b"y")
-    assert bench.open("ann").deliveries == {"ann#2": [(b"", None, 1, 1, 1)]}
+    assert bench.open("ann").deliveries == {"ann#2": [(b"", None, 1, 1, 1, None)]}
 
 
 def test_a_run_fills_the_window_and_the_rest_waits():
@@ -296,10 +298,12 @@ def test_a_run_fills_the_window_and_the_rest_waits():
     bench.open("ann")
     bench.subscribe("ann", (b"t", 1))
     effects = bench.publish(b"t", b"1", b"2", b"3")
-    assert effects.deliveries == {"ann#1": [(b"t", b"1", 1, 1, 1), (b"t", b"2", 1, 2, 2)]}
+    assert effects.deliveries == {
+        "ann#1": [(b"t", b"1", 1, 1, 1, None), (b"t", b"2", 1, 2, 2, None)]
+    }
     assert bench.broker.queued_count == 1
     effects = bench.acknowledge("ann", PUBACK, 1)
-    assert effects.deliveries == {"ann#1": [(b"", None, 1, 3, 3)]}
+    assert effects.deliveries == {"ann#1": [(b"", None, 1, 3, 3, None)]}
     assert bench.broker.queued_count == 0
 
 
@@ -414,7 +418,7 @@ def test_what_waits_goes_on_when_the_window_was_full_of_lost_messages():
     bench.publish(b"t", b"lost", b"waits")
     session = bench.broker.sessions[b"ann"]
     effects = bench.lose("ann", 1)
-    assert effects.deliveries == {"ann#1": [(b"", None, 1, 2, 2)]}
+    assert effects.deliveries == {"ann#1": [(b"", None, 1, 2, 2, None)]}
     bench.publish(b"t", b"new")
     assert session.inflight_count == 1
 

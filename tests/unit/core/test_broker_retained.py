@@ -28,7 +28,7 @@ def test_retained_messages_of_qos_0_are_sent_at_once_with_the_answer():
     bench.open("ann")
     effects = bench.subscribe("ann", (b"#", 2))
     assert kinds(effects) == [SubscribeAnswer]
-    assert effects.deliveries == {"ann#1": [(b"a", b"kept", DELIVER_RETAIN, 0, 0)]}
+    assert effects.deliveries == {"ann#1": [(b"a", b"kept", DELIVER_RETAIN, 0, 0, None)]}
 
 
 def test_retained_messages_above_qos_0_reach_a_live_session_at_once():
@@ -37,7 +37,7 @@ def test_retained_messages_above_qos_0_reach_a_live_session_at_once():
     bench.open("ann", clean=True)
     effects = bench.subscribe("ann", (b"a", 1))
     assert kinds(effects) == [SubscribeAnswer]
-    assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 1, 1)]}
+    assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 1, 1, None)]}
 
 
 def test_retained_messages_above_qos_0_are_journaled_for_a_durable_session():
@@ -50,7 +50,7 @@ def test_retained_messages_above_qos_0_are_journaled_for_a_durable_session():
     assert follow_up.command.offers == [(b"a", 1, 1)]
     effects = bench.apply(follow_up.command, follow_up.waiter)
     assert effects.controls == [SubscribeAnswer("ann#1", 77, [1, 0, SUBSCRIBE_FAILED])]
-    assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 1, 1)]}
+    assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 1, 1, None)]}
 
 
 def test_an_offer_whose_filter_was_unsubscribed_meanwhile_is_void():
@@ -79,8 +79,8 @@ def test_retained_messages_of_qos_0_come_after_the_answer_and_are_not_written(cl
         first = bench.apply(follow_up.command, follow_up.waiter)
     assert kinds(first) == [SubscribeAnswer]
     assert sorted(first.deliveries["ann#1"]) == [
-        (b"one", b"1", 1 | DELIVER_RETAIN, 1, 2),
-        (b"zero", b"0", DELIVER_RETAIN, 0, 0),
+        (b"one", b"1", 1 | DELIVER_RETAIN, 1, 2, None),
+        (b"zero", b"0", DELIVER_RETAIN, 0, 0, None),
     ]
 
 
@@ -112,7 +112,7 @@ def test_only_the_topics_that_were_overtaken_are_left_out_of_an_offer():
     bench.publish(b"a", b"new", retain=True)
     bench.publish(b"c", b"", qos=0, retain=True)
     effects = bench.apply(follow_up.command, follow_up.waiter)
-    assert effects.deliveries == {"ann#1": [(b"b", b"old", 1 | DELIVER_RETAIN, 2, 2)]}
+    assert effects.deliveries == {"ann#1": [(b"b", b"old", 1 | DELIVER_RETAIN, 2, 2, None)]}
     assert bench.broker.sessions[b"ann"].overtaken is None
 
 
@@ -124,7 +124,7 @@ def test_a_message_that_is_not_retained_does_not_take_the_place_of_the_one_that_
     (follow_up,) = bench.ask("ann", (b"#", 1)).controls
     bench.publish(b"a", b"passing")
     effects = bench.apply(follow_up.command, follow_up.waiter)
-    assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 2, 1)]}
+    assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 2, 1, None)]}
 
 
 def test_what_overtook_an_offer_is_known_after_a_crash_too():
@@ -233,7 +233,7 @@ class Reader:
 
     def take(self, effects: Effects) -> None:
         """Get what was sent, and acknowledge it."""
-        for topic, payload, flags, packet_id, sequence in effects.deliveries.get(
+        for topic, payload, flags, packet_id, sequence, _ in effects.deliveries.get(
             self.session.client, []
         ):
             message = self.bench.broker.retained.find(sequence) if payload is None else None

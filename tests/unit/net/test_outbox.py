@@ -114,7 +114,9 @@ def bench() -> Bench:
 def test_whatever_gathers_in_one_turn_leaves_as_one_write(bench):
     bench.outbox.send_live(1, live(b"zero"))
     bench.outbox.send(b"answer")
-    bench.outbox.deliver([(b"t", b"7", 1, 3, 7), (b"t", b"8", 2, 4, 8), (b"t", b"9", 0, 0, 0)])
+    bench.outbox.deliver(
+        [(b"t", b"7", 1, 3, 7, None), (b"t", b"8", 2, 4, 8, None), (b"t", b"9", 0, 0, 0, None)]
+    )
     assert bench.writes == []
     bench.loop.run()
     assert bench.writes == [
@@ -172,9 +174,9 @@ def test_answers_are_never_dropped_but_a_client_that_never_reads_them_is_given_u
 def test_what_waited_is_read_from_the_journal_in_order(bench):
     bench.outbox.deliver(
         [
-            (b"", None, 1 | DELIVER_DUP, 1, 10),
-            (b"", None, DELIVER_PUBREL, 2, 11),
-            (b"", None, 2, 3, 12),
+            (b"", None, 1 | DELIVER_DUP, 1, 10, None),
+            (b"", None, DELIVER_PUBREL, 2, 11, None),
+            (b"", None, 2, 3, 12, None),
         ]
     )
     ((sequences, *_),) = bench.reads
@@ -185,7 +187,9 @@ def test_what_waited_is_read_from_the_journal_in_order(bench):
 
 
 def test_pubrels_alone_need_no_reading(bench):
-    bench.outbox.deliver([(b"", None, DELIVER_PUBREL, 5, 1), (b"", None, DELIVER_PUBREL, 6, 2)])
+    bench.outbox.deliver(
+        [(b"", None, DELIVER_PUBREL, 5, 1, None), (b"", None, DELIVER_PUBREL, 6, 2, None)]
+    )
     bench.loop.run()
     assert bench.written == encode.acks(PUBREL, [5]) + encode.acks(PUBREL, [6])
     assert not bench.reads
@@ -193,18 +197,18 @@ def test_pubrels_alone_need_no_reading(bench):
 
 def test_a_new_message_does_not_overtake_those_that_are_being_read(bench):
     """[MQTT-4.6.0-6]: its payload is in memory, theirs are not."""
-    bench.outbox.deliver([(b"", None, 1, 1, 10)])
-    bench.outbox.deliver([(b"t", b"11", 1, 2, 11)])
+    bench.outbox.deliver([(b"", None, 1, 1, 10, None)])
+    bench.outbox.deliver([(b"t", b"11", 1, 2, 11, None)])
     bench.loop.run()
     assert bench.written == b""
     bench.answer_reads()
-    bench.outbox.deliver([(b"t", b"12", 1, 3, 12)])
+    bench.outbox.deliver([(b"t", b"12", 1, 3, 12, None)])
     bench.loop.run()
     assert bench.written == frame(10, 1) + frame(11, 2) + frame(12, 3)
 
 
 def test_live_messages_do_not_wait_for_those_that_are_being_read(bench):
-    bench.outbox.deliver([(b"", None, 1, 1, 10), (b"t", b"0", 0, 0, 0)])
+    bench.outbox.deliver([(b"", None, 1, 1, 10, None), (b"t", b"0", 0, 0, 0, None)])
     bench.loop.run()
     assert bench.written == live(b"0")
 
@@ -212,7 +216,9 @@ def test_live_messages_do_not_wait_for_those_that_are_being_read(bench):
 def test_messages_for_a_slow_reader_are_put_off_without_their_payloads(bench):
     bench.outbox._room = 10
     bench.outbox.pause()
-    bench.outbox.deliver([(b"t", b"%d" % number, 1, number, number) for number in range(100, 300)])
+    bench.outbox.deliver(
+        [(b"t", b"%d" % number, 1, number, number, None) for number in range(100, 300)]
+    )
     bench.loop.run()
     assert bench.outbox._out_bytes < 30
     assert len(bench.outbox._deferred) > 190
@@ -227,7 +233,7 @@ def test_messages_for_a_slow_reader_are_put_off_without_their_payloads(bench):
 
 def test_a_long_queue_is_read_in_lots(bench):
     count = module.FETCH_MESSAGES_MAX + 1
-    bench.outbox.deliver([(b"", None, 1, number, number) for number in range(1, count + 1)])
+    bench.outbox.deliver([(b"", None, 1, number, number, None) for number in range(1, count + 1)])
     assert [len(sequences) for sequences, *_ in bench.reads] == [count - 1]
     bench.answer_reads()
     assert bench.written == b"".join(frame(number, number) for number in range(1, count + 1))
@@ -235,7 +241,7 @@ def test_a_long_queue_is_read_in_lots(bench):
 
 def test_what_the_journal_has_no_more_is_lost_and_said_so(bench):
     bench.gone = {10}
-    bench.outbox.deliver([(b"", None, 1, 1, 10), (b"", None, 1, 2, 11)])
+    bench.outbox.deliver([(b"", None, 1, 1, 10, None), (b"", None, 1, 2, 11, None)])
     bench.answer_reads()
     assert bench.lost == [1]
     assert bench.written == frame(11, 2)
@@ -243,8 +249,8 @@ def test_what_the_journal_has_no_more_is_lost_and_said_so(bench):
 
 def test_a_retained_message_outlives_its_place_in_the_journal(bench):
     bench.gone = {10, 11}
-    bench.retained.set(RetainedMessage(b"t", b"10", 1, 0, 10))
-    deliveries = [(b"", None, 1 | DELIVER_RETAIN, n, 9 + n) for n in (1, 2)]
+    bench.retained.set(RetainedMessage(b"t", b"10", 1, 0, 10, None))
+    deliveries = [(b"", None, 1 | DELIVER_RETAIN, n, 9 + n, None) for n in (1, 2)]
     bench.outbox.deliver(deliveries)
     bench.answer_reads()
     assert bench.written == frame(10, 1, retain=True)
@@ -252,7 +258,7 @@ def test_a_retained_message_outlives_its_place_in_the_journal(bench):
 
 
 def test_a_journal_that_cannot_be_read_ends_the_connection_and_skips_nothing(bench):
-    bench.outbox.deliver([(b"", None, 1, 1, 10)])
+    bench.outbox.deliver([(b"", None, 1, 1, 10, None)])
     _, _, fail, _ = bench.reads[0]
     fail(StorageError("damaged"))
     assert bench.given_up == [(DisconnectReason.STORAGE_FAILED, "damaged")]
@@ -271,7 +277,7 @@ def test_closing_writes_the_last_of_what_must_arrive(bench):
 
 
 def test_what_is_read_after_the_close_goes_nowhere(bench):
-    bench.outbox.deliver([(b"", None, 1, 1, 10)])
+    bench.outbox.deliver([(b"", None, 1, 1, 10, None)])
     bench.outbox.close()
     bench.answer_reads()
     bench.outbox.resume()
@@ -293,7 +299,7 @@ def test_messages_that_are_lost_together_are_told_together(bench):
     told = []
     bench.outbox._lose = lambda *lost: told.append(lost)
     bench.gone = {10, 12}
-    bench.outbox.deliver([(b"", None, 1, number, 9 + number) for number in (1, 2, 3)])
+    bench.outbox.deliver([(b"", None, 1, number, 9 + number, None) for number in (1, 2, 3)])
     bench.answer_reads()
     assert told == [([1, 3], False)]
 
@@ -302,7 +308,7 @@ def test_messages_that_may_not_be_received_any_more_are_lost_as_denied(bench):
     told = []
     bench.outbox._lose = lambda *lost: told.append(lost)
     bench.denied = {b"t"}
-    bench.outbox.deliver([(b"", None, 1, 1, 10)])
+    bench.outbox.deliver([(b"", None, 1, 1, 10, None)])
     bench.answer_reads()
     assert told == [([1], True)]
     assert bench.written == b""
@@ -310,8 +316,8 @@ def test_messages_that_may_not_be_received_any_more_are_lost_as_denied(bench):
 
 def test_what_was_read_for_a_reader_that_fell_behind_is_put_back_in_its_place(bench):
     """It must not fill the memory meanwhile, nor be overtaken when it is read again."""
-    bench.outbox.deliver([(b"", None, 1, 1, 10), (b"", None, DELIVER_PUBREL, 2, 11)])
-    bench.outbox.deliver([(b"t", b"12", 1, 3, 12)])
+    bench.outbox.deliver([(b"", None, 1, 1, 10, None), (b"", None, DELIVER_PUBREL, 2, 11, None)])
+    bench.outbox.deliver([(b"t", b"12", 1, 3, 12, None)])
     bench.outbox.pause()
     bench.answer_reads()
     assert bench.outbox._out_bytes == 0
@@ -335,7 +341,7 @@ def test_the_transport_pauses_us_no_later_than_we_put_messages_off(bench):
 def test_a_message_that_is_more_than_the_budget_has_left_is_put_off(bench):
     other = Other()
     bench.door.connections.budget.note(other, (1 << 20) - 20)
-    bench.outbox.deliver([(b"t", b"7", 1, 7, 7), (b"t", b"x" * 100, 1, 8, 8)])
+    bench.outbox.deliver([(b"t", b"7", 1, 7, 7, None), (b"t", b"x" * 100, 1, 8, 8, None)])
     bench.loop.run()
     assert bench.written == frame(7, 7)
     assert len(bench.outbox._deferred) == 1
@@ -351,7 +357,7 @@ def test_a_reader_that_holds_its_share_is_sent_more_when_it_has_read_that(bench)
     bench.buffered = 1 << 19
     bench.outbox.refresh()
     assert bench.door.connections.budget.is_tight
-    bench.outbox.deliver([(b"t", b"7", 1, 7, 7)])
+    bench.outbox.deliver([(b"t", b"7", 1, 7, 7, None)])
     assert bench.marks[-1] == 0, "the transport says when it is empty"
     bench.outbox.pause()
     bench.loop.run()

@@ -110,7 +110,9 @@ class MqttOutbox(Outbox):
             return
         shape, head = None, b""
         room, budget = self._room - self._out_bytes, self._connections.budget
-        for position, (topic, payload, flags, packet_id, _sequence) in enumerate(deliveries):
+        for position, (topic, payload, flags, packet_id, _sequence, _extras) in enumerate(
+            deliveries
+        ):
             if payload is None:
                 self._defer(deliveries[position:])
                 return
@@ -158,7 +160,7 @@ class MqttOutbox(Outbox):
         """Defer deliveries; QoS 0 ones go among the live frames, where they may be dropped."""
         if self._deferred is None:
             self._deferred = DeferredDeliveries()
-        for topic, payload, flags, packet_id, sequence in deliveries:
+        for topic, payload, flags, packet_id, sequence, _extras in deliveries:
             if payload is not None and not flags & DELIVER_QOS:
                 head = _head(topic, len(payload), flags)
                 self._message(head, payload, flags, packet_id)

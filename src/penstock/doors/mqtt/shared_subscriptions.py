@@ -273,7 +273,9 @@ class SharedSubscriptions:
                 flags = SHARED_QOS_MAX | (DELIVER_DUP if job.deliveries > 1 else 0)
             else:
                 done.append(job.lease)
-            deliveries.append((message.topic, message.payload, flags, packet_id, message.sequence))
+            deliveries.append(
+                (message.topic, message.payload, flags, packet_id, message.sequence, message.extras)
+            )
         self._client.deliver(deliveries)
         self._door.dispatchers.leases.settle(member.topic, member.group, done)
         self._door.dispatchers.leases.give_back(member.topic, member.group, refused, counts=False)
