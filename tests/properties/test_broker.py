@@ -481,13 +481,13 @@ class World(RuleBasedStateMachine):
     def the_books_are_right(self):
         broker = self.broker
         sessions = broker.sessions.values()
-        assert broker.queued_count == sum(session.queue_count for session in sessions)
+        assert broker.queues.count == sum(session.queue_count for session in sessions)
         assert set(broker.away) == {s.client_id for s in sessions if not s.connected}
         filters = sum(len(session.subscriptions or ()) for session in sessions)
         assert broker.routes.subscription_count == filters
         for session in sessions:
             assert session.inflight_count <= broker.inflight_max
-            assert session.queue_count <= broker.queue_messages_max
+            assert session.queue_count <= broker.queues.messages_max
             assert (session.oldest_needed() or 0) <= min(needed(session), default=0)
             assert session.overtaken is None or session.connected
 

@@ -96,6 +96,7 @@ from penstock.core.session import (
     Session,
     SessionClient,
 )
+from penstock.core.session_queues import SessionQueues
 from penstock.core.sinks import SinkCommand, Sinks
 from penstock.core.subscribers import Subscribers
 from penstock.core.topics import Topics
@@ -140,8 +141,9 @@ class Broker:
     ) -> None:
         self.counters = counters
         self.inflight_max = inflight_max
-        self.queue_messages_max = queue_messages_max
-        self.queue_drops_oldest = queue_drops_oldest
+        self.queues = SessionQueues(
+            counters, inflight_max, queue_messages_max, drops_oldest=queue_drops_oldest
+        )
         self.routes: Routes[Session | LiveSubscriber] = Routes(cached_max=routes_cached_max)
         self.retained = Retained(count_max=retained_max)
         self.subscribers = Subscribers()
@@ -156,7 +158,6 @@ class Broker:
         # durable sessions without a connection, the longest away first
         self.away: dict[bytes, Session] = {}
         self.dirty: dict[bytes, None] = {}  # client ids whose row on disk is outdated
-        self.queued_count = 0
         self.index = 0  # of the journal entry whose commands are being applied
         self._base_sequence = 0
         self._last_sequence = 0  # the highest that was applied
@@ -295,7 +296,7 @@ class Broker:
             return
         waiting = islice(session.dequeue(self.inflight_max), portion)
         for packet_id, sequence, qos, retain in waiting:
-            self.queued_count -= 1
+            self.queues.count -= 1
             if session.client is not None:
                 flags = qos | (DELIVER_RETAIN if retain else 0)
                 effects.deliver(session.client, (b"", None, flags, packet_id, sequence, None))
@@ -359,7 +360,7 @@ class Broker:
         self.away.pop(session.client_id, None)
         self.routes.remove_subscriber(session, session.subscriptions or ())
         self.retained_delivery.sessions.discard(session)
-        self.queued_count -= session.queue_count
+        self.queues.count -= session.queue_count
         if session.recorded:
             self.dirty[session.client_id] = None
         session.connected = False
@@ -569,27 +570,9 @@ class Broker:
                     session.client, (topic, payload, flags, packet_id, sequence, extras)
                 )
         else:
-            self._enqueue(session, sequence, flags)
+            self.queues.add(session, sequence, flags)
         if session.durable:
             self.dirty[session.client_id] = None
-
-    def _enqueue(self, session: Session, sequence: int, flags: int) -> None:
-        if session.queue is not None and len(session.queue) >= self._queue_room(session):
-            if not self.queue_drops_oldest:
-                self.counters.drops[DropReason.QUEUE_FULL_NEWEST] += 1
-                return
-            session.queue.popleft()
-            self.queued_count -= 1
-            self.counters.drops[DropReason.QUEUE_FULL_OLDEST] += 1
-        session.enqueue(sequence, flags & 3, retain=bool(flags & DELIVER_RETAIN))
-        self.queued_count += 1
-
-    def _queue_room(self, session: Session) -> int:
-        """How many messages may be queued; a paced session may also use the room of its window."""
-        if not session.connected:
-            return self.queue_messages_max
-        window = min(self.inflight_max, PACKET_ID_MAX)
-        return self.queue_messages_max + max(0, window - session.inflight_count)
 
     # ── durable subscribers, groups, keys ──────────────────────────────────────────────────────
 
@@ -698,7 +681,7 @@ class Broker:
     def load_session(self, row: bytes) -> None:
         session = Session.from_row(row)
         self.sessions[session.client_id] = session
-        self.queued_count += session.queue_count
+        self.queues.count += session.queue_count
         self.retained_delivery.note(session)
         for topic_filter, qos in (session.subscriptions or {}).items():
             self.routes.subscribe(topic_filter, session, qos)

@@ -188,7 +188,7 @@ class DeliveriesLost(_SessionEvent, frozen=True, tag=10):
     packet_ids: list[int]
     is_denied: bool = False
     is_expired: bool = False  # expired before they were sent for the first time
-    is_too_large: bool = False  # for the client, which counts as delivered [MQTT-3.1.2-25]
+    is_too_large: bool = False  # for the client, which counts as delivered
 
 
 class Repeated(_SessionEvent, frozen=True, tag=11):

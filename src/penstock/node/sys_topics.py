@@ -57,7 +57,7 @@ class SysTopics:
         yield "messages/received", sum(counters.messages_in_total)
         yield "messages/sent", sum(counters.messages_out_total)
         yield "messages/dropped", sum(counters.drops.values())
-        yield "messages/queued", broker.queued_count
+        yield "messages/queued", broker.queues.count
         yield "bytes/received", counters.bytes_in_total
         yield "bytes/sent", counters.bytes_out_total
         yield "subscriptions/count", broker.routes.subscription_count

@@ -65,7 +65,7 @@ class NodeView:
         return len(self._broker.sessions) - len(self._broker.away), len(self._broker.away)
 
     def queued(self) -> int:
-        return self._broker.queued_count
+        return self._broker.queues.count
 
     def certificate_expiry(self) -> Mapping[str, float]:
         return self._tls.expiry()

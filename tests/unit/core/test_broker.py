@@ -99,7 +99,7 @@ def test_resumption_repeats_what_is_unfinished_and_then_sends_what_waited():
         ]
     }
     assert bench.counters.redelivered_total == 3
-    assert bench.broker.queued_count == 1
+    assert bench.broker.queues.count == 1
 
 
 def test_a_will_is_kept_with_its_session_and_goes_with_the_connection():
@@ -163,7 +163,7 @@ def test_expiry_discards_the_session_and_counts_what_waited():
     bench.apply(Expired(b"ann", 1))
     assert not bench.broker.sessions
     assert not bench.broker.away
-    assert bench.broker.queued_count == 0
+    assert bench.broker.queues.count == 0
     assert bench.counters.drops[DropReason.SESSION_EXPIRED] == 2
 
 
@@ -301,10 +301,10 @@ def test_a_run_fills_the_window_and_the_rest_waits():
     assert effects.deliveries == {
         "ann#1": [(b"t", b"1", 1, 1, 1, None), (b"t", b"2", 1, 2, 2, None)]
     }
-    assert bench.broker.queued_count == 1
+    assert bench.broker.queues.count == 1
     effects = bench.acknowledge("ann", PUBACK, 1)
     assert effects.deliveries == {"ann#1": [(b"", None, 1, 3, 3, None)]}
-    assert bench.broker.queued_count == 0
+    assert bench.broker.queues.count == 0
 
 
 def test_a_run_that_fits_leaves_behind_what_is_already_going():
@@ -332,7 +332,7 @@ def test_a_full_queue_drops_by_its_policy_and_counts(drops_oldest, reason, kept)
     bench.close("ann")
     bench.publish(b"t", b"1", b"2", b"3")
     assert bench.counters.drops[reason] == 1
-    assert bench.broker.queued_count == 2
+    assert bench.broker.queues.count == 2
     assert [delivery[4] for delivery in bench.open("ann").deliveries["ann#2"]] == kept
 
 
@@ -514,10 +514,10 @@ def test_recovery_brings_back_subscriptions_and_the_count_of_what_waits():
     bench.publish(b"t", b"1", b"2")
     again = bench.restarted()
     again.broker.settle_recovery()
-    assert again.broker.queued_count == 2
+    assert again.broker.queues.count == 2
     again.sequence = bench.sequence
     again.publish(b"t", b"3")
-    assert again.broker.queued_count == 3
+    assert again.broker.queues.count == 3
 
 
 def test_the_oldest_needed_message_is_asked_of_durable_sessions_only():
