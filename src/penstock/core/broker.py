@@ -22,7 +22,6 @@ from penstock.core.commands import (
     AccessChanged,
     Acknowledged,
     Authored,
-    Claimed,
     Closed,
     Command,
     DeliveriesLost,
@@ -30,15 +29,10 @@ from penstock.core.commands import (
     Erased,
     Expired,
     Forgotten,
-    GroupConfigured,
-    GroupGone,
-    GroupMade,
-    GroupMoved,
     Identified,
     KeysStored,
     KeyStored,
     Leased,
-    LeasesReturned,
     Offered,
     Progressed,
     Published,
@@ -47,10 +41,8 @@ from penstock.core.commands import (
     Released,
     Repeated,
     Resumed,
-    Returned,
     SessionOpened,
     Subscribed,
-    Swept,
     TopicConfigured,
     TopicGone,
     Trimmed,
@@ -78,7 +70,7 @@ from penstock.core.effects import (
     Unkept,
     UnsubscribeAnswer,
 )
-from penstock.core.groups import GroupCommand, Groups
+from penstock.core.groups import STIRRING, GroupCommand, Groups
 from penstock.core.live import LiveSubscriber
 from penstock.core.owners import OWNED_BY_ANOTHER, Owners, is_foreign
 from penstock.core.producers import Producers
@@ -111,19 +103,6 @@ __all__ = ["SUBSCRIBE_FAILED", "Broker"]
 PORTION = 64  # queued messages sent to a client at a time, unless it acknowledges more
 
 _OfSession = Subscribed | Unsubscribed | Received
-
-# commands that may concern those who wait for a group at another node
-_STIRRING = (
-    GroupMade,
-    GroupMoved,
-    GroupGone,
-    GroupConfigured,
-    Returned,
-    LeasesReturned,
-    Leased,
-    Swept,
-    Claimed,
-)
 
 
 class Broker:
@@ -597,7 +576,7 @@ class Broker:
             self.counters.drops[DropReason.EXPIRED] += len(command.expired)
         if waiter is not None:
             effects.controls.append(Outcome(waiter, value))
-        elif isinstance(command, _STIRRING) and not self._recovering:
+        elif isinstance(command, STIRRING) and not self._recovering:
             workers = command.workers if isinstance(command, Leased) else ()
             effects.controls.append(GroupChanged(command.topic, command.group, workers))
 

@@ -63,6 +63,20 @@ def _chunk_of(key: bytes) -> tuple[bytes, int]:
     return key[:-8], int.from_bytes(key[-8:], "big")
 
 
+# commands that may concern those who wait for a group at another node
+STIRRING = (
+    GroupMade,
+    GroupMoved,
+    GroupGone,
+    GroupConfigured,
+    Returned,
+    LeasesReturned,
+    Leased,
+    Swept,
+    Claimed,
+)
+
+
 class Groups:
     """All groups of all topics."""
 
