@@ -6,16 +6,13 @@ tests that need its internals (clock, restart, limits, metrics) are then skipped
 """
 
 import contextlib
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.conformance.wire_client import WireClient, connack, connect_packet
-
-TARGET = os.environ.get("PENSTOCK_TEST_TARGET", "")
+from tests.conformance.wire_client import TARGET, WireClient, connack, connect_packet
 
 
 class Target(NamedTuple):
@@ -28,6 +25,9 @@ class Target(NamedTuple):
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "proves(*ids): the statements of MQTT 3.1.1 that fail if this test fails"
+    )
+    config.addinivalue_line(
+        "markers", "proves5(*ids): the statements of MQTT 5.0 that fail if this test fails"
     )
 
 

@@ -15,6 +15,7 @@ send something *else*, later in the same order, and seeing that arrive first:
 """
 
 import itertools
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ __all__ = [
     "DISCONNECT",
     "PINGREQ",
     "PINGRESP",
+    "TARGET",
     "WireClient",
     "connack",
     "connect_packet",
@@ -40,6 +42,9 @@ __all__ = [
     "unsubscribe",
     "wait_until",
 ]
+
+TARGET = os.environ.get("PENSTOCK_TEST_TARGET", "")
+"""``host:port`` of a broker that the suite did not start; empty for our own."""
 
 TIMEOUT_S = 30.0
 """Time-out for the broker; only a failing test waits this long."""
