@@ -17,6 +17,7 @@ PAGES: list[tuple[str, Callable[[], str]]] = [
     ("docs/reference/configuration.md", configuration_page.markdown),
     ("docs/reference/metrics.md", metrics_page.markdown),
     ("docs/reference/mqtt-3.1.1.md", conformance.markdown),
+    ("docs/reference/mqtt-5.md", conformance.markdown_5),
     ("docs/reference/queue-conformance.md", queue_conformance.markdown),
     ("docs/reference/reasons.md", reasons_page.markdown),
     ("deploy/penstock.toml", example.example_toml),

@@ -22,15 +22,6 @@ class Target(NamedTuple):
     port: int
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "proves(*ids): the statements of MQTT 3.1.1 that fail if this test fails"
-    )
-    config.addinivalue_line(
-        "markers", "proves5(*ids): the statements of MQTT 5.0 that fail if this test fails"
-    )
-
-
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Any]:
     """The broker under test: one for all tests of a file, which therefore never reuse a name."""
