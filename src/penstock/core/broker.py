@@ -14,7 +14,7 @@ come here to be retained.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import compress, islice
 from typing import get_args
 
 from penstock.core.access_changes import AccessChanges
@@ -75,7 +75,7 @@ from penstock.core.live import LiveSubscriber
 from penstock.core.owners import OWNED_BY_ANOTHER, Owners, is_foreign
 from penstock.core.producers import Producers
 from penstock.core.retained import Retained, RetainedMessage
-from penstock.core.retained_delivery import SUBSCRIBE_FAILED, RetainedDelivery
+from penstock.core.retained_delivery import RetainedDelivery
 from penstock.core.routes import Routes
 from penstock.core.session import (
     AWAIT_PUBCOMP,
@@ -91,14 +91,13 @@ from penstock.core.session import (
 from penstock.core.session_queues import SessionQueues
 from penstock.core.sinks import SinkCommand, Sinks
 from penstock.core.subscribers import Subscribers
+from penstock.core.subscription_options import brings_retained, is_refusal
 from penstock.core.topics import Topics
 from penstock.limits import INFLIGHT_MAX, QUEUE_MESSAGES_MAX, RETAINED_MAX, ROUTES_CACHED_MAX
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
 from penstock.trust.book import AccessBook
 from penstock.trust.keys import KeyRing
-
-__all__ = ["SUBSCRIBE_FAILED", "Broker"]
 
 PORTION = 64  # queued messages sent to a client at a time, unless it acknowledges more
 
@@ -360,10 +359,15 @@ class Broker:
         session = self._meant(command)
         if session is None:
             return
-        for topic_filter, qos in command.requests:
-            if qos != SUBSCRIBE_FAILED:
-                self._subscribe(session, topic_filter, qos)
-        self.retained_delivery.begin(session, command.requests, self._last_sequence)
+        offered = []
+        for topic_filter, options in command.requests:
+            if is_refusal(options):
+                continue
+            is_new = session.subscribe(topic_filter, options)
+            self.routes.subscribe(topic_filter, session, options)
+            if brings_retained(options, is_new=is_new):
+                offered.append((topic_filter, options))
+        self.retained_delivery.begin(session, offered, self._last_sequence)
         self._touch(session)
         if client is None or session.client is not client:
             return
@@ -372,12 +376,6 @@ class Broker:
             effects.controls.append(FollowUp(client, answer))
         else:
             self._offered(answer, client, effects)
-
-    def _subscribe(self, session: Session, topic_filter: bytes, qos: int) -> None:
-        if session.subscriptions is None:
-            session.subscriptions = {}
-        session.subscriptions[topic_filter] = qos
-        self.routes.subscribe(topic_filter, session, qos)
 
     def _offered(self, command: Offered, client: SessionClient | None, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
@@ -399,15 +397,15 @@ class Broker:
         session = self._meant(command)
         if session is None:
             return
-        for topic_filter in command.filters:
-            if session.subscriptions and session.subscriptions.pop(topic_filter, None) is not None:
-                self.routes.unsubscribe(topic_filter, session)
+        existed = [session.unsubscribe(topic_filter) for topic_filter in command.filters]
+        for topic_filter in compress(command.filters, existed):
+            self.routes.unsubscribe(topic_filter, session)
         session.withdraw_offers(command.filters)
         self.retained_delivery.note(session)
         self._touch(session)
         if client is not None:
             # Answered even if nothing matched [MQTT-3.10.4-5].
-            effects.controls.append(UnsubscribeAnswer(client, command.packet_id))
+            effects.controls.append(UnsubscribeAnswer(client, command.packet_id, existed))
 
     def _acknowledged(
         self, command: Acknowledged, _client: SessionClient | None, effects: Effects
@@ -662,8 +660,8 @@ class Broker:
         self.sessions[session.client_id] = session
         self.queues.count += session.queue_count
         self.retained_delivery.note(session)
-        for topic_filter, qos in (session.subscriptions or {}).items():
-            self.routes.subscribe(topic_filter, session, qos)
+        for topic_filter, options in (session.subscriptions or {}).items():
+            self.routes.subscribe(topic_filter, session, options)
 
     def settle_recovery(self) -> None:
         """After the last replayed entry: order the sessions that are away by how long they are."""

@@ -57,10 +57,11 @@ class SubscribeAnswer(msgspec.Struct, frozen=True):
 
 
 class UnsubscribeAnswer(msgspec.Struct, frozen=True):
-    """Answer UNSUBACK."""
+    """Answer UNSUBACK; 5.0 has a code per filter, in order [MQTT-3.11.3-1]."""
 
     waiter: SessionClient
     packet_id: int
+    existed: list[bool]  # whether there was such a subscription
 
 
 class FollowUp(msgspec.Struct, frozen=True):

@@ -18,10 +18,9 @@ from penstock.core.retained import Retained
 from penstock.core.retained_offers import RetainedOffer, RetainedSearch
 from penstock.core.routes import Routes
 from penstock.core.session import Session, SessionClient
+from penstock.core.subscription_options import code_of, qos_of
 
 Offer = tuple[bytes, int, int]  # topic, sequence and QoS of a retained message
-
-SUBSCRIBE_FAILED = 0x80  # the only failure code of a 3.1.1 SUBACK
 
 OFFERED_MAX = 1_024  # deliveries in flight beyond which no retained message is added
 
@@ -51,14 +50,15 @@ class RetainedDelivery:
     ) -> None:
         """Offer what is retained for the filters, at the lower QoS [MQTT-3.3.1-6].
 
-        Also for a filter that the session already had [MQTT-3.8.4-3]. Each topic once, at its
+        Also for a filter that the session already had, unless its retain handling says otherwise
+        (``brings_retained``). Each topic once, at its
         highest QoS, however many filters of the packet match it: a packet that repeats ``#`` a
         thousand times must not cost a thousand times as much.
         """
         granted: dict[bytes, int] = {}
-        for topic_filter, qos in requests:
-            if qos != SUBSCRIBE_FAILED:
-                granted[topic_filter] = max(qos, granted.get(topic_filter, 0))
+        for topic_filter, options in requests:
+            before = granted.get(topic_filter, 0)
+            granted[topic_filter] = max(before, options, key=qos_of)
         if granted:
             session.begin_offer(granted, last_sequence)
             self.note(session)
@@ -82,7 +82,7 @@ class RetainedDelivery:
             search = RetainedSearch(self._retained, offer)
             if search.step(VISITS_AT_ONCE):
                 page = self.page(session, offer, search) or page
-        codes = [qos for _, qos in command.requests]
+        codes = [code_of(options) for _, options in command.requests]
         return msgspec.structs.replace(page, packet_id=command.packet_id, return_codes=codes)
 
     def page(

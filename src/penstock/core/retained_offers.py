@@ -27,6 +27,7 @@ from itertools import chain, islice
 import msgspec
 
 from penstock.core.retained import Retained, RetainedMessage
+from penstock.core.subscription_options import qos_of
 
 FOUND_MAX = 32_768  # messages that one walk finds at most: 256 KiB while a subscriber is served
 
@@ -39,7 +40,8 @@ class RetainedOffer(msgspec.Struct, array_like=True):
     """Filters of one SUBSCRIBE whose retained messages are being sent, and the position."""
 
     number: int  # changes whenever pages under way become void
-    filters: dict[bytes, int]  # with the QoS granted to each
+    # with the options of each (``core.subscription_options``)
+    filters: dict[bytes, int]
     after: int  # everything up to this sequence was offered; -1: nothing yet
     horizon: int  # sequence of the last message when the subscription was made
 
@@ -87,7 +89,7 @@ class RetainedSearch:
         for topic_filter, granted in self._filters.items():
             for message in retained.walk(topic_filter):
                 if message is not None and self._after < message.sequence <= self._horizon:
-                    self._note(message.sequence, granted)
+                    self._note(message.sequence, qos_of(granted))
                 yield
 
     def _note(self, sequence: int, granted: int) -> None:

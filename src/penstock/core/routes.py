@@ -15,6 +15,10 @@ clients do whenever they reconnect, forgets nothing.
 **Invariant**: for every cached topic, ``targets`` is what the subscriptions give at this moment. A
 ``Route`` taken from the cache is valid at that moment only; look it up again after any change.
 
+**Marks.** Subscriptions are integers (``core.subscription_options``); ``targets`` has the QoS
+alone. What else they say is in ``Route.marked``, for the few subscribers that have such. While no
+subscription is more than its QoS, nothing of this costs anything.
+
 **Patterns** are subscriptions by any rule that is not a filter: the caller provides the function.
 It is called once per topic and route, never per message; subscribers of the same pattern share the
 call. A pattern that comes or goes empties the cache: checking it for each cached topic would cost
@@ -33,6 +37,7 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Generic
 
+from penstock.core.subscription_options import Marks, is_marked, routed
 from penstock.core.subscriptions import Subscriber, SubscriptionTrie
 from penstock.core.topic_tree import TopicTree
 from penstock.limits import ROUTES_CACHED_MAX
@@ -57,11 +62,18 @@ PATTERN_WILDCARDS = (b"*", b"?", b"[")
 class Route(Generic[Subscriber]):
     """Where messages of one topic go. The caller sets ``policy``; it lasts as long as the route."""
 
-    __slots__ = ("policy", "targets", "topic")
+    __slots__ = ("marked", "policy", "targets", "topic")
 
-    def __init__(self, topic: bytes, targets: tuple[tuple[Subscriber, int], ...]) -> None:
+    def __init__(
+        self,
+        topic: bytes,
+        targets: tuple[tuple[Subscriber, int], ...],
+        marked: dict[Subscriber, Marks] | None = None,
+    ) -> None:
         self.topic = topic
         self.targets = targets  # each subscriber once, with the maximum QoS
+        # those whose subscriptions are more than a QoS; None: nobody's are
+        self.marked = marked
         self.policy = UNKNOWN_POLICY  # flags of ``access.admission``
 
 
@@ -87,6 +99,7 @@ class Routes(Generic[Subscriber]):
     __slots__ = (
         "_cached_max",
         "_last_targets",
+        "_marked_count",
         "_patterns",
         "_subscriptions",
         "_topics",
@@ -104,6 +117,7 @@ class Routes(Generic[Subscriber]):
         self._patterns: dict[bytes, _Pattern[Subscriber]] = {}
         self._topics: TopicTree[Route[Subscriber]] = TopicTree()
         self._last_targets: tuple[tuple[Subscriber, int], ...] = ()
+        self._marked_count = 0  # subscriptions that are more than a QoS
         self._visits_before = 0  # visits until the cache was last emptied
         # whether a subscriber may get messages of a topic; None: all may
         self.may_receive: Callable[[Subscriber, bytes], bool] | None = None
@@ -129,7 +143,11 @@ class Routes(Generic[Subscriber]):
     def resolve(self, topic: bytes) -> Route[Subscriber]:
         """Find the route of a topic that is not in ``cached``, and cache it."""
         self.misses += 1
-        targets = self._subscriptions.match(topic)
+        marked: dict[Subscriber, Marks] | None = None
+        if self._marked_count:
+            targets, marked = self._match_marked(topic)
+        else:
+            targets = self._subscriptions.match(topic)
         is_plain = not topic.startswith(b"$")
         for pattern in self._patterns.values():
             if (is_plain or pattern.sees_dollar) and pattern.matches(topic):
@@ -138,31 +156,56 @@ class Routes(Generic[Subscriber]):
             targets = {
                 target: qos for target, qos in targets.items() if self.may_receive(target, topic)
             }
+            if marked:
+                marked = {target: one for target, one in marked.items() if target in targets}
         found = tuple(targets.items())
         if found == self._last_targets:
             found = self._last_targets  # most topics of a fleet go to the same: one object for all
         self._last_targets = found
-        route = Route(topic, found)
+        route = Route(topic, found, marked or None)
         if self._cached_max:
             if len(self.cached) >= self._cached_max:
                 self._evict()
             self._topics.set(topic, route)
         return route
 
-    def subscribe(self, topic_filter: bytes, subscriber: Subscriber, qos: int) -> bool:
-        """Add a subscription, or replace its QoS [MQTT-3.8.4-3]; return whether it is new."""
+    def _match_marked(self, topic: bytes) -> tuple[dict[Subscriber, int], dict[Subscriber, Marks]]:
+        """As ``SubscriptionTrie.match``, and the marks of those who have some."""
+        targets: dict[Subscriber, int] = {}
+        found: dict[Subscriber, list[int]] = {}
+        audiences = list(self._subscriptions.audiences(topic))
+        for audience in audiences:
+            for subscriber, options in audience.items():
+                if options > 2:
+                    found[subscriber] = []
+                elif targets.get(subscriber, -1) < options:
+                    targets[subscriber] = options
+        for audience in audiences if found else ():
+            for subscriber in found.keys() & audience.keys():
+                found[subscriber].append(audience[subscriber])
+        marked = {subscriber: Marks.of(options) for subscriber, options in found.items()}
+        targets |= {subscriber: marks.qos for subscriber, marks in marked.items()}
+        return targets, marked
+
+    def subscribe(self, topic_filter: bytes, subscriber: Subscriber, options: int) -> bool:
+        """Add a subscription, or replace its options [MQTT-3.8.4-3]; return whether it is new."""
+        options = routed(options)
         before = self._subscriptions.qos(topic_filter, subscriber)
-        if before != qos:
-            self._subscriptions.subscribe(topic_filter, subscriber, qos)
+        if before != options:
+            self._subscriptions.subscribe(topic_filter, subscriber, options)
+            self._marked_count += is_marked(options) - (before is not None and is_marked(before))
             self._invalidate(topic_filter)
         return before is None
 
     def unsubscribe(self, topic_filter: bytes, subscriber: Subscriber) -> bool:
         """Remove a subscription; return whether it existed."""
-        was_there = self._subscriptions.unsubscribe(topic_filter, subscriber)
-        if was_there:
-            self._invalidate(topic_filter)
-        return was_there
+        before = self._subscriptions.qos(topic_filter, subscriber)
+        if before is None:
+            return False
+        self._subscriptions.unsubscribe(topic_filter, subscriber)
+        self._marked_count -= is_marked(before)
+        self._invalidate(topic_filter)
+        return True
 
     def remove_subscriber(self, subscriber: Subscriber, filters: Iterable[bytes]) -> int:
         """Remove a subscriber from all these filters; return from how many it was removed."""

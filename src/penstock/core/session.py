@@ -36,6 +36,7 @@ from penstock.core.commands import WillMessage
 from penstock.core.completion import Refusable
 from penstock.core.live import LiveClient
 from penstock.core.retained_offers import RetainedOffer
+from penstock.core.subscription_options import is_marked
 
 # Kinds of acknowledgement: the packet types of MQTT.
 PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
@@ -73,7 +74,7 @@ class SessionClient(Publisher, LiveClient, Protocol):
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None: ...
 
-    def unsubscribed(self, packet_id: int) -> None: ...
+    def unsubscribed(self, packet_id: int, existed: list[bool]) -> None: ...
 
     def offer_more(self, *, is_page_done: bool = False) -> None:
         """Send the next page of retained messages, if there is room."""
@@ -165,6 +166,7 @@ class Session:
         "durable",
         "everywhere",
         "inflight",
+        "marked_count",
         "next_packet_id",
         "offer_floor",
         "offers",
@@ -196,7 +198,9 @@ class Session:
         self.will: WillMessage | None = None
         self.next_packet_id = 1
         self.applied = 0  # last journal entry that this state contains; replay skips up to it
+        # filter → options and identifier (``core.subscription_options``)
         self.subscriptions: dict[bytes, int] | None = None
+        self.marked_count = 0  # subscriptions that are more than a QoS
         self.inflight: dict[int, int] | None = None
         self._taken_ids: _TakenIds | None = None
         self.queue: deque[int] | None = None
@@ -224,6 +228,29 @@ class Session:
     @property
     def queue_count(self) -> int:
         return len(self.queue) if self.queue else 0
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether ``Route.marked`` may say something about its messages."""
+        return self.marked_count > 0
+
+    # ── subscriptions ─────────────────────────────────────────────────────────────────────────
+
+    def subscribe(self, topic_filter: bytes, options: int) -> bool:
+        """Add a subscription, or replace options and identifier; return whether it is new."""
+        if self.subscriptions is None:
+            self.subscriptions = {}
+        before = self.subscriptions.get(topic_filter)
+        self.subscriptions[topic_filter] = options
+        self.marked_count += is_marked(options) - is_marked(before or 0)
+        return before is None
+
+    def unsubscribe(self, topic_filter: bytes) -> bool:
+        """Remove a subscription; return whether there was one."""
+        before = self.subscriptions.pop(topic_filter, None) if self.subscriptions else None
+        if before is not None:
+            self.marked_count -= is_marked(before)
+        return before is not None
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────
 
@@ -471,6 +498,7 @@ class Session:
         session.applied = data.applied
         session.will = data.will
         session.subscriptions = data.subscriptions or None
+        session.marked_count = sum(map(is_marked, data.subscriptions.values()))
         session.inflight = dict(data.inflight) or None
         session.queue = deque(data.queue) or None
         session.received = set(data.received) or None

@@ -8,7 +8,7 @@ an **audience** is a pair ``(subscriber, qos)`` while it has one member, and a d
 only ``_unpacked`` and ``_packed`` know.
 """
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 from typing import Generic, TypeVar
 
 from penstock.core.level_tree import LevelTree
@@ -67,6 +67,13 @@ class SubscriptionTrie(Generic[Subscriber]):
 
     def filters(self) -> Collection[bytes]:
         return self._audiences.keys()
+
+    def audiences(self, topic: bytes) -> Iterator[dict[Subscriber, int]]:
+        """The subscribers of each filter that matches the topic; not to be changed."""
+        if topic in self._audiences:
+            yield _unpacked(self._audiences[topic])
+        for topic_filter in self._wildcards.filters_matching(topic):
+            yield _unpacked(self._audiences[topic_filter])
 
     def match(self, topic: bytes) -> dict[Subscriber, int]:
         """Every subscriber of the topic once, with its highest QoS [MQTT-3.3.5-1]; a new dict."""

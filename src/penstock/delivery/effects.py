@@ -7,7 +7,6 @@ an effect may have several.
 from collections.abc import Callable
 from typing import TypeVar
 
-from penstock.core.broker import SUBSCRIBE_FAILED
 from penstock.core.effects import (
     Accepted,
     Control,
@@ -22,6 +21,7 @@ from penstock.core.effects import (
     Unkept,
     UnsubscribeAnswer,
 )
+from penstock.core.subscription_options import is_refusal
 from penstock.net.flusher import Flusher
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
@@ -79,14 +79,14 @@ class EffectHandlers:
         self._flusher.restore(was_holding)
 
     def _answer_subscribe(self, effect: SubscribeAnswer) -> None:
-        refused = effect.return_codes.count(SUBSCRIBE_FAILED)
+        refused = sum(map(is_refusal, effect.return_codes))
         self._counters.refused_total += refused
         self._counters.subscribed_total += len(effect.return_codes) - refused
         effect.waiter.subscribed(effect.packet_id, effect.return_codes)
 
     def _answer_unsubscribe(self, effect: UnsubscribeAnswer) -> None:
         self._counters.unsubscribed_total += 1
-        effect.waiter.unsubscribed(effect.packet_id)
+        effect.waiter.unsubscribed(effect.packet_id, effect.existed)
 
 
 def _accept(effect: Accepted) -> None:

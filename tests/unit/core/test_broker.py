@@ -3,7 +3,7 @@
 import pytest
 from broker_bench import WILL, Bench, kinds
 
-from penstock.core.broker import PORTION, SUBSCRIBE_FAILED, Broker
+from penstock.core.broker import PORTION, Broker
 from penstock.core.commands import (
     Acknowledged,
     Closed,
@@ -32,6 +32,7 @@ from penstock.core.effects import (
     UnsubscribeAnswer,
 )
 from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL
+from penstock.core.subscription_options import SUBSCRIBE_FAILED
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
 
@@ -234,9 +235,13 @@ def test_unsubscribing_is_answered_even_if_nothing_matched():
     bench = Bench()
     bench.open("ann")
     unsubscribe = Unsubscribed(b"ann", 5, [b"a", b"never"])
-    assert bench.apply(unsubscribe, "ann#1").controls == [UnsubscribeAnswer("ann#1", 5)]
+    assert bench.apply(unsubscribe, "ann#1").controls == [
+        UnsubscribeAnswer("ann#1", 5, [False] * 2)
+    ]
     bench.subscribe("ann", (b"a", 1))
-    assert bench.apply(unsubscribe, "ann#1").controls == [UnsubscribeAnswer("ann#1", 5)]
+    assert bench.apply(unsubscribe, "ann#1").controls == [
+        UnsubscribeAnswer("ann#1", 5, [True, False])
+    ]
     assert bench.broker.routes.subscription_count == 0
     assert not bench.publish(b"a", b"x").deliveries
     assert not bench.apply(unsubscribe).controls  # replayed: no client waits for an answer

@@ -7,7 +7,6 @@ from broker_bench import Bench, kinds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.broker import SUBSCRIBE_FAILED
 from penstock.core.commands import (
     Offered,
     Published,
@@ -19,6 +18,7 @@ from penstock.core.commands import (
 from penstock.core.delivery import DELIVER_RETAIN
 from penstock.core.effects import Effects, FollowUp, SubscribeAnswer
 from penstock.core.session import PUBACK, Session
+from penstock.core.subscription_options import SUBSCRIBE_FAILED
 from penstock.core.topic_tree import TopicTree
 
 

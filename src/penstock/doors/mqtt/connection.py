@@ -353,7 +353,7 @@ class MqttConnection(Connection[Event]):
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         self._subscribing.subscribed(packet_id, return_codes)
 
-    def unsubscribed(self, packet_id: int) -> None:
+    def unsubscribed(self, packet_id: int, existed: list[bool]) -> None:  # noqa: ARG002 - not in 3.1.1
         self._subscribing.unsubscribed(packet_id)
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────

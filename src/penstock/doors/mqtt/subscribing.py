@@ -9,8 +9,8 @@ from collections.abc import Container, Iterable
 from typing import Protocol
 
 from penstock.core.commands import Subscribed, Unsubscribed
-from penstock.core.retained_delivery import SUBSCRIBE_FAILED
 from penstock.core.session import PUBACK, Session, SessionClient
+from penstock.core.subscription_options import SUBSCRIBE_FAILED, is_refusal, qos_of
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.shared_subscriptions import (
     SHARED_QOS_MAX,
@@ -93,7 +93,7 @@ class MqttSubscribing:
             if topic_filter not in known:
                 new.add(topic_filter)
             granted = self._grant(topic_filter, qos, before + len(new))
-            if granted == SUBSCRIBE_FAILED:
+            if is_refusal(granted):
                 new.discard(topic_filter)
             requests.append((topic_filter, granted))
         self._note_shares(event.packet_id, requests)
@@ -173,7 +173,7 @@ class MqttSubscribing:
         self._note_quota()
 
     def _note_shares(self, packet_id: int, requests: Iterable[tuple[bytes, int | None]]) -> None:
-        shares = [(n, qos) for n, qos in requests if is_shared(n) and qos != SUBSCRIBE_FAILED]
+        shares = [(n, qos) for n, qos in requests if is_shared(n) and not is_refusal(qos or 0)]
         if shares:
             self._pending_shares.setdefault(packet_id, []).extend(shares)
 
@@ -191,7 +191,7 @@ class MqttSubscribing:
             if qos is None:
                 self._shared.unsubscribe(name)
             else:
-                self._shared.subscribe(name, share, qos)
+                self._shared.subscribe(name, share, qos_of(qos))
 
     def settle(self, kind: int, packet_ids: list[int]) -> list[int]:
         """Take acknowledgements of shared messages; return the others, which are the session's."""
