@@ -87,6 +87,10 @@ ADVICE: dict[Enum, str] = {
         "Send less at once, or raise `limits.packet_bytes_max` (MQTT; before CONNECT: "
         "`limits.connect_bytes_max`) or `limits.frame_bytes_max` (the binary protocol and RESP)."
     ),
+    DisconnectReason.TOPIC_ALIAS_INVALID: (
+        "A topic alias is from 1 to the Topic Alias Maximum of the CONNACK, and named with its"
+        " topic first."
+    ),
     DisconnectReason.UNACCEPTABLE_PROTOCOL: "Set the client to MQTT 3.1.1 (protocol level 4).",
     DisconnectReason.UNKNOWN_PROTOCOL: (
         "The log line shows what it looked like. MQTT, HTTP, RESP, the binary and the queue "

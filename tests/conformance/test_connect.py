@@ -96,7 +96,7 @@ def test_a_foreign_protocol_name_closes_without_an_answer(dial, unique, name):
 
 
 @pytest.mark.proves("MQTT-3.1.2-2", "MQTT-3.2.2-4", "MQTT-3.2.2-5")
-@pytest.mark.parametrize("level", [3, 6, 127])
+@pytest.mark.parametrize("level", [3, 0x84])
 def test_an_unknown_level_is_told_code_1_and_closed(dial, unique, level):
     client = dial()
     client.send(connect_packet(unique, level=level))
@@ -104,11 +104,19 @@ def test_an_unknown_level_is_told_code_1_and_closed(dial, unique, level):
     client.expect_close()
 
 
+@pytest.mark.parametrize("level", [6, 127])
+def test_a_level_that_is_newer_than_ours_is_refused_in_the_form_of_mqtt_5(dial, unique, level):
+    client = dial()
+    client.send(connect_packet(unique, level=level))
+    client.expect(bytes.fromhex("20 03 00 84 00"))
+    client.expect_close()
+
+
 @pytest.mark.proves("MQTT-3.2.2-4", "MQTT-3.1.2-2")
 def test_a_refusal_says_session_present_0_even_if_there_is_a_session(connect, dial, unique):
     connect(unique, clean=False).disconnect()
     client = dial()
-    client.send(connect_packet(unique, clean=False, level=6))
+    client.send(connect_packet(unique, clean=False, level=3))
     client.expect(connack(session_present=False, code=1))
     client.expect_close()
 
@@ -246,7 +254,7 @@ def test_what_follows_a_refused_connect_is_not_processed(connect, dial, unique):
     subscriber = connect(f"{unique}-s")
     subscriber.subscribe((unique, 0))
     refused = dial()
-    refused.send(connect_packet(unique, level=6), publish(unique, b"forbidden"))
+    refused.send(connect_packet(unique, level=3), publish(unique, b"forbidden"))
     refused.expect(connack(code=1))
     refused.expect_close()
     subscriber.expect_nothing_from(connect(f"{unique}-p"))

@@ -5,8 +5,10 @@ import pytest
 from penstock.limits import CONNECT_BYTES_MAX, PACKET_BYTES_MAX
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import MqttClientMachine, MqttServerMachine, PacketType, encode
+from penstock.wire.mqtt.client import CLIENT_TRANSITIONS, CLIENT_TRANSITIONS_5
 from penstock.wire.mqtt.events import Connect, MqttAcks, MqttPublishRun, PingReq, Publish, Will
 from penstock.wire.mqtt.machine import State
+from penstock.wire.mqtt.server import SERVER_TRANSITIONS, SERVER_TRANSITIONS_5
 from penstock.wire.violation import Violation
 from tests.wire.pair import Pair, byte_by_byte, whole
 from tests.wire.vectors import CONNACK, client_in, server_in
@@ -209,11 +211,16 @@ def test_the_detail_of_a_violation_is_one_short_line():
 
 
 def test_the_tables_know_only_real_packet_types():
-    for machine in (MqttServerMachine, MqttClientMachine):
-        assert set(machine.transitions) == set(State)
-        for row in machine.transitions.values():
+    for transitions in (
+        SERVER_TRANSITIONS,
+        SERVER_TRANSITIONS_5,
+        CLIENT_TRANSITIONS,
+        CLIENT_TRANSITIONS_5,
+    ):
+        assert {State.OPENING, State.CONNECTED, State.CLOSED} <= set(transitions) <= set(State)
+        for row in transitions.values():
             assert set(row) <= set(PacketType)
-        assert not machine.transitions[State.CLOSED]
+        assert not transitions[State.CLOSED]
 
 
 # ── Both ends ─────────────────────────────────────────────────────────────────────────────────

@@ -31,6 +31,8 @@ class DisconnectReason(Enum):
     """A valid packet at a time or in a direction that the protocol forbids."""
     PACKET_TOO_LARGE = "packet_too_large"
     """An announced size above the configured maximum."""
+    TOPIC_ALIAS_INVALID = "topic_alias_invalid"
+    """A topic alias of 0, above what the broker allows, or one that names no topic."""
     INCOMPLETE_PACKETS = "incomplete_packets"
     """Too many bytes in incomplete packets; this connection had been silent the longest."""
     UNACCEPTABLE_PROTOCOL = "unacceptable_protocol"

@@ -44,6 +44,7 @@ from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.wire.mqtt import encode
+from penstock.wire.mqtt.decode import LEVEL_5, REFUSED_PROTOCOL_LEVEL
 from penstock.wire.mqtt.events import (
     Connect,
     ConnectRefused,
@@ -56,6 +57,7 @@ from penstock.wire.mqtt.events import (
     PingReq,
     Publish,
 )
+from penstock.wire.mqtt.properties import NONE
 from penstock.wire.mqtt.server import MqttServerMachine
 from penstock.wire.violation import Violation
 
@@ -161,6 +163,9 @@ class MqttConnection(Connection[Event]):
 
     def _on_connect(self, event: Connect) -> None:
         limits = self._connections.limits
+        if event.version >= LEVEL_5:
+            self._refuse_connect(_not_yet(event))
+            return
         if len(event.client_id) > limits.client_id_bytes_max:  # [MQTT-3.1.3-9]
             reason = DisconnectReason.IDENTIFIER_REJECTED
             detail = f"a client id of {len(event.client_id)} bytes"
@@ -310,7 +315,8 @@ class MqttConnection(Connection[Event]):
                 peer=self.peer,
                 detail=event.detail,
             )
-        self.send(encode.connack(session_present=False, return_code=event.return_code))
+        properties = NONE if event.version >= LEVEL_5 else None
+        self.send(encode.connack(False, event.return_code, properties))
         self.close(event.reason, event.detail)
 
     # ── acknowledgements ──────────────────────────────────────────────────────────────────────
@@ -445,6 +451,12 @@ class MqttConnection(Connection[Event]):
             durable=session.recorded,
         )
         self.session = None
+
+
+def _not_yet(event: Connect) -> ConnectRefused:
+    reason = DisconnectReason.UNACCEPTABLE_PROTOCOL
+    text = "MQTT 5.0 is not supported, only MQTT 3.1.1"
+    return ConnectRefused(REFUSED_PROTOCOL_LEVEL, reason, text, event.client_id)
 
 
 def _effective_keep_alive(asked_s: int, maximum_s: int) -> int:

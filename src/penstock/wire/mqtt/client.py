@@ -1,16 +1,16 @@
 """The client's end of a connection: which packets a broker may send, and when.
 
-A CONNACK with a refusal closes the machine. Every PUBLISH is a separate event, QoS 0 too, because a
-client handles each message separately.
+The client knows the version that it asks for. A CONNACK with a refusal closes the machine, and so
+does a DISCONNECT, which a broker may send in MQTT 5. Every PUBLISH is a separate event, QoS 0 too,
+because a client handles each message separately.
 """
 
-from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Final
 
 from penstock.limits import PACKET_BYTES_MAX
 from penstock.wire.mqtt import fast_paths
-from penstock.wire.mqtt.decode import DECODERS
-from penstock.wire.mqtt.machine import MqttMachine, State, Transitions
+from penstock.wire.mqtt.decode import DECODERS, LEVEL_5, received, server_disconnect
+from penstock.wire.mqtt.machine import Dialect, MqttMachine, State, Transitions
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
 CLIENT_TRANSITIONS: Final[Transitions] = {
@@ -27,6 +27,34 @@ CLIENT_TRANSITIONS: Final[Transitions] = {
     },
     State.CLOSED: {},
 }
+CLIENT_TRANSITIONS_5: Final[Transitions] = {
+    State.OPENING: {
+        PacketType.CONNACK: State.CONNECTED,
+        PacketType.AUTH: State.OPENING,
+    },
+    State.CONNECTED: {
+        **CLIENT_TRANSITIONS[State.CONNECTED],
+        PacketType.AUTH: State.CONNECTED,
+        PacketType.DISCONNECT: State.CLOSED,
+    },
+    State.CLOSED: {},
+}
+
+CLIENT_3_1_1: Final = Dialect(
+    4,
+    CLIENT_TRANSITIONS,
+    DECODERS,
+    {
+        **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes),
+        **dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
+    },
+)
+CLIENT_5: Final = Dialect(
+    5,
+    CLIENT_TRANSITIONS_5,
+    {**DECODERS, PacketType.PUBLISH: received, PacketType.DISCONNECT: server_disconnect},
+    dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
+)
 
 
 class MqttClientMachine(MqttMachine):
@@ -34,12 +62,6 @@ class MqttClientMachine(MqttMachine):
 
     __slots__ = ()
 
-    transitions = CLIENT_TRANSITIONS
-    _decoders = DECODERS
-    _fast_paths: ClassVar[Mapping[int, fast_paths.FastPath]] = {
-        **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes),
-        **dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
-    }
-
-    def __init__(self, packet_bytes_max: int = PACKET_BYTES_MAX) -> None:
-        super().__init__(packet_bytes_max, packet_bytes_max)
+    def __init__(self, packet_bytes_max: int = PACKET_BYTES_MAX, version: int = 4) -> None:
+        dialect = CLIENT_5 if version >= LEVEL_5 else CLIENT_3_1_1
+        super().__init__(dialect, packet_bytes_max, packet_bytes_max)

@@ -13,6 +13,8 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.obs.reasons import DisconnectReason
+from penstock.wire.mqtt.message_properties import MessageProperties
+from penstock.wire.mqtt.properties import NONE, Properties
 from penstock.wire.violation import Violation
 
 
@@ -23,10 +25,15 @@ class Will(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     qos: int
     retain: bool
+    properties: MessageProperties | None = None
+    delay_s: int = 0
 
 
 class Connect(msgspec.Struct, frozen=True):
-    """A well-formed CONNECT. ``client_id`` may be empty with ``clean_session``."""
+    """A well-formed CONNECT. ``client_id`` may be empty with ``clean_session``.
+
+    In MQTT 5 ``clean_session`` is Clean Start, and an empty ``client_id`` asks for one.
+    """
 
     client_id: bytes
     clean_session: bool
@@ -34,6 +41,8 @@ class Connect(msgspec.Struct, frozen=True):
     will: Will | None
     username: bytes | None
     password: bytes | None
+    version: int = 4  # protocol level: 4 or 5
+    properties: Properties = NONE
 
     def __repr__(self) -> str:
         return f"Connect({self.client_id!r}, …)"
@@ -46,16 +55,22 @@ class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
     reason: DisconnectReason
     detail: str = ""
     client_id: bytes = b""  # if known
+    version: int = 4  # in whose form it is answered
 
 
 class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic: ``chunk[start:end]``."""
+    """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic: ``chunk[start:end]``.
+
+    They have the same properties. The frames are of ``version``, without topic aliases.
+    """
 
     topic: bytes
     payloads: list[bytes]
     chunk: bytes
     start: int
     end: int
+    version: int = 4
+    properties: MessageProperties | None = None
 
     @property
     def frames(self) -> bytes:
@@ -64,14 +79,23 @@ class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MqttPublishRun):
             return NotImplemented
-        mine = self.topic, self.payloads, self.frames
-        return mine == (other.topic, other.payloads, other.frames)
+        return self._content() == other._content()
+
+    def _content(self) -> tuple[object, ...]:
+        return self.topic, self.payloads, self.frames, self.version, self.properties
 
     __hash__ = None  # type: ignore[assignment]
 
     @classmethod
-    def of(cls, topic: bytes, payload: bytes, frame: bytes) -> "MqttPublishRun":
-        return cls(topic, [payload], frame, 0, len(frame))
+    def of(
+        cls,
+        topic: bytes,
+        payload: bytes,
+        frame: bytes,
+        version: int = 4,
+        properties: MessageProperties | None = None,
+    ) -> "MqttPublishRun":
+        return cls(topic, [payload], frame, 0, len(frame), version, properties)
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):
@@ -83,6 +107,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     retain: bool
     dup: bool
     packet_id: int
+    properties: MessageProperties | None = None
 
 
 class MqttAcks(msgspec.Struct, frozen=True, gc=False):
@@ -90,13 +115,16 @@ class MqttAcks(msgspec.Struct, frozen=True, gc=False):
 
     kind: int
     packet_ids: list[int]
+    codes: list[int] | None = None  # a reason code for each; None: all are 0
+    properties: Properties = NONE  # of a packet that has some, which comes alone
 
 
 class MqttSubscribe(msgspec.Struct, frozen=True, gc=False):
-    """SUBSCRIBE with at least one ``(filter, qos)``."""
+    """SUBSCRIBE with at least one ``(filter, options)``; before MQTT 5, options are the QoS."""
 
     packet_id: int
     requests: list[tuple[bytes, int]]
+    properties: Properties = NONE
 
 
 class MqttUnsubscribe(msgspec.Struct, frozen=True, gc=False):
@@ -104,6 +132,7 @@ class MqttUnsubscribe(msgspec.Struct, frozen=True, gc=False):
 
     packet_id: int
     filters: list[bytes]
+    properties: Properties = NONE
 
 
 class PingReq(msgspec.Struct, frozen=True, gc=False):
@@ -113,12 +142,23 @@ class PingReq(msgspec.Struct, frozen=True, gc=False):
 class Disconnect(msgspec.Struct, frozen=True, gc=False):
     """DISCONNECT; the machine is closed and ignores what follows [MQTT-3.14.4-2]."""
 
+    code: int = 0
+    properties: Properties = NONE
+
+
+class Auth(msgspec.Struct, frozen=True, gc=False):
+    """AUTH: a step of an authentication that takes several."""
+
+    code: int
+    properties: Properties
+
 
 class ConnAck(msgspec.Struct, frozen=True, gc=False):
     """CONNACK, seen by a client."""
 
     session_present: bool
     return_code: int
+    properties: Properties = NONE
 
 
 class SubAck(msgspec.Struct, frozen=True, gc=False):
@@ -126,12 +166,15 @@ class SubAck(msgspec.Struct, frozen=True, gc=False):
 
     packet_id: int
     return_codes: list[int]
+    properties: Properties = NONE
 
 
 class UnsubAck(msgspec.Struct, frozen=True, gc=False):
-    """UNSUBACK, seen by a client."""
+    """UNSUBACK, seen by a client; ``codes`` has one per filter, and is empty before MQTT 5."""
 
     packet_id: int
+    codes: list[int] = []
+    properties: Properties = NONE
 
 
 class PingResp(msgspec.Struct, frozen=True, gc=False):
@@ -139,6 +182,6 @@ class PingResp(msgspec.Struct, frozen=True, gc=False):
 
 
 Event: TypeAlias = (
-    MqttAcks | ConnAck | Connect | ConnectRefused | Disconnect | PingReq | PingResp | Publish
+    Auth | MqttAcks | ConnAck | Connect | ConnectRefused | Disconnect | PingReq | PingResp | Publish
     | MqttPublishRun | SubAck | MqttSubscribe | UnsubAck | MqttUnsubscribe | Violation
 )  # fmt: skip

@@ -13,7 +13,7 @@ RETAIN_FLAG = 0b0001
 
 
 class PacketType(IntEnum):
-    """The upper four bits of the first byte; 0 and 15 are reserved."""
+    """The upper four bits of the first byte; 0 is reserved, and 15 is too before MQTT 5."""
 
     CONNECT = 1
     CONNACK = 2
@@ -29,6 +29,19 @@ class PacketType(IntEnum):
     PINGREQ = 12
     PINGRESP = 13
     DISCONNECT = 14
+    AUTH = 15
+
+
+def varint(number: int) -> bytes:
+    """A variable byte integer, as which MQTT writes lengths; it must not exceed the maximum."""
+    if number < 1 << 7:
+        return bytes((number,))
+    if number < 1 << 14:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    if number < 1 << 21:
+        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
+    low, middle = number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80
+    return bytes((low, middle, number >> 14 & 0x7F | 0x80, number >> 21))
 
 
 FIXED_FLAGS: Final[Mapping[int, int]] = {

@@ -5,18 +5,19 @@ only a server sends are violations, like reserved types. The first byte alone de
 is buffered for a peer that does not begin with CONNECT, which has its own, tighter size limit.
 
 A client may send more before it has seen CONNACK, so packets after CONNECT are reported at once; if
-CONNECT is refused, the caller drops them [MQTT-3.1.4-5].
+CONNECT is refused, the caller drops them [MQTT-3.1.4-5]. Only a client that names an authentication
+method, in MQTT 5, must wait: until the caller says ``authenticated`` it may send nothing but AUTH
+and DISCONNECT.
 """
 
-from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Final
 
 from penstock.limits import CONNECT_BYTES_MAX, PACKET_BYTES_MAX
 from penstock.wire.mqtt import fast_paths
-from penstock.wire.mqtt.decode import DECODERS, Decoder, PacketReader, publish
+from penstock.wire.mqtt.decode import DECODERS, LEVEL_5, level_of
 from penstock.wire.mqtt.encode import publish as encode
-from penstock.wire.mqtt.events import MqttPublishRun, Publish
-from penstock.wire.mqtt.machine import MqttMachine, State, Transitions
+from penstock.wire.mqtt.events import Connect, Event, MqttPublishRun, Publish
+from penstock.wire.mqtt.machine import Dialect, MqttMachine, State, Transitions
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
 SERVER_TRANSITIONS: Final[Transitions] = {
@@ -34,14 +35,31 @@ SERVER_TRANSITIONS: Final[Transitions] = {
     },
     State.CLOSED: {},
 }
+SERVER_TRANSITIONS_5: Final[Transitions] = {
+    **SERVER_TRANSITIONS,
+    State.CONNECTED: {**SERVER_TRANSITIONS[State.CONNECTED], PacketType.AUTH: State.CONNECTED},
+    State.AUTHENTICATING: {
+        PacketType.AUTH: State.AUTHENTICATING,
+        PacketType.DISCONNECT: State.CLOSED,
+    },
+}
 
-
-def _publish_or_run(flags: int, reader: PacketReader) -> Publish | MqttPublishRun:
-    """Decode PUBLISH; without flags it is a run of one, encoded again in its shortest form."""
-    packet = publish(flags, reader)
-    if flags:
-        return packet
-    return MqttPublishRun.of(packet.topic, packet.payload, encode(packet.topic, packet.payload))
+SERVER_3_1_1: Final = Dialect(
+    4,
+    SERVER_TRANSITIONS,
+    DECODERS,
+    {
+        **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes),
+        fast_paths.PUBLISH_QOS_0: fast_paths.publish_runs,
+        **dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
+    },
+)
+SERVER_5: Final = Dialect(
+    5,
+    SERVER_TRANSITIONS_5,
+    DECODERS,
+    dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
+)
 
 
 class MqttServerMachine(MqttMachine):
@@ -49,15 +67,31 @@ class MqttServerMachine(MqttMachine):
 
     __slots__ = ()
 
-    transitions = SERVER_TRANSITIONS
-    _decoders: ClassVar[Mapping[int, Decoder]] = {**DECODERS, PacketType.PUBLISH: _publish_or_run}
-    _fast_paths: ClassVar[Mapping[int, fast_paths.FastPath]] = {
-        **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes),
-        fast_paths.PUBLISH_QOS_0: fast_paths.publish_runs,
-        **dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
-    }
-
     def __init__(
         self, packet_bytes_max: int = PACKET_BYTES_MAX, connect_bytes_max: int = CONNECT_BYTES_MAX
     ) -> None:
-        super().__init__(packet_bytes_max, connect_bytes_max)
+        super().__init__(SERVER_3_1_1, packet_bytes_max, connect_bytes_max)
+
+    def authenticated(self) -> None:
+        """The client has proved who it is: CONNACK follows, and packets of any kind."""
+        if self._state is State.AUTHENTICATING:
+            self._enter(State.CONNECTED)
+
+    def _open(self, body: bytes) -> None:
+        if level_of(body) == LEVEL_5:
+            self.speak(SERVER_5)
+
+    def _state_after(self, event: Event, next_state: State) -> State:
+        if isinstance(event, Connect) and event.properties.authentication_method is not None:
+            return State.AUTHENTICATING
+        return next_state
+
+    def _published(self, event: Event) -> Event:
+        """QoS 0 without RETAIN is a run of one, encoded again in its shortest form."""
+        packet = super()._published(event)
+        if not isinstance(packet, Publish) or packet.qos or packet.retain:
+            return packet
+        version, properties = self.version, packet.properties
+        block = None if version < LEVEL_5 else properties.block if properties is not None else b""
+        frame = encode(packet.topic, packet.payload, block=block)
+        return MqttPublishRun.of(packet.topic, packet.payload, frame, version, properties)
