@@ -23,6 +23,7 @@ from penstock.store.blocks import tail_folding
 from penstock.store.blocks.folder import InlineFolder
 from penstock.store.deletions import NOTHING, erase, ranges_of
 from penstock.store.entry import Placement, decode, encode
+from penstock.store.history import History, HistoryStart
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
 from penstock.store.retention import engine as retention
@@ -315,6 +316,19 @@ class StoreMachine(RuleBasedStateMachine):
                 assert _marked(self.store, topic, offset) == _read(self.store, topic, offset)
 
     @invariant()
+    def same_history(self):
+        """In steps of any size: all that is there of some topics, in order, each once."""
+        end = self.model.next_sequence
+        stored = [message for message in self.model.read(range(end)) if message is not None]
+        for last, horizon in ((0, 0), (2, 0), (2, end // 2)):
+            start = HistoryStart(last=last)
+            plain = _history(self.model, start, horizon, 10**6)
+            assert _history(self.store, start, horizon, 10**6) == plain
+            assert _history(self.store, start, horizon, 2) == plain
+            if not last:
+                assert plain == [m for m in stored if m.topic.startswith(b"a")]
+
+    @invariant()
     def same_state(self):
         assert list(self.store.rows("t")) == list(self.model.rows("t"))
         ours, plain = self.store.replay(), self.model.replay()
@@ -361,6 +375,17 @@ def _marked(store, topic, offset):
         if marks.next_offset == offset or not marks.runs:
             return found
         offset = marks.next_offset
+
+
+def _history(store, start, horizon, count_max):
+    history = History(b"a/#", lambda topic: topic.startswith(b"a"), start, horizon)
+    found, low, end = [], 0, store.next_sequence
+    while low < end:
+        step = store.read_history(history, low, end, count_max, 40)
+        assert step.next_sequence > low
+        found += step.messages
+        low = step.next_sequence
+    return found
 
 
 def _read(store, topic, offset):

@@ -11,6 +11,7 @@ from penstock.model.message import Message
 from penstock.model.stages import is_staged
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
+from penstock.store.history import History, HistoryStep
 from penstock.store.raw_slice import RawSlice
 from penstock.store.scan import Scan, ScanStep
 from penstock.store.store import (
@@ -60,6 +61,12 @@ class VisibleStore:
         for topic in scan.left():
             topic.is_done = topic.is_done or is_staged(topic.name)
         return self.whole.read_raw_many(scan, count_max, bytes_max, make)
+
+    def read_history(
+        self, history: History, low: int, end: int, count_max: int, bytes_max: int
+    ) -> HistoryStep:
+        found, reached = self.whole.read_history(history, low, end, count_max, bytes_max)
+        return HistoryStep([each for each in found if not is_staged(each.topic)], reached)
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
         return offset if is_staged(topic) else self.whole.measure(topic, offset, bytes_max)

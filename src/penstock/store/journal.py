@@ -29,6 +29,19 @@ class JournalCursor:
         entry = self._entry()
         return entry if sequence < entry.end_sequence else None
 
+    def reaching(self, sequence: int) -> Entry | None:
+        """The first entry with messages that ends after a sequence."""
+        entry = self.holding(sequence)
+        if entry is not None:
+            return entry
+        found = self._cursor.set_range(journal_key(sequence + 1, 0))
+        while found:
+            entry = self._entry()
+            if entry.count:
+                return entry
+            found = self._cursor.next()
+        return None
+
     def at(self, base_sequence: int, index: int) -> Entry | None:
         return self._entry() if self._cursor.set_key(journal_key(base_sequence, index)) else None
 

@@ -164,7 +164,7 @@ class LmdbStore:
         self._set_zone()
         self.rows, self.topic, self.topics = reader.rows, reader.topic, reader.topics
         self.read, self.read_topic, self.read_raw = reader.read, reader.read_topic, reader.read_raw
-        self.read_raw_many = reader.read_raw_many
+        self.read_raw_many, self.read_history = reader.read_raw_many, reader.read_history
         self.measure, self.read_flags = reader.measure, reader.read_flags
 
     def _make_background(self) -> None:

@@ -15,6 +15,7 @@ from penstock.store.batch import Batch
 from penstock.store.copies.copied_store import StoreCopy
 from penstock.store.deletions import NOTHING, OffsetRange, Ranges, erase, ranges_of
 from penstock.store.entry import Entry, GroupView, Placement, decode, encode
+from penstock.store.history import History, HistoryGathering, HistoryStep, first_of_last
 from penstock.store.index import Reference, reference
 from penstock.store.log_tail import LogTail, log_entry
 from penstock.store.measure import GroupOverlap, reach
@@ -308,6 +309,31 @@ class MemoryStore:
                 if not gathering.read(OpenTopic(topic, info, deleted, parts)):
                     break
             return make(gathering.step())
+
+    def read_history(
+        self, history: History, low: int, end: int, count_max: int, bytes_max: int
+    ) -> HistoryStep:
+        with self._lock:
+            if not history.is_listed:
+                history.list(self._listed(history), self._next_topic_id - 1)
+            gathering = HistoryGathering(history, low, end, count_max, bytes_max)
+            for entry in self._entries.values():
+                if entry.end_sequence > gathering.low and gathering.wants_more:
+                    gathering.take_entry(entry)
+            if gathering.wants_more:
+                gathering.low = end
+            found = [m for _, number, m in gathering.found if self._is_kept(number, m)]
+            return HistoryStep(found, min(gathering.low, end))
+
+    def _listed(self, history: History) -> Iterator[tuple[TopicInfo, int]]:
+        last, horizon = history.start.last, history.horizon
+        for info in history.topics(self.topic, self.topics):
+            end = info.next_offset
+            for entry in self._entries.values() if last and horizon else ():
+                found = [m for m in entry.messages() if m.topic == info.name]
+                end = min([end, *(m.offset for m in found if m.sequence > horizon)])
+            deleted = self._topics[info.name].deleted
+            yield info, first_of_last(info, deleted, end, last) if last else 0
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
         with self._lock:

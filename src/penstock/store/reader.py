@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from penstock.errors import StorageDamaged
 from penstock.model.message import Message
 from penstock.store.blocks.registry import BlockList, Blocks, Damage
 from penstock.store.blocks.scan import Topics as WalkedTopics
@@ -22,6 +23,7 @@ from penstock.store.blocks.scan import walk_of
 from penstock.store.deletions import NOTHING, OFFSET_MAX, OffsetRange, Ranges
 from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
+from penstock.store.history import History, HistoryGathering, HistoryStep, first_of_last
 from penstock.store.index import MemoryIndex, Reference, references_from
 from penstock.store.journal import JournalCursor, RememberingCursor
 from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name_key, row_prefix
@@ -30,7 +32,7 @@ from penstock.store.raw import gather_raw, raw_next, raw_span
 from penstock.store.raw_scan import OpenTopic, ScanGathering
 from penstock.store.raw_slice import RawSlice
 from penstock.store.scan import Scan, ScanStep
-from penstock.store.slices import GroupRange, gather, gather_flags
+from penstock.store.slices import GroupRange, gather, gather_flags, offset_at
 from penstock.store.store import RawQuery, TopicFlags, TopicInfo, TopicRange, TopicSlice
 from penstock.store.topic_groups import TopicGroups
 from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
@@ -209,6 +211,70 @@ class Reader:
                 if not gathering.read(OpenTopic(topic, info, deleted, parts)):
                     break
             return make(gathering.step())
+
+    def read_history(
+        self, history: History, low: int, end: int, count_max: int, bytes_max: int
+    ) -> HistoryStep:
+        if not history.is_listed:
+            listed_id = self._topics.next_id - 1
+            history.list(self._listed(history), listed_id)
+        gathering = HistoryGathering(history, low, end, count_max, bytes_max)
+        with self._environment.reading() as transaction:
+            journal, blocks = self.journal(transaction), self.block_list  # in this order
+            while gathering.wants_more:
+                self._gather_history(journal, blocks, gathering)
+        views: dict[int, tuple[int, Ranges]] = {}  # after the snapshot, as in ``read``
+        kept = [
+            message
+            for _, topic_id, message in gathering.found
+            if self._is_kept(topic_id, message, views)
+        ]
+        return HistoryStep(kept, min(gathering.low, end))
+
+    def _gather_history(
+        self, journal: JournalCursor, blocks: BlockList, gathering: HistoryGathering
+    ) -> None:
+        entry, block = journal.reaching(gathering.low), blocks.reaching(gathering.low)
+        if entry is None and block is None:
+            gathering.low = gathering.end
+        elif block is None or (
+            entry is not None and entry.base_sequence <= block.summary.base_sequence
+        ):
+            assert entry is not None
+            gathering.take_entry(entry)
+        else:
+            try:
+                gathering.take_block(block)
+            except StorageDamaged as error:
+                blocks.damage.report(error)
+                gathering.low = block.summary.end_sequence
+
+    def _listed(self, history: History) -> Iterator[tuple[TopicInfo, int]]:
+        """The topics of a history with their first offsets."""
+        last, horizon = history.start.last, history.horizon
+        found = history.topics(self.topic, self.topics)
+        if last and horizon:  # the groups of topics with neighbouring ids are in the same parts
+            found = iter(sorted(found, key=attrgetter("id")))
+        for info in found:
+            start = 0
+            if last:
+                end = self._end_at(info, horizon) if horizon else info.next_offset
+                view = self.view(info.name)
+                start = first_of_last(info, view[1] if view else NOTHING, end, last)
+            yield info, start
+
+    def _end_at(self, info: TopicInfo, horizon: int) -> int:
+        """The offset after the last message of a topic up to a sequence."""
+        with self._open_groups(info.id) as groups:
+            for found in groups.following(info.first_offset):
+                if found.base_sequence > horizon:
+                    return found.first_offset
+                if found.last_sequence > horizon:
+                    part = found.part(found.first_offset, found.next_offset)
+                    offset = offset_at(part, horizon + 1) if part else found.first_offset
+                    if offset < found.next_offset:
+                        return offset
+        return info.next_offset
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
         view = self.view(topic)

@@ -31,6 +31,7 @@ from penstock.store.batch import Batch
 from penstock.store.copies.copied_store import StoreCopy
 from penstock.store.entry import Entry
 from penstock.store.extras import Schedule
+from penstock.store.history import History, HistoryStep
 from penstock.store.raw_slice import RawSlice
 from penstock.store.scan import Scan, ScanStep
 
@@ -389,6 +390,15 @@ class Store(Protocol):
 
         There is at least one message unless all are passed on, or were removed meanwhile. A scan
         has one step at a time.
+        """
+
+    def read_history(
+        self, history: History, low: int, end: int, count_max: int, bytes_max: int
+    ) -> HistoryStep:
+        """Messages of a history from a sequence on, below ``end``, about as many as asked for.
+
+        There may be none though there are more: go on where the step says, until ``end``. All below
+        ``end`` must be committed. The first step lists the topics, which may take long.
         """
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:

@@ -125,6 +125,14 @@ class BlockList:
             self.damage.report(error)
             return None
 
+    def reaching(self, sequence: int) -> Block | None:
+        """The first block that ends after a sequence."""
+        place = max(bisect_right(self._bases, sequence) - 1, 0)
+        for each in self.blocks[place : place + 2]:
+            if each.block.summary.end_sequence > sequence:
+                return each.block
+        return None
+
     def places(
         self, topic_id: int, offset: int, entries: range = ALL_ENTRIES
     ) -> Iterator[BlockPlace]:
