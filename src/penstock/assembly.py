@@ -11,7 +11,8 @@ from functools import cached_property, partial
 from penstock.access.admission import Admission
 from penstock.access.audit import AuditLog
 from penstock.access.envelopes import Envelopes
-from penstock.access.logins import Logins, pool_of
+from penstock.access.logins import Logins
+from penstock.access.password_pool import pool_of
 from penstock.access.quotas import Quotas
 from penstock.access.revocation import Revocation
 from penstock.clock import Clock, SteadyClock

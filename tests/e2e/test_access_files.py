@@ -60,6 +60,29 @@ def test_an_export_has_hashes_only_on_request(kit):
     assert digest in kit.say("access", "export", "--hashes")
 
 
+def test_a_verifier_goes_with_its_hash_and_with_no_other(kit, tmp_path):
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD)
+    kit.say("users", "password", "ann", "--password-file", str(secret))
+    user = kit.book.users["ann"]
+    assert user.scram not in kit.say("access", "export")
+    file = tmp_path / "exported"
+    file.write_text(kit.say("access", "export", "--hashes"))
+    assert user.scram in file.read_text()
+    other = tmp_path / "other"
+    other.write_text(file.read_text().replace(user.password[-8:], "AAAAAAAA"))
+    refused = kit.run("access", "plan", str(other))
+    assert refused.exit_code
+    assert "scram: it is not of the password's hash" in refused.output
+    without = tmp_path / "without"
+    lines = [line for line in other.read_text().splitlines() if not line.startswith("scram")]
+    without.write_text("\n".join(lines))
+    kit.say("access", "apply", str(without), "--yes")
+    assert kit.book.users["ann"].scram == "", "the verifier is of the password before"
+    kit.say("access", "apply", str(file), "--yes")
+    assert kit.book.users["ann"].scram == user.scram
+
+
 def test_an_export_with_hashes_makes_the_same_users_elsewhere(kit, tmp_path):
     file = tmp_path / "exported"
     file.write_text(kit.say("access", "export", "--hashes"))

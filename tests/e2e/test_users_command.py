@@ -50,6 +50,9 @@ def test_the_first_administrator_gets_its_password_from_a_file(kit, password_fil
     made = kit.ask("users", "add", "ann", "--admin", "--password-file", password_file)
     assert (made["admin"], made["password"], made["secrets"]) == (True, True, 0)
     assert kit.book.users["ann"].password.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert made["scram"]
+    assert "SCRAM-SHA-256  yes" in kit.say("users", "show", "ann")
+    assert kit.book.users["ann"].scram not in kit.say("users", "list", "--json")
 
 
 def test_a_password_can_come_by_standard_input(kit):

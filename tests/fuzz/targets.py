@@ -30,6 +30,8 @@ from penstock.trust.passwords import hash_fault
 from penstock.trust.rights import Coverage, NamedRule, Rights
 from penstock.trust.rows import User
 from penstock.trust.rules import Action, parse_rule
+from penstock.trust.scram import ScramServer, read_client_first
+from penstock.trust.scram_verifier import made_up_verifier, read_verifier
 from penstock.trust.secrets import parse_token
 from penstock.wire.binary import BinaryClientMachine, BinaryServerMachine
 from penstock.wire.mqtt import MqttClientMachine, MqttServerMachine
@@ -200,6 +202,17 @@ def password_hash(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     if not hash_fault(text):
         User("ann", password=text).fault()
+
+
+@target
+def scram(data: bytes) -> None:
+    """Nobody gets in who does not know a password, whatever they send."""
+    first, _, last = data.partition(b"\n")
+    read_verifier(first.decode("utf-8", "surrogateescape"), "")
+    with contextlib.suppress(RemoteProtocolError):
+        client = read_client_first(first)
+        server = ScramServer(client, made_up_verifier(b"key", client.user, 4_096), b"server-nonce")
+        assert server.finish(last) is None
 
 
 @target

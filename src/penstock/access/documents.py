@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from penstock.trust.book import AccessBook, Change, put, removed
 from penstock.trust.passwords import hash_fault
 from penstock.trust.rows import Ban, Quotas, Role, User
+from penstock.trust.scram_verifier import read_verifier, verifier_fault
 
 DIGEST_BYTES = 32
 
@@ -38,7 +39,10 @@ class QuotaPart(_Part, frozen=True):
 
 
 class UserPart(_Part, frozen=True):
-    """A user; ``password`` is a hash, ``secrets`` are SHA-256 digests in hexadecimal digits."""
+    """A user; ``password`` is a hash, ``secrets`` are SHA-256 digests in hexadecimal digits.
+
+    ``scram`` is the verifier that belongs to the hash.
+    """
 
     roles: tuple[str, ...] = ()
     password: str | UnsetType = UNSET
@@ -48,6 +52,7 @@ class UserPart(_Part, frozen=True):
     quotas: QuotaPart = QuotaPart()
     expires_ms: int = 0
     note: str = ""
+    scram: str | UnsetType = UNSET
 
     def __repr__(self) -> str:
         return f"UserPart(roles={self.roles!r})"
@@ -77,7 +82,9 @@ class AccessDocument(_Part, frozen=True):
 
     def has_credentials(self) -> bool:
         return any(
-            part.password is not UNSET or part.secrets is not UNSET for part in self.users.values()
+            field is not UNSET
+            for part in self.users.values()
+            for field in (part.password, part.secrets, part.scram)
         )
 
     def builtins(self) -> dict[str, object]:
@@ -118,6 +125,7 @@ def _user_part(user: User, with_hashes: bool) -> UserPart:
         QuotaPart(**msgspec.structs.asdict(user.quotas)),
         user.expires_ms,
         user.note,
+        user.scram if with_hashes and user.scram else UNSET,
     )
 
 
@@ -164,11 +172,21 @@ def _user_row(user: User, part: UserPart) -> User:
         note=part.note,
     )
     if part.password is not UNSET and part.password != user.password:
-        user = replace(user, password=part.password)
+        user = replace(user, password=part.password, scram="")
+    if part.scram is not UNSET:
+        user = replace(user, scram=_verifier(user, part.scram))
     if part.secrets is not UNSET:
         digests = tuple(_digest(user.name, text) for text in part.secrets)
         user = replace(user, secrets=digests)
     return user
+
+
+def _verifier(user: User, text: str) -> str:
+    if text and (fault := verifier_fault(text)):
+        raise ValueError(f"user {user.name}: scram: {fault}")
+    if text and read_verifier(text, user.password) is None:
+        raise ValueError(f"user {user.name}: scram: it is not of the password's hash")
+    return text
 
 
 def _digest(name: str, text: str) -> bytes:

@@ -15,6 +15,9 @@ to be computed. The door holds what the client sends meanwhile. The kind of cred
 what is presented: user ``key:ID`` is a signing key, a secret ``pst_…`` is an API token whatever the
 user, a JSON web token is one where they are configured; everything else is a user's.
 
+Logins by SCRAM take two messages (``begin_scram``). They count, and are slowed down, as those with
+a password are.
+
 **All wrong logins are alike.** Every one is answered with the same text and costs the same slow
 hash, whether the user exists or not, has a password or not, is disabled or not.
 
@@ -22,61 +25,58 @@ hash, whether the user exists or not, has a password or not, is disabled or not.
 keeps a ``proof``, which names what the secret was compared to.
 """
 
-import asyncio
 import os
-import re
 from collections.abc import Callable
 from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
+from penstock.access.client_ids import id_text, is_among
 from penstock.access.jwt_logins import JwtLogins, looks_like_jwt
+from penstock.access.key_logins import KeyLogins
 from penstock.access.login_cache import KEY_BYTES, LoginCache
-from penstock.access.password_pool import PasswordPool, thread_count
+from penstock.access.new_secrets import (
+    PasswordHashes,
+    cost_of,
+    hashes_anew,
+    lacks_verifier,
+    rehashed,
+)
+from penstock.access.password_pool import PasswordPool, check_password
 from penstock.access.quotas import Quotas
+from penstock.access.scram_logins import UNPREPARED, ScramLogin, verifier_for
 from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus, Leadership
 from penstock.config.schema import Config
+from penstock.errors import RemoteProtocolError
 from penstock.limits import KIB
 from penstock.model.ip import block_of
 from penstock.net.origin import Origin
 from penstock.obs.counters import Counters
+from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.backoff import Backoff
 from penstock.trust.bans import Bans
 from penstock.trust.book import AccessBook
-from penstock.trust.key_logins import (
-    LOGINS_REMEMBERED_MAX,
-    WINDOW_MS,
-    KeyRights,
-    is_proof_of_key,
-    key_id_of,
-    parse_key_password,
-)
-from penstock.trust.keys import Key, KeyRing
+from penstock.trust.key_logins import key_id_of
+from penstock.trust.keys import KeyRing
 from penstock.trust.passwords import (
     PASSWORD_BYTES_MAX,
-    SALT_BYTES,
-    Cost,
     dummy_hash,
-    hash_password,
     is_proof_of,
     is_weak,
     password_proof,
-    rehash_mark,
-    verify,
 )
 from penstock.trust.principal import ANYONE, STRANGER, Principal
-from penstock.trust.replay import ReplayWindow
-from penstock.trust.rights import Rights
 from penstock.trust.rows import NAME, Token, User
 from penstock.trust.rules import Action
+from penstock.trust.scram import read_client_first
+from penstock.trust.scram_verifier import SALT_KEY_BYTES, read_verifier
 from penstock.trust.secrets import matching, parse_token
-from penstock.trust.signatures import is_valid_login
 
 SECRET_BYTES_MAX = 8 * KIB  # of JSON web tokens; passwords are shorter
+
+_log = ThrottledLogger(get_logger("access"))
 
 _NOT_IN_BOOK = {"jwt", "configuration"}  # kinds of credentials whose users need not be there
 
@@ -139,6 +139,12 @@ CLEAR_TEXT = LoginRefusal(
     "administrators log in over TLS, or on the broker's machine (auth.clear_text_admins)",
 )
 
+ANOTHER_USER = LoginRefusal(
+    LoginFault.NOT_ALLOWED,
+    DisconnectReason.NOT_AUTHORIZED,
+    "a connection stays its user's: connect anew to log in as another one",
+)
+
 _TOKENS = {"token", "console"}
 _SECRETS = {"password", "secret", "jwt", *_TOKENS}  # kinds that whoever sees can use
 
@@ -156,6 +162,7 @@ class _Attempt(NamedTuple):
     started_at: float
     block: str  # of addresses, that failures are counted for
     account: str  # that failures are counted for; empty if there can be none of that name
+    holder: str = ""  # who has this connection already, and proves again who it is
 
 
 class Logins:
@@ -171,14 +178,13 @@ class Logins:
         quotas: Quotas,
         clock: Clock,
         counters: Counters,
-        pool: PasswordPool[bool | str],
+        pool: PasswordPool[bool | PasswordHashes],
         rehashed: Rehashed = lambda _row, _peer: None,
     ) -> None:
         """``rehashed``: a user's password was hashed anew; the row is to be stored."""
         self._config = config.auth
         self._allow_anonymous = config.allow_anonymous
         self._book = book
-        self._keys = keys
         self._cluster = cluster
         self._quotas = quotas
         self._bans = Bans(book)
@@ -188,11 +194,12 @@ class Logins:
         self._rehashed = rehashed
         # user, address, door and time of a wrong login, for the audit log
         self.on_failed: Callable[[str, str, str, int], None] = lambda *_attempt: None
-        self._cost = Cost(config.auth.argon2_memory_bytes, config.auth.argon2_passes)
+        self._cost = cost_of(config.auth)
+        self._salt_key = os.urandom(SALT_KEY_BYTES)  # while the book has none
         self._dummy = dummy_hash(self._cost)
         self._backoff = Backoff(config.auth.failures_max)
         self._cache = LoginCache(os.urandom(KEY_BYTES), config.auth.cache_s)
-        self._key_logins = ReplayWindow(WINDOW_MS, LOGINS_REMEMBERED_MAX, clock.wall_ms())
+        self._key_logins = KeyLogins(keys, book, cluster, clock.wall_ms())
         self._jwt = JwtLogins(config.auth) if config.auth.jwt_keys_file else None
         self._led_at = clock.monotonic()  # when there was a leader last
         self._was_led = bool(cluster.leader)
@@ -216,9 +223,9 @@ class Logins:
         role = "local" if is_local else "anonymous" if self._allow_anonymous else ""
         if not role or self._is_banned(origin, client_id):
             return self._stranger(origin, door)
-        rights = self._book.rights_of_roles((role,), "", _text(client_id))
+        rights = self._book.rights_of_roles((role,), "", id_text(client_id))
         nobody = Principal("", rights, door, origin.peer)
-        return nobody._replace(client_id=_text(client_id), roles=(role,))
+        return nobody._replace(client_id=id_text(client_id), roles=(role,))
 
     def _is_among_friends(self, origin: Origin) -> bool:
         """Whether nobody needs to log in while there are no users.
@@ -234,7 +241,7 @@ class Logins:
 
     def _is_banned(self, origin: Origin, client_id: bytes) -> bool:
         now_ms = self._clock.wall_ms()
-        of_client = client_id and self._bans.of_client(_text(client_id), now_ms)
+        of_client = client_id and self._bans.of_client(id_text(client_id), now_ms)
         return bool(of_client or self._bans.of_address(origin.host, now_ms))
 
     # ── with credentials ──────────────────────────────────────────────────────────────────────
@@ -344,47 +351,106 @@ class Logins:
         text = user.password if user is not None and user.password else self._dummy
         mark = self._cache.mark(credentials.user, text, credentials.secret)
         if user is not None and self._cache.knows(mark, attempt.started_at):
-            self._password_checked(attempt, text, mark, is_right=True)
+            self._password_checked(attempt, text, mark, is_right=True, is_known=True)
             return
-        work = partial(_check, text, credentials.secret, self._dummy, self._cost)
+        work = partial(check_password, text, credentials.secret, self._dummy, self._cost)
         done = partial(self._hashed, attempt, text, mark)
         self._pool.run(
             mark, attempt.block, work, done, lambda: self._backoff_refusal(attempt) is None
         )
         self._counters.logins_waiting = self._pool.waiting
 
-    def _hashed(self, attempt: _Attempt, text: str, mark: bytes, result: bool | str | None) -> None:
+    def _hashed(
+        self, attempt: _Attempt, text: str, mark: bytes, result: bool | PasswordHashes | None
+    ) -> None:
         if result is None:
             self._end(attempt, self._backoff_refusal(attempt) or BUSY)
             return
         self._password_checked(attempt, text, mark, is_right=bool(result))
 
     def _password_checked(
-        self, attempt: _Attempt, text: str, mark: bytes, *, is_right: bool
+        self, attempt: _Attempt, text: str, mark: bytes, *, is_right: bool, is_known: bool = False
     ) -> None:
         user = self._usable(attempt.credentials.user)  # it may have changed meanwhile
         if not is_right or user is None or user.password != text:
             self._end(attempt, WRONG)
             return
         self._cache.note(mark, self._clock.monotonic())
-        if is_weak(text, self._cost):
+        if is_weak(text, self._cost) or (not is_known and self._may_make_verifier(user)):
             self._hash_anew(attempt, user)
         self._end(attempt, self._right(attempt, user, "password", password_proof(text)))
 
+    def _may_make_verifier(self, user: User) -> bool:
+        """Whether to make a user's verifier now. It takes long, and nobody may wait for it."""
+        is_idle = self._cluster.is_leader and not self._pool.waiting
+        return is_idle and lacks_verifier(user, self._cost)
+
     def _hash_anew(self, attempt: _Attempt, user: User) -> None:
-        """Replace a weak hash, now that the password is at hand."""
+        """Replace a weak hash, or make the verifier, now that the password is at hand."""
         before, password = user.password, attempt.credentials.secret
 
-        def hashed(text: bool | str | None) -> None:
+        def hashed(hashes: bool | PasswordHashes | None) -> None:
             now = self._book.users.get(user.name)
-            if isinstance(text, str) and now is not None and now.password == before:
-                mark = rehash_mark(before, text)
-                row = msgspec.structs.replace(now, password=text, rehashed=mark)
-                self._rehashed(row, attempt.origin.peer)
+            if isinstance(hashes, PasswordHashes) and now is not None and now.password == before:
+                row = rehashed(now, before, hashes)
+                if row != now:
+                    self._rehashed(row, attempt.origin.peer)
 
-        work = partial(hash_password, password, os.urandom(SALT_BYTES), self._cost)
+        work = partial(hashes_anew, user, password, self._cost, self._book.salt_key)
         mark = b"rehash " + user.name.encode()
         self._pool.run(mark, attempt.block, work, hashed)
+
+    # ── SCRAM ─────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def takes_scram(self) -> bool:
+        return self._config.scram and not self._book.is_open
+
+    def begin_scram(
+        self,
+        origin: Origin,
+        door: str,
+        client_id: bytes,
+        message: bytes,
+        done: LoginDone,
+        *,
+        holder: str = "",
+    ) -> ScramLogin | None:
+        """Judge a client's first message; call ``done`` after its last one, or now if it failed.
+
+        ``holder``: whose connection it is already; nobody else may log in on it.
+        """
+        try:
+            client = read_client_first(message)
+        except RemoteProtocolError:
+            client = None
+        credentials = Credentials("" if client is None else client.user, b"", client_id)
+        now, account = self._clock.monotonic(), _account(credentials)
+        block = block_of(origin.host)
+        attempt = _Attempt(origin, door, credentials, done, now, block, account, holder)
+        refusal = self._refusal_at_once(attempt)
+        if client is None or refusal is not None:
+            self._end(attempt, refusal or WRONG)
+            return None
+        if holder and client.user != holder:
+            self._end(attempt, ANOTHER_USER)
+            return None
+        user, key = self._book.users.get(client.user), self._book.salt_key or self._salt_key
+        verifier = verifier_for(user, client.user, key, self._config.scram_iterations)
+        return ScramLogin(client, verifier, partial(self._proved, attempt, user))
+
+    def _proved(self, attempt: _Attempt, before: User | None, is_right: bool) -> None:
+        attempt = attempt._replace(started_at=self._clock.monotonic())
+        if refusal := self._backoff_refusal(attempt):
+            self._end(attempt, refusal)  # somebody guesses on many connections at once
+            return
+        user = self._usable(attempt.credentials.user)
+        if user is not None and user.password and not read_verifier(user.scram, user.password):
+            _log.warning("scram_unprepared", user=user.name, advice=UNPREPARED)
+        if user is None or before is None or not is_right or user.scram != before.scram:
+            self._end(attempt, WRONG)
+            return
+        self._end(attempt, self._right(attempt, user, "scram", password_proof(user.password)))
 
     def token_of(self, secret: bytes) -> Token | None:
         """The row of a token, valid and of whatever purpose; None if it is wrong or expired."""
@@ -431,36 +497,29 @@ class Logins:
 
     def _by_key(self, attempt: _Attempt) -> Principal | LoginRefusal:
         credentials, now_ms = attempt.credentials, self._clock.wall_ms()
-        key = self._keys.get(key_id_of(credentials.user))
-        if key is None or key.fault(now_ms) or not self._is_signed(attempt, key, now_ms):
+        key = self._key_logins.valid_key(credentials.user, now_ms)
+        if key is None or not self._key_logins.is_signed(
+            key,
+            credentials.secret,
+            now_ms,
+            client_id=credentials.client_id,
+            nonce=credentials.nonce,
+            is_encrypted=attempt.origin.is_encrypted,
+        ):
             return WRONG
         if refusal := self._last_refusal(attempt.origin, key.device, credentials.client_id):
             return refusal
+        client_id = id_text(credentials.client_id)
         return Principal(
             credentials.user,
-            self._key_rights(key, _text(credentials.client_id)),
+            self._key_logins.rights_of(key, client_id),
             attempt.door,
             attempt.origin.peer,
             expires_ms=key.expires_ms,
             via="key",
-            client_id=_text(credentials.client_id),
+            client_id=client_id,
             proof=key.public_key,
         )
-
-    def _is_signed(self, attempt: _Attempt, key: Key, now_ms: int) -> bool:
-        credentials = attempt.credentials
-        if credentials.nonce:
-            return is_valid_login(key.public_key, credentials.nonce, credentials.secret)
-        proof = parse_key_password(credentials.secret)
-        cluster_id = bytes.fromhex(self._cluster.status().cluster_id)
-        if proof is None or not attempt.origin.is_encrypted:
-            return False  # somebody could read it and be faster at another node
-        if not is_proof_of_key(key, proof, credentials.client_id, cluster_id):
-            return False
-        return self._key_logins.check(key.id, proof.nonce, proof.signed_ms, now_ms) is None
-
-    def _key_rights(self, key: Key, client_id: str) -> Rights:
-        return KeyRights(key, self._book.rights_of_roles(("keys",)).rules(), client_id)
 
     # ── right credentials ─────────────────────────────────────────────────────────────────────
 
@@ -486,7 +545,15 @@ class Logins:
         origin, client_id = attempt.origin, attempt.credentials.client_id
         self._backoff.succeeded(attempt.block, attempt.account)
         found = self._admitted(
-            origin, attempt.door, user, via, client_id, proof, roles, expires_ms=expires_ms
+            origin,
+            attempt.door,
+            user,
+            via,
+            client_id,
+            proof,
+            roles,
+            expires_ms=expires_ms,
+            holder=attempt.holder,
         )
         is_safe = origin.is_encrypted or origin.is_local or self._config.clear_text_admins
         if isinstance(found, Principal) and not is_safe and found.rights.may(Action.ADMIN, b""):
@@ -504,14 +571,16 @@ class Logins:
         roles: tuple[str, ...] | None = None,
         *,
         expires_ms: int = 0,
+        holder: str = "",
     ) -> Principal | LoginRefusal:
-        text = _text(client_id)
-        if client_id and user.client_ids and not _is_among(text, user.client_ids):
+        text = id_text(client_id)
+        if client_id and user.client_ids and not is_among(text, user.client_ids):
             fault = f"user {user.name} may not use this client id"
             return LoginRefusal(LoginFault.NOT_ALLOWED, DisconnectReason.BAD_CREDENTIALS, fault)
         if refusal := self._last_refusal(origin, user.name, client_id):
             return refusal
-        if door != "http" and (fault := self._quotas.admit_connection(user.name)):
+        is_counted = door == "http" or user.name == holder
+        if not is_counted and (fault := self._quotas.admit_connection(user.name)):
             return LoginRefusal(LoginFault.NOT_ALLOWED, DisconnectReason.QUOTA, fault)
         if via == "certificate":
             expires_ms = origin.certificate_expires_ms
@@ -531,7 +600,7 @@ class Logins:
         now_ms = self._clock.wall_ms()
         ban = self._bans.of_user(user, now_ms) or self._bans.of_address(origin.host, now_ms)
         if ban is None and client_id:
-            ban = self._bans.of_client(_text(client_id), now_ms)
+            ban = self._bans.of_client(id_text(client_id), now_ms)
         if ban is None:
             return None
         return LoginRefusal(LoginFault.BANNED, DisconnectReason.BANNED, f"banned: {ban.name}")
@@ -542,8 +611,8 @@ class Logins:
         """A principal that has a client id from now on, where that comes after the login."""
         if self._book.is_open:
             return principal
-        user, text = self._book.users.get(principal.user), _text(client_id)
-        if user is not None and user.client_ids and not _is_among(text, user.client_ids):
+        user, text = self._book.users.get(principal.user), id_text(client_id)
+        if user is not None and user.client_ids and not is_among(text, user.client_ids):
             fault = f"user {user.name} may not use this client id"
             return LoginRefusal(LoginFault.NOT_ALLOWED, DisconnectReason.BAD_CREDENTIALS, fault)
         if refusal := self._last_refusal(origin, principal.user, client_id):
@@ -584,10 +653,10 @@ class Logins:
         return principal
 
     def _renewed_key(self, principal: Principal) -> Principal | LoginRefusal:
-        key = self._keys.get(key_id_of(principal.user))
-        if key is None or key.public_key != principal.proof or key.fault(self._clock.wall_ms()):
+        key = self._key_logins.valid_key(principal.user, self._clock.wall_ms())
+        if key is None or key.public_key != principal.proof:
             return REVOKED
-        return principal._replace(rights=self._key_rights(key, principal.client_id))
+        return principal._replace(rights=self._key_logins.rights_of(key, principal.client_id))
 
     def _renewed_user(self, principal: Principal, user: User) -> Principal | LoginRefusal:
         if not self._is_in_force(principal, user):
@@ -607,20 +676,12 @@ class Logins:
         """Whether the credentials that a principal came with are still the user's."""
         if principal.via == "secret":
             return principal.proof in user.secrets
-        if principal.via == "password":
+        if principal.via in ("password", "scram"):
             return is_proof_of(principal.proof, user.password, user.rehashed)
         if principal.via in _TOKENS:
             row = self._book.tokens.get(principal.proof.decode())
             return row is not None and row.owner == user.name
         return True
-
-
-def _check(text: str, secret: bytes, dummy: str, cost: Cost) -> bool:
-    """In a thread. A wrong password takes as long with a weak hash as with a new one."""
-    is_right = verify(text, secret)
-    if not is_right and is_weak(text, cost):
-        verify(dummy, secret)
-    return is_right
 
 
 def _earliest(*times_ms: int) -> int:
@@ -634,23 +695,3 @@ def _account(credentials: Credentials) -> str:
         return f"token:{token.id}"
     user = credentials.user
     return user if NAME.fullmatch(user) or key_id_of(user) else ""
-
-
-def _text(client_id: bytes) -> str:
-    return client_id.decode(errors="replace")
-
-
-def _is_among(client_id: str, patterns: tuple[str, ...]) -> bool:
-    return _compiled(patterns).fullmatch(client_id) is not None
-
-
-@lru_cache(maxsize=1_000)
-def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Each ``*`` in a pattern stands for any characters."""
-    one = (".*".join(map(re.escape, re.split(r"\*+", pattern))) for pattern in patterns)
-    return re.compile("|".join(one), re.DOTALL)
-
-
-def pool_of(config: Config, loop: asyncio.AbstractEventLoop) -> PasswordPool[bool | str]:
-    cores = len(os.sched_getaffinity(0))
-    return PasswordPool(loop, thread_count(config.auth.threads, cores))

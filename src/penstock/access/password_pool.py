@@ -24,6 +24,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Generic, TypeVar
 
+from penstock.access.new_secrets import PasswordHashes
+from penstock.config.schema import Config
+from penstock.trust.passwords import Cost, is_weak, verify
+
 T = TypeVar("T")
 
 WAITING_MAX = 1_024
@@ -166,3 +170,16 @@ def _be_nice() -> None:
     """Lower the priority of this thread alone. Hashing must go on if that is not allowed."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+def check_password(text: str, secret: bytes, dummy: str, cost: Cost) -> bool:
+    """In a thread. A wrong password takes as long with a weak hash as with a new one."""
+    is_right = verify(text, secret)
+    if not is_right and is_weak(text, cost):
+        verify(dummy, secret)
+    return is_right
+
+
+def pool_of(config: Config, loop: asyncio.AbstractEventLoop) -> PasswordPool[bool | PasswordHashes]:
+    cores = len(os.sched_getaffinity(0))
+    return PasswordPool(loop, thread_count(config.auth.threads, cores))

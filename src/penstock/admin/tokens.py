@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.access.new_secrets import new_hash, new_token
+from penstock.access.new_secrets import new_hashes, new_token, with_hashes
 from penstock.admin.access_changes import AccessPages, expiry
 from penstock.admin.guard import Caller, Guard, check_may_make_secrets, check_web_page, origin_of
 from penstock.admin.pages import (
@@ -139,7 +139,13 @@ class _TokenPages(AccessPages):
             token = self._invitation(wanted.invite)
             if fault := password_fault(wanted.password.encode()):
                 raise RequestRefused(400, fault, "choose another password")
-            hashed = await run_in_threadpool(new_hash, wanted.password, self._admin.password_cost)
+            hashes = await run_in_threadpool(
+                new_hashes,
+                token.owner,
+                wanted.password,
+                self._admin.password_cost,
+                self.book.salt_key,
+            )
             origin = origin_of(request)
             author = STRANGER._replace(user=token.owner, door="invite", address=origin.peer)
             request.state.caller = Caller(author)
@@ -147,7 +153,7 @@ class _TokenPages(AccessPages):
             def changes() -> list[Change]:
                 self._invitation(wanted.invite)  # still there
                 user = self.book.users[token.owner]
-                return [put(replace(user, password=hashed)), removed(token)]
+                return [put(with_hashes(user, hashes)), removed(token)]
 
             await self.submit(request, changes)
         return JsonLine({"name": token.owner})

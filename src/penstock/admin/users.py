@@ -15,7 +15,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.routing import Route
 
-from penstock.access.new_secrets import NewSecret, new_hash, new_secret
+from penstock.access.new_secrets import (
+    NO_PASSWORD,
+    NewSecret,
+    PasswordHashes,
+    new_hashes,
+    new_secret,
+    with_hashes,
+)
 from penstock.admin.access_changes import AccessPages, expiry
 from penstock.admin.guard import Guard, check_may_make_secrets
 from penstock.admin.pages import (
@@ -31,6 +38,7 @@ from penstock.limits import KIB
 from penstock.trust.book import AccessBook, Change, put, removed
 from penstock.trust.passwords import password_fault
 from penstock.trust.rows import NAME, NAME_FAULT, Quotas, User
+from penstock.trust.scram_verifier import read_verifier
 
 SECRETS_KEPT = 2  # the new one, and the one it replaces
 
@@ -128,13 +136,13 @@ class _UserPages(AccessPages):
         if wanted.generate_secret or wanted.password is not UNSET:
             check_may_make_secrets(request)
         secret = new_secret() if wanted.generate_secret else None
-        hashed = None if wanted.password is UNSET else await self._hashed(wanted.password)
+        hashes = None if wanted.password is UNSET else await self._hashes(name, wanted.password)
 
         def changes() -> list[Change]:
             user = _changed(current(), wanted, self.now_ms())
             if secret is not None:
                 user = _with_secret(user, secret)
-            return [put(user if hashed is None else replace(user, password=hashed))]
+            return [put(user if hashes is None else with_hashes(user, hashes))]
 
         await self.submit(request, changes, wanted.expected)
         return self._described(name) | _shown(secret)
@@ -157,13 +165,14 @@ class _UserPages(AccessPages):
         await self.submit(request, lambda: removal_of(self.book, self._known(request)))
         return described
 
-    async def _hashed(self, password: str) -> str:
+    async def _hashes(self, name: str, password: str) -> PasswordHashes:
         if not password:
-            return ""
+            return NO_PASSWORD
         if fault := password_fault(password.encode()):
             raise RequestRefused(400, fault, "choose another one, or let the broker make a secret")
         async with self._hashing:
-            return await run_in_threadpool(new_hash, password, self._admin.password_cost)
+            cost, salt_key = self._admin.password_cost, self.book.salt_key
+            return await run_in_threadpool(new_hashes, name, password, cost, salt_key)
 
     def _known(self, request: Request) -> User:
         return self.known(self.book.users, request.path_params["name"], "user")
@@ -210,6 +219,7 @@ def describe(book: AccessBook, user: User) -> dict[str, object]:
         "admin": book.is_admin(user.name),
         "disabled": user.is_disabled,
         "password": bool(user.password),
+        "scram": read_verifier(user.scram, user.password) is not None,
         "secrets": len(user.secrets),
         "client_ids": list(user.client_ids),
         "quotas": quota_fields(user.quotas),

@@ -96,6 +96,9 @@ def _facts(user: Document) -> str:
         ("created", format_time(user["created"])),
         ("expires", format_time(user["expires"])),
     ]
+    if user["password"]:
+        advice = "no: log in once with the password, or set it again"
+        rows.insert(3, ("SCRAM-SHA-256", "yes" if user["scram"] else advice))
     return columns([*rows, *([("note", printable(user["note"], 400))] if user["note"] else [])])
 
 

@@ -352,6 +352,17 @@ class Auth(Section, frozen=True, kw_only=True):
     argon2_passes: Annotated[
         int, _range(1, 16), "How often hashing a password goes over that memory."
     ] = 2
+    scram: Annotated[
+        bool,
+        "Whether clients of MQTT 5 may log in by SCRAM-SHA-256, which never sends the password."
+        " A verifier is kept beside the hash of each chosen password then.",
+    ] = True
+    scram_iterations: Annotated[
+        int,
+        _range(4_096, 2_000_000),
+        "Iterations of such a verifier: what it costs to try a password on it, and a client to"
+        " log in. A device without much power needs fewer, such as 15000.",
+    ] = 600_000
     bootstrap_token_file: Annotated[
         str,
         "File with a token that makes the first administrator; it is valid while there is none.",

@@ -6,6 +6,7 @@ from itertools import chain, islice
 
 from penstock.access.audit import AuditLog
 from penstock.access.denials import Denials
+from penstock.access.new_secrets import cost_of
 from penstock.access.plans import is_less, shares
 from penstock.admin.view import AffectedSubscription
 from penstock.clock import Clock
@@ -21,7 +22,6 @@ from penstock.errors import AccessConflict, Refused
 from penstock.node.cluster_admin import check_leads
 from penstock.reading.confirming import confirmed
 from penstock.trust.book import ANY_VERSION, STALE, AccessBook, Change
-from penstock.trust.passwords import Cost
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
 
@@ -40,7 +40,7 @@ class NodeAccessAdmin:
         audit: AuditLog,
     ) -> None:
         self._audit = audit
-        self.password_cost = Cost(settings.argon2_memory_bytes, settings.argon2_passes)
+        self.password_cost = cost_of(settings)
         self._broker = broker
         self.book = broker.access
         self.denials = denials

@@ -17,6 +17,7 @@ from penstock.errors import StorageDamaged
 from penstock.trust.rights import ALL_RIGHTS, NO_RIGHTS, NamedRule, Rights
 from penstock.trust.rows import BUILT_IN, KINDS, LIMITS, Ban, Role, Row, Token, User, decode_row
 from penstock.trust.rules import Action, parse_rule
+from penstock.trust.scram_verifier import salt_key_of
 
 ROLE_DEPTH_MAX = 4
 RIGHTS_CACHED_MAX = 20_000  # rights objects of users and clients
@@ -66,6 +67,7 @@ class AccessBook:
         self._in_use: WeakSet[Rights] = WeakSet()
         self._verdicts = 0  # cached since the caches were last emptied
         self._known_admin = ""  # a user that was found to be a usable administrator
+        self._salt_key: bytes | None = None  # None: to be looked for
         self._sort()
 
     def _sort(self) -> None:
@@ -74,6 +76,7 @@ class AccessBook:
         self.roles = {row.name: row for row in rows if isinstance(row, Role)}
         self.tokens = {row.name: row for row in rows if isinstance(row, Token)}
         self.bans = {row.name: row for row in rows if isinstance(row, Ban)}
+        self._salt_key = None
         self._compiled.clear()
         self._rights.clear()
 
@@ -100,6 +103,15 @@ class AccessBook:
                 return user.name
         return ""
 
+    @property
+    def salt_key(self) -> bytes:
+        """What all salts of SCRAM are made of; empty until there is a verifier."""
+        if self._salt_key is None:
+            salted = (user for user in self.users.values() if user.scram)
+            first = min(salted, key=lambda user: (user.created_ms, user.name), default=None)
+            self._salt_key = b"" if first is None else salt_key_of(first.scram)
+        return self._salt_key
+
     def get(self, kind: str, name: str) -> Row | None:
         return self._rows.get((kind, name))
 
@@ -125,6 +137,7 @@ class AccessBook:
         self.users, self.roles = other.users, other.roles
         self.tokens, self.bans = other.tokens, other.bans
         self._known_admin = other._known_admin  # noqa: SLF001
+        self._salt_key = None
         self._compiled.clear()
         self._rights.clear()
 

@@ -60,6 +60,7 @@ class Cost(NamedTuple):
 
     memory_bytes: int = MEMORY_BYTES
     passes: int = PASSES
+    scram_iterations: int = 0  # of the verifier that is made beside the hash; 0: none is
 
 
 def password_fault(password: bytes) -> str:

@@ -36,7 +36,7 @@ class Principal(NamedTuple):
 
 
 KINDS = (
-    "password", "secret", "token", "console", "certificate", "listener", "key", "jwt",
+    "password", "scram", "secret", "token", "console", "certificate", "listener", "key", "jwt",
     "configuration",
 )  # fmt: skip
 """Kinds of credentials. Who came by ``token`` may neither change passwords nor make tokens."""

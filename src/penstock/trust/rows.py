@@ -64,7 +64,7 @@ class User(_Row, frozen=True):
     quotas: Quotas = Quotas()
     created_ms: int = 0
     expires_ms: int = 0
-    scram: str = ""  # verifier of SCRAM-SHA-256; "": there is none
+    scram: str = ""  # of the same password (``trust.scram_verifier``); "": there is none
     note: str = ""
     rehashed: bytes = b""  # ``passwords.rehash_mark``: the last new hash was of the same password
 

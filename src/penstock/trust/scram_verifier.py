@@ -5,14 +5,15 @@ iterations: checking a login takes two HMACs, trying a password all of them.
 
 In a user's row it is one text, with a mark that names the hash beside it::
 
-    SCRAM-SHA-256$600000:SALT$STOREDKEY:SERVERKEY$MARK
+    SCRAM-SHA-256$600000:SALT$STOREDKEY:SERVERKEY$MARK$SALTKEY
 
 Without the mark, whoever replaces the hash and leaves the verifier (an earlier version on another
 node does) would leave the previous password valid.
 
 **Salts tell nothing.** Anybody may ask for the salt of any name, so all salts are made alike: of a
-key that only the book of users has, and the name. A name has the same salt whether there is such a
-user, and before and after a password was set.
+secret key and the name. A name has the same salt whether there is such a user, and before and after
+a password was set. The key is the same in all rows; so it is the same on all nodes, and stays
+while there is any verifier to hide (``AccessBook.salt_key``).
 """
 
 import re
@@ -26,7 +27,7 @@ from penstock.trust.saslprep import prepared
 METHOD = "SCRAM-SHA-256"
 KEY_BYTES = 32
 SALT_BYTES = 16
-SALT_KEY_BYTES = 32
+SALT_KEY_BYTES = 24
 ITERATIONS = 600_000  # what OWASP recommends for PBKDF2 with HMAC-SHA-256
 ITERATIONS_MIN = 4_096  # RFC 7677
 ITERATIONS_MAX = 2_000_000
@@ -35,7 +36,7 @@ _MARK_BYTES = 12
 _BASE64 = r"[A-Za-z0-9+/]"
 _TEXT = re.compile(
     rf"SCRAM-SHA-256\$([1-9][0-9]{{3,6}}):({_BASE64}{{22}}==)"
-    rf"\$({_BASE64}{{43}}=):({_BASE64}{{43}}=)(?:\$({_BASE64}{{16}}))",
+    rf"\$({_BASE64}{{43}}=):({_BASE64}{{43}}=)\$({_BASE64}{{16}})\$({_BASE64}{{32}})",
     re.ASCII,
 )
 
@@ -97,12 +98,12 @@ def _derived(salt_key: bytes, word: bytes, user: str) -> bytes:
 # ── in a user's row ───────────────────────────────────────────────────────────────────────────
 
 
-def verifier_text(verifier: Verifier, password_hash: str) -> str:
+def verifier_text(verifier: Verifier, password_hash: str, salt_key: bytes) -> str:
     """The text for a row that has this hash of the same password."""
     iterations, *parts = verifier
     salt, stored_key, server_key = (b64encode(part).decode() for part in parts)
-    mark = b64encode(_mark(password_hash)).decode()
-    return f"{METHOD}${iterations}:{salt}${stored_key}:{server_key}${mark}"
+    mark, key = (b64encode(part).decode() for part in (_mark(password_hash), salt_key))
+    return f"{METHOD}${iterations}:{salt}${stored_key}:{server_key}${mark}${key}"
 
 
 def verifier_fault(text: str) -> str:
@@ -120,10 +121,16 @@ def read_verifier(text: str, password_hash: str) -> Verifier | None:
     found = _TEXT.fullmatch(text)
     if found is None or verifier_fault(text):
         return None
-    salt, stored_key, server_key, mark = map(b64decode, found.groups()[1:])
+    salt, stored_key, server_key, mark, _ = map(b64decode, found.groups()[1:])
     if not compare_digest(mark, _mark(password_hash)):
         return None
     return Verifier(int(found[1]), salt, stored_key, server_key)
+
+
+def salt_key_of(text: str) -> bytes:
+    """The key that the salt of a verifier was made of; empty if it is no verifier."""
+    found = _TEXT.fullmatch(text)
+    return b64decode(found[6]) if found else b""
 
 
 def _mark(password_hash: str) -> bytes:

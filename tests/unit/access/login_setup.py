@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.access.logins import Credentials, LoginRefusal, Logins
+from penstock.access.new_secrets import PasswordHashes
 from penstock.access.password_pool import PasswordPool
 from penstock.access.quotas import Quotas
 from penstock.cluster.consensus import Leadership
@@ -18,6 +19,7 @@ from penstock.trust.keys import KeyRing
 from penstock.trust.passwords import Cost, hash_password
 from penstock.trust.principal import Principal
 from penstock.trust.rows import User
+from penstock.trust.scram_verifier import ITERATIONS_MIN
 
 MIB = 1024 * 1024
 CHEAP = Cost(8 * MIB, 1)
@@ -35,6 +37,7 @@ class OneCluster:
     """A cluster as one node sees it; a test cuts the node off."""
 
     is_clustered = True
+    is_leader = True
 
     def __init__(self) -> None:
         self.leader = 1
@@ -47,7 +50,11 @@ class Setup:
     """``logins`` and everything around it."""
 
     def __init__(self, *changes: Change, allow_anonymous: bool = False, **auth: object) -> None:
-        cost = {"argon2_memory_bytes": CHEAP.memory_bytes, "argon2_passes": CHEAP.passes}
+        cost = {
+            "argon2_memory_bytes": CHEAP.memory_bytes,
+            "argon2_passes": CHEAP.passes,
+            "scram_iterations": ITERATIONS_MIN,
+        }
         plain = {"auth": {**cost, **auth}, "allow_anonymous": allow_anonymous}
         self.book = AccessBook()
         self.clock = VirtualClock()
@@ -56,7 +63,7 @@ class Setup:
         self.keys = KeyRing()
         self.quotas = Quotas(self.book)
         self.rehashed: list[User] = []
-        self.pool: PasswordPool[bool | str] = PasswordPool(asyncio.get_running_loop(), 2)
+        self.pool: PasswordPool[bool | PasswordHashes] = PasswordPool(asyncio.get_running_loop(), 2)
         self.logins = Logins(
             msgspec.convert(plain, Config),
             self.book,

@@ -17,6 +17,7 @@ from tests.unit.access.login_setup import (
 )
 
 from penstock.access import logins as module
+from penstock.access import password_pool
 from penstock.access.logins import BUSY, UNAVAILABLE, WRONG, Credentials, LoginFault, LoginRefusal
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.book import put, removed
@@ -163,7 +164,7 @@ async def test_all_wrong_logins_cost_the_same_hash(setup, user, monkeypatch):
         hashed.append(text)
         return False
 
-    monkeypatch.setattr(module, "verify", refuse)
+    monkeypatch.setattr(password_pool, "verify", refuse)
     assert await s.log_in(user, "wrong") == WRONG
     assert [text for text in hashed if not is_weak(text, CHEAP)]
     assert len([text for text in hashed if not is_weak(text, CHEAP)]) == 1
@@ -416,8 +417,8 @@ async def test_guessing_from_one_address_is_refused_unhashed(setup, monkeypatch)
 async def test_guesses_that_wait_are_not_hashed_once_their_address_has_to_wait(setup, monkeypatch):
     s = setup(with_password("ann", "correct horse"))
     hashed = []
-    check = module._check
-    monkeypatch.setattr(module, "_check", lambda *a: (hashed.append(1), check(*a))[1])
+    check = module.check_password
+    monkeypatch.setattr(module, "check_password", lambda *a: (hashed.append(1), check(*a))[1])
     outcomes = await asyncio.gather(*(s.log_in(f"user{n}", "wrong", REMOTE) for n in range(200)))
     assert len(hashed) <= 10 + 1 + 2, "free ones, the one too many, and those under way"
     assert {outcome.reason for outcome in outcomes} == {

@@ -25,6 +25,7 @@ from penstock.trust.scram_verifier import (
     made_up_verifier,
     new_verifier,
     read_verifier,
+    salt_key_of,
     salt_of,
     verifier_fault,
     verifier_text,
@@ -306,13 +307,15 @@ def test_preparing_twice_changes_nothing_more(text):
 # ── verifiers ─────────────────────────────────────────────────────────────────────────────────
 
 HASH = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA"
+SALT_KEY = bytes(range(24))
 
 
 def test_a_verifier_comes_back_from_its_row_only_beside_its_hash():
-    text = verifier_text(PENCIL, HASH)
+    text = verifier_text(PENCIL, HASH, SALT_KEY)
     assert text.startswith("SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$")
     assert not verifier_fault(text)
     assert read_verifier(text, HASH) == PENCIL
+    assert salt_key_of(text) == SALT_KEY
     assert read_verifier(text, HASH + "x") is None
     assert read_verifier(text, "") is None
 
@@ -331,9 +334,10 @@ def test_a_verifier_comes_back_from_its_row_only_beside_its_hash():
     ],
 )
 def test_a_text_that_is_no_verifier_lets_nobody_in(change):
-    text = change(verifier_text(PENCIL, HASH))
+    text = change(verifier_text(PENCIL, HASH, SALT_KEY))
     assert verifier_fault(text)
     assert read_verifier(text, HASH) is None
+    assert not salt_key_of("")
 
 
 @pytest.mark.parametrize(("salt", "iterations"), [(b"short", 4_096), (SALT, ITERATIONS_MIN - 1)])
