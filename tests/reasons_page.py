@@ -100,6 +100,14 @@ ADVICE: dict[Enum, str] = {
         "Give the client an id of at most `limits.client_id_bytes_max` bytes; an empty one needs "
         "clean session 1."
     ),
+    DisconnectReason.AUTHENTICATION_METHOD: (
+        "Let the client log in with a user name and a password, or by a method that "
+        "[the MQTT page](../clients/mqtt.md) lists."
+    ),
+    DisconnectReason.FILTER_INVALID: (
+        "Fix the filter; the log line has the fault. `#` must be the last level, and wildcards "
+        "must be a level of their own."
+    ),
     DisconnectReason.TOPIC_INVALID: (
         "Fix the topic; the log line has the fault. Lengths and levels are limited by "
         "`limits.topic_bytes_max` and `limits.topic_levels_max`."

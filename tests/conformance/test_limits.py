@@ -97,7 +97,7 @@ def test_a_lost_connection_and_a_take_over_have_reasons_of_their_own(own_broker,
 @pytest.mark.parametrize(
     ("reason", "first", "answer"),
     [
-        ("unacceptable_protocol", connect_packet("", level=6), connack(code=1)),
+        ("unacceptable_protocol", connect_packet("", level=3), connack(code=1)),
         ("identifier_rejected", connect_packet("", clean=False), connack(code=2)),
         ("malformed_packet", connect_packet("", flags=0x03), b""),
         ("protocol_violation", subscribe(1, ("a", 0)), b""),

@@ -109,6 +109,11 @@ class Limits(Section, frozen=True, kw_only=True):
     inflight_max: Annotated[
         int, _range(1, 32_767), "Unacknowledged QoS 1 and 2 deliveries per client."
     ] = limits.INFLIGHT_MAX
+    receive_maximum: Annotated[
+        int,
+        _range(1, 65_535),
+        "Unacknowledged QoS 1 and 2 publishes of an MQTT 5 client; one more ends its connection.",
+    ] = limits.RECEIVE_MAXIMUM
     queue_messages_max: Annotated[
         int, _range(1, 10_000_000), "Messages queued per session, besides those in flight."
     ] = limits.QUEUE_MESSAGES_MAX

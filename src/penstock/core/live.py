@@ -14,6 +14,7 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.trust.rights import Rights
 from penstock.wire.mqtt import encode as mqtt
+from penstock.wire.mqtt.message_properties import MessageProperties
 from penstock.wire.resp import encode as resp
 
 
@@ -26,40 +27,66 @@ class Run(Protocol):
     @property
     def payloads(self) -> list[bytes]: ...
 
+    @property
+    def properties(self) -> MessageProperties | None: ...
+
 
 class _Single:
     """The run of one message, or of several that no machine made."""
 
-    __slots__ = ("payloads", "topic")
+    __slots__ = ("payloads", "properties", "topic")
 
-    def __init__(self, topic: bytes, payloads: list[bytes]) -> None:
+    def __init__(
+        self, topic: bytes, payloads: list[bytes], properties: MessageProperties | None = None
+    ) -> None:
         self.topic = topic
         self.payloads = payloads
+        self.properties = properties
 
 
 class Live:
     """``runs`` in order, ``count`` messages in all; ``mqtt`` if the publisher had it as MQTT."""
 
-    __slots__ = ("_resp", "count", "mqtt", "runs")
+    __slots__ = ("_resp", "count", "mqtt", "mqtt_5", "runs")
 
-    def __init__(self, runs: Sequence[Run], count: int, mqtt: bytes | None = None) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        count: int,
+        mqtt: bytes | None = None,
+        mqtt_5: bytes | None = None,
+    ) -> None:
         self.runs = runs
         self.count = count
         self.mqtt = mqtt
-        """The messages as MQTT packets, QoS 0; None before the first ``as_mqtt``."""
+        """The messages as packets of MQTT 3.1.1, QoS 0; None before the first ``as_mqtt``."""
+        self.mqtt_5 = mqtt_5
+        """The messages as packets of MQTT 5, QoS 0; None before the first ``as_mqtt_5``."""
         self._resp: dict[int, bytes] | None = None
 
     @classmethod
-    def of(cls, topic: bytes, payloads: list[bytes]) -> "Live":
-        return cls((_Single(topic, payloads),), len(payloads))
+    def of(
+        cls, topic: bytes, payloads: list[bytes], properties: MessageProperties | None = None
+    ) -> "Live":
+        return cls((_Single(topic, payloads, properties),), len(payloads))
 
     def as_mqtt(self) -> bytes:
-        """The messages as MQTT packets, QoS 0, RETAIN 0."""
+        """The messages as packets of MQTT 3.1.1, QoS 0, RETAIN 0."""
         if self.mqtt is None:
             self.mqtt = b"".join(
                 [mqtt.publish(run.topic, payload) for run in self.runs for payload in run.payloads]
             )
         return self.mqtt
+
+    def as_mqtt_5(self) -> bytes:
+        """The messages as packets of MQTT 5, QoS 0, RETAIN 0, with their properties."""
+        if self.mqtt_5 is None:
+            frames: list[bytes] = []
+            for run in self.runs:
+                block = b"" if run.properties is None else run.properties.block
+                frames += [mqtt.publish(run.topic, each, block=block) for each in run.payloads]
+            self.mqtt_5 = b"".join(frames)
+        return self.mqtt_5
 
     def as_resp(self, protocol: Literal[2, 3]) -> bytes:
         """The messages as a RESP subscriber of their channel gets them (``message``)."""

@@ -26,6 +26,7 @@ from penstock.core.effects import Effects
 from penstock.core.owners import is_foreign
 from penstock.core.session import PUBACK, PUBCOMP, PUBREL, Session
 from penstock.doors.mqtt.login import (
+    CONNACK_BAD_CREDENTIALS,
     CONNACK_NOT_AUTHORIZED,
     CONNACK_UNAVAILABLE,
     LOGIN_REQUIRED,
@@ -35,16 +36,18 @@ from penstock.doors.mqtt.login import (
 from penstock.doors.mqtt.outbox import MqttOutbox
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.publishing import MqttPublishing
+from penstock.doors.mqtt.reason_codes import CODES
 from penstock.doors.mqtt.retained_pages import RetainedPages
 from penstock.doors.mqtt.subscribing import MqttSubscribing
-from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
+from penstock.doors.mqtt.terms import STRANGER_TERMS, terms_of, welcome
+from penstock.limits import KEEP_ALIVE_FACTOR, TOPIC_ALIASES_MAX
 from penstock.net.connection import CHECK_INTERVAL_S, Connection
 from penstock.net.origin import Origin
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.wire.mqtt import encode
-from penstock.wire.mqtt.decode import LEVEL_5, REFUSED_PROTOCOL_LEVEL
+from penstock.wire.mqtt.decode import LEVEL_5
 from penstock.wire.mqtt.events import (
     Connect,
     ConnectRefused,
@@ -61,7 +64,7 @@ from penstock.wire.mqtt.properties import NONE
 from penstock.wire.mqtt.server import MqttServerMachine
 from penstock.wire.violation import Violation
 
-CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED = 0, 2
+CONNACK_IDENTIFIER_REJECTED = 2
 
 _NOT_OPENED = {
     DisconnectReason.STORAGE_FULL,
@@ -80,15 +83,15 @@ class MqttConnection(Connection[Event]):
     ends_by_closing = False
 
     __slots__ = (
-        "_clean",
         "_door",
         "_is_connecting",
         "_is_draining",
+        "_is_named_by_us",
         "_is_opening",
-        "_keep_alive_s",
         "_pages",
         "_publishing",
         "_subscribing",
+        "_terms",
         "_will",
         "client_id",
         "forward",
@@ -97,6 +100,7 @@ class MqttConnection(Connection[Event]):
     )
 
     outbox: MqttOutbox
+    _machine: MqttServerMachine
 
     def __init__(self, door: MqttParts, transport: asyncio.Transport, origin: Origin) -> None:
         limits = door.connections.limits
@@ -106,11 +110,11 @@ class MqttConnection(Connection[Event]):
         self._door = door
         self.session: Session | None = None
         self.client_id = b""
-        self._clean = True
+        self._terms = STRANGER_TERMS
         self.number = 0
         self._will: WillMessage | None = None
-        self._keep_alive_s = 0
         self._is_connecting = False  # CONNECT is not answered yet
+        self._is_named_by_us = False  # the client had no id
         self._is_opening = False  # CONNECT is in the pipeline
         self._is_draining = False  # a command that sends queued messages is in the pipeline
         self._pages: RetainedPages | None = None
@@ -163,8 +167,10 @@ class MqttConnection(Connection[Event]):
 
     def _on_connect(self, event: Connect) -> None:
         limits = self._connections.limits
-        if event.version >= LEVEL_5:
-            self._refuse_connect(_not_yet(event))
+        if event.properties.authentication_method is not None:
+            reason = DisconnectReason.AUTHENTICATION_METHOD
+            detail = f"method {printable(event.properties.authentication_method)}"
+            self._refuse_connect(ConnectRefused(CONNACK_BAD_CREDENTIALS, reason, detail))
             return
         if len(event.client_id) > limits.client_id_bytes_max:  # [MQTT-3.1.3-9]
             reason = DisconnectReason.IDENTIFIER_REJECTED
@@ -172,9 +178,9 @@ class MqttConnection(Connection[Event]):
             self._refuse_connect(ConnectRefused(CONNACK_IDENTIFIER_REJECTED, reason, detail))
             return
         self.client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
-        self._clean = event.clean_session
+        self._is_named_by_us = not event.client_id
+        self._terms = terms_of(event, limits)
         self.number = self._connections.ids.next()
-        self._keep_alive_s = _effective_keep_alive(event.keep_alive, limits.keep_alive_s_max)
         self._is_connecting = True
         self.block_input()
         self._log_in(event)
@@ -203,7 +209,7 @@ class MqttConnection(Connection[Event]):
             self._refuse_connect(LOGIN_REQUIRED)
             return
         self.become(result)
-        if not event.clean_session and (refused := self._session_refusal(event.client_id)):
+        if self._terms.is_lasting and (refused := self._session_refusal(event.client_id)):
             self._refuse_connect(refused)
             return
         will = event.will
@@ -241,13 +247,13 @@ class MqttConnection(Connection[Event]):
         return self.reason is None
 
     def open(self) -> None:
-        door, client_id = self._door, self.client_id
+        door, client_id, terms = self._door, self.client_id, self._terms
         heir_of = self._take_over(door.broker.sessions.get(client_id))
         is_clustered = door.cluster.is_clustered
         opened = SessionOpened(
             client_id,
             self.number,
-            self._clean,
+            terms.clean_start,
             self._will,
             is_clustered,
             heir_of,
@@ -255,6 +261,10 @@ class MqttConnection(Connection[Event]):
             user=self.principal.user,
             roles=self._roles(),
             via=self.principal.via if self.principal.via in {"jwt", "key"} else "",
+            version=terms.version,
+            expiry_s=terms.expiry_s,
+            receive_maximum=terms.receive_maximum,
+            now_ms=self._connections.wall_ms(),
         )
         self._is_opening = True
         door.pipeline.submit(opened, self, durable=is_clustered or self._is_recorded)
@@ -269,7 +279,7 @@ class MqttConnection(Connection[Event]):
     @property
     def _is_recorded(self) -> bool:
         """Whether connecting changes something durable: its own session, or one it replaces."""
-        if not self._clean or self._will is not None:
+        if self._terms.is_lasting or self._will is not None:
             return True
         session = self._door.broker.sessions.get(self.client_id)
         return session is not None and session.recorded
@@ -296,11 +306,24 @@ class MqttConnection(Connection[Event]):
             return
         self._connections.counters.clients_connected += 1
         self.report_accepted(session_present=session_present)
-        self.send(encode.connack(session_present, CONNACK_ACCEPTED))
+        self._welcome(session_present=session_present)
         self._subscribing.share((session.subscriptions or {}).items())
-        if self._keep_alive_s:
+        if self._terms.keep_alive_s:
             self.check_deadline_at(min(self.deadline()[0], self._last_packet_at + CHECK_INTERVAL_S))
         self.unblock_input()
+
+    def _welcome(self, *, session_present: bool) -> None:
+        terms = self._terms
+        if terms.is_5:
+            self._machine.alias_max = TOPIC_ALIASES_MAX
+            self.outbox.speak_5()
+        assigned_id = self.client_id if self._is_named_by_us else b""
+        limits = self._connections.limits
+        self.send(welcome(terms, limits, session_present=session_present, assigned_id=assigned_id))
+
+    @property
+    def is_5(self) -> bool:
+        return self._machine.version >= LEVEL_5
 
     def _opened(self) -> None:
         self._is_connecting = self._is_opening = False
@@ -315,8 +338,9 @@ class MqttConnection(Connection[Event]):
                 peer=self.peer,
                 detail=event.detail,
             )
-        properties = NONE if event.version >= LEVEL_5 else None
-        self.send(encode.connack(False, event.return_code, properties))
+        if not self.is_5:  # which tells the code when it closes
+            properties = NONE if event.version >= LEVEL_5 else None
+            self.send(encode.connack(False, event.return_code, properties))
         self.close(event.reason, event.detail)
 
     # ── acknowledgements ──────────────────────────────────────────────────────────────────────
@@ -359,8 +383,8 @@ class MqttConnection(Connection[Event]):
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         self._subscribing.subscribed(packet_id, return_codes)
 
-    def unsubscribed(self, packet_id: int, existed: list[bool]) -> None:  # noqa: ARG002 - not in 3.1.1
-        self._subscribing.unsubscribed(packet_id)
+    def unsubscribed(self, packet_id: int, existed: list[bool]) -> None:
+        self._subscribing.unsubscribed(packet_id, existed)
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────
 
@@ -421,17 +445,38 @@ class MqttConnection(Connection[Event]):
         if self.session is None:
             timeout_s: float = self._connections.limits.connect_timeout_s
             return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
-        timeout_s = self._keep_alive_s * KEEP_ALIVE_FACTOR or float("inf")
+        timeout_s = self._terms.keep_alive_s * KEEP_ALIVE_FACTOR or float("inf")
         return self._last_packet_at + timeout_s, DisconnectReason.KEEP_ALIVE_TIMEOUT
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        return_code = self._refused_opening(reason)
+        if self.reason is None and self.is_5:
+            self._tell(reason)
+        elif self.reason is None and return_code:
+            self.send(encode.connack(session_present=False, return_code=return_code))
+        super().close(reason, detail)
+
+    def _refused_opening(self, reason: DisconnectReason) -> int:
+        """The code of a 3.1.1 CONNACK if the session could not be opened for this reason, else 0.
+
+        The client may be gone by then.
+        """
         if self._is_opening and reason is DisconnectReason.NOT_AUTHORIZED:
             self._opened()  # the client id is another user's
-            self.send(encode.connack(session_present=False, return_code=CONNACK_NOT_AUTHORIZED))
-        elif self._is_connecting and reason in _NOT_OPENED:
+            return CONNACK_NOT_AUTHORIZED
+        if self._is_connecting and reason in _NOT_OPENED:
             self._opened()
-            self.send(encode.connack(session_present=False, return_code=CONNACK_UNAVAILABLE))
-        super().close(reason, detail)
+            return CONNACK_UNAVAILABLE
+        return 0
+
+    def _tell(self, reason: DisconnectReason) -> None:
+        """Say why, as the last packet of an MQTT 5 connection."""
+        codes = CODES[reason]
+        if self.session is None:
+            if codes.connack is not None:
+                self.send(encode.connack(False, codes.connack, NONE))
+        elif codes.disconnect is not None:
+            self.send(encode.disconnect(codes.disconnect))
 
     def let_go(self) -> None:
         self._subscribing.leave_all()
@@ -451,16 +496,3 @@ class MqttConnection(Connection[Event]):
             durable=session.recorded,
         )
         self.session = None
-
-
-def _not_yet(event: Connect) -> ConnectRefused:
-    reason = DisconnectReason.UNACCEPTABLE_PROTOCOL
-    text = "MQTT 5.0 is not supported, only MQTT 3.1.1"
-    return ConnectRefused(REFUSED_PROTOCOL_LEVEL, reason, text, event.client_id)
-
-
-def _effective_keep_alive(asked_s: int, maximum_s: int) -> int:
-    """What the client asked for, unless the operator caps it; 0 is for ever."""
-    if maximum_s >= KEEP_ALIVE_S_MAX:
-        return asked_s
-    return min(asked_s or maximum_s, maximum_s)

@@ -79,6 +79,7 @@ class MqttOutbox(Outbox):
         "_lose",
         "_may_send",
         "_on_idle",
+        "_tail",
         "least_bytes",
     )
 
@@ -96,13 +97,21 @@ class MqttOutbox(Outbox):
         self._lose = lose
         self._may_send = may_send
         self._on_idle = on_idle
+        self._tail = b""  # what follows the packet id: in MQTT 5 the properties, here none
         self._deferred: DeferredDeliveries | None = None
         self._is_queued = False  # in the fetch queue
         self._is_fetching = False
         self.least_bytes = LEAST_BYTES  # room that the next message needs, as far as known
 
+    def speak_5(self) -> None:
+        """Send packets in the form of MQTT 5 from now on."""
+        self._tail = b"\x00"
+
     def forward(self, live: Live) -> None:
-        self.send_live(live.count, live.mqtt or live.as_mqtt())
+        if self._tail:
+            self.send_live(live.count, live.mqtt_5 or live.as_mqtt_5())
+        else:
+            self.send_live(live.count, live.mqtt or live.as_mqtt())
 
     def deliver(self, deliveries: list[Delivery]) -> None:
         if self._deferred:  # others are before them [MQTT-4.6.0-6]
@@ -118,7 +127,7 @@ class MqttOutbox(Outbox):
                 return
             if shape != (topic, len(payload), flags):  # runs share all but id and payload
                 shape = topic, len(payload), flags
-                head = _head(topic, len(payload), flags)
+                head = self._head(topic, len(payload), flags)
             size = len(head) + len(payload) + 2
             if room < 0 or budget.is_tight:
                 if self.is_full() or self._exceeds_budget(size):
@@ -138,12 +147,12 @@ class MqttOutbox(Outbox):
         qos = flags & DELIVER_QOS
         if qos:
             self._connections.counters.messages_out_total[qos] += 1
-            self.send(b"%b%b%b" % (head, PACKET_IDS[packet_id], payload))
+            self.send(b"%b%b%b%b" % (head, PACKET_IDS[packet_id], self._tail, payload))
         elif flags & DELIVER_RETAIN:  # sent as the reader has room: nothing of it is dropped
             self._connections.counters.messages_out_total[0] += 1
-            self.send(head + payload)
+            self.send(head + self._tail + payload)
         else:
-            self.send_live(1, head + payload)
+            self.send_live(1, head + self._tail + payload)
 
     def resume(self) -> None:
         super().resume()
@@ -162,7 +171,7 @@ class MqttOutbox(Outbox):
             self._deferred = DeferredDeliveries()
         for topic, payload, flags, packet_id, sequence, _extras in deliveries:
             if payload is not None and not flags & DELIVER_QOS:
-                head = _head(topic, len(payload), flags)
+                head = self._head(topic, len(payload), flags)
                 self._message(head, payload, flags, packet_id)
             else:
                 self._deferred.add(flags, packet_id, sequence)
@@ -243,7 +252,7 @@ class MqttOutbox(Outbox):
 
     def _send_found(self, message: Message | RetainedMessage, flags: int, packet_id: int) -> bool:
         payload = message.payload
-        head = _head(message.topic, len(payload), flags)
+        head = self._head(message.topic, len(payload), flags)
         size = len(head) + len(payload) + 2
         if self._connections.budget.is_tight and self._exceeds_budget(size):
             self.least_bytes = size
@@ -258,7 +267,7 @@ class MqttOutbox(Outbox):
         self._door.fetch_queue.done()
         self._give_up(DisconnectReason.STORAGE_FAILED, error.message)
 
-
-def _head(topic: bytes, payload_bytes: int, flags: int) -> bytes:
-    retain, dup = bool(flags & DELIVER_RETAIN), bool(flags & DELIVER_DUP)
-    return encode.publish_head(topic, payload_bytes, flags & DELIVER_QOS, retain, dup)
+    def _head(self, topic: bytes, payload_bytes: int, flags: int) -> bytes:
+        retain, dup = bool(flags & DELIVER_RETAIN), bool(flags & DELIVER_DUP)
+        size = payload_bytes + len(self._tail)
+        return encode.publish_head(topic, size, flags & DELIVER_QOS, retain, dup)

@@ -19,6 +19,7 @@ from penstock.model.message import Extras
 from penstock.net.connection import SIGNED_AT_ONCE
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
+from penstock.wire.mqtt.decode import LEVEL_5
 from penstock.wire.mqtt.events import Event, MqttPublishRun, Publish
 
 
@@ -246,7 +247,10 @@ class MqttPublishing:
 
 def _joined(stretch: list[MqttPublishRun]) -> Live:
     count = sum([len(run.payloads) for run in stretch])
-    return Live(stretch, count, stretch[0].chunk[stretch[0].start : stretch[-1].end])
+    frames = stretch[0].chunk[stretch[0].start : stretch[-1].end]
+    if stretch[0].version < LEVEL_5:
+        return Live(stretch, count, frames)
+    return Live(stretch, count, mqtt_5=frames)
 
 
 def _is_next(last: MqttPublishRun, event: MqttPublishRun) -> bool:

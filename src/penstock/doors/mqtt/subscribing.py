@@ -10,7 +10,13 @@ from typing import Protocol
 
 from penstock.core.commands import Subscribed, Unsubscribed
 from penstock.core.session import PUBACK, Session, SessionClient
-from penstock.core.subscription_options import SUBSCRIBE_FAILED, is_refusal, qos_of
+from penstock.core.subscription_options import (
+    ID_SHIFT,
+    OPTION_QOS,
+    SUBSCRIBE_FAILED,
+    is_refusal,
+    qos_of,
+)
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.shared_subscriptions import (
     SHARED_QOS_MAX,
@@ -27,6 +33,8 @@ from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.events import MqttSubscribe, MqttUnsubscribe
+from penstock.wire.mqtt.properties import NONE
+from penstock.wire.mqtt.reason_codes import ReasonCode
 
 
 class SubscribingClient(SessionClient, GroupClient, Protocol):
@@ -38,6 +46,8 @@ class SubscribingClient(SessionClient, GroupClient, Protocol):
     session: Session | None
     number: int
 
+    @property
+    def is_5(self) -> bool: ...  # whether it speaks MQTT 5
     def send(self, data: bytes) -> None: ...
 
 
@@ -87,14 +97,18 @@ class MqttSubscribing:
         before = len(known) + self._pending_filters.beside(known)
         new: set[bytes] = set()
         requests = []
-        for topic_filter, qos in event.requests:
+        identifier = sum(event.properties.subscription_ids)  # one, or none
+        for topic_filter, options in event.requests:
             if not self._is_valid(topic_filter):
                 return
             if topic_filter not in known:
                 new.add(topic_filter)
-            granted = self._grant(topic_filter, qos, before + len(new))
+            granted = self._grant(topic_filter, options, before + len(new))
             if is_refusal(granted):
                 new.discard(topic_filter)
+                granted = granted if self._client.is_5 else SUBSCRIBE_FAILED
+            else:
+                granted |= identifier << ID_SHIFT
             requests.append((topic_filter, granted))
         self._note_shares(event.packet_id, requests)
         self._pending_filters.add(event.packet_id, new)
@@ -106,24 +120,27 @@ class MqttSubscribing:
         fault = filter_fault(topic_filter, bytes_max=65_535, levels_max=65_536)
         if fault:
             detail = f"filter {printable(topic_filter)}: {fault}"
-            self._client.close(DisconnectReason.TOPIC_INVALID, detail)
+            self._client.close(DisconnectReason.FILTER_INVALID, detail)
         return not fault
 
-    def _grant(self, topic_filter: bytes, qos: int, count: int) -> int:
-        """The QoS of the subscription that would be the ``count``-th, or SUBSCRIBE_FAILED."""
+    def _grant(self, topic_filter: bytes, options: int, count: int) -> int:
+        """The options of the subscription that would be the ``count``-th, or why it is refused."""
         limits = self._door.connections.limits
-        if count > limits.subscriptions_max or filter_fault(
-            topic_filter, limits.topic_bytes_max, limits.topic_levels_max
-        ):
-            return SUBSCRIBE_FAILED
+        if filter_fault(topic_filter, limits.topic_bytes_max, limits.topic_levels_max):
+            return ReasonCode.TOPIC_FILTER_INVALID
         meter = self._client.meter
-        if meter is not None and meter.admit_subscriptions(count):
-            return SUBSCRIBE_FAILED
+        if count > limits.subscriptions_max or (
+            meter is not None and meter.admit_subscriptions(count)
+        ):
+            return ReasonCode.QUOTA_EXCEEDED
         if not is_shared(topic_filter):
-            return qos if self._may_receive(topic_filter) else SUBSCRIBE_FAILED
+            return options if self._may_receive(topic_filter) else ReasonCode.NOT_AUTHORIZED
         share = parse_share(topic_filter)
-        may_work = share is not None and self._may_work(share.topic_filter)
-        return min(qos, SHARED_QOS_MAX) if may_work else SUBSCRIBE_FAILED
+        if share is None:
+            return ReasonCode.TOPIC_FILTER_INVALID
+        if not self._may_work(share.topic_filter):
+            return ReasonCode.NOT_AUTHORIZED
+        return options & ~OPTION_QOS | min(qos_of(options), SHARED_QOS_MAX)
 
     def _may_receive(self, topic_filter: bytes) -> bool:
         """Whether any of it may be received; the rest is left out when topics are routed."""
@@ -156,7 +173,8 @@ class MqttSubscribing:
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         """Answer SUBACK [MQTT-3.8.4-1]."""
         self._pending_filters.answered(packet_id)
-        self._client.send(encode.suback(packet_id, return_codes))
+        properties = NONE if self._client.is_5 else None
+        self._client.send(encode.suback(packet_id, return_codes, properties))
         self._apply_shares(packet_id)
         self._note_quota()
 
@@ -166,9 +184,11 @@ class MqttSubscribing:
             known = session.subscriptions or {}
             meter.admit_subscriptions(len(known) + self._pending_filters.beside(known))
 
-    def unsubscribed(self, packet_id: int) -> None:
+    def unsubscribed(self, packet_id: int, existed: list[bool]) -> None:
         """Answer UNSUBACK [MQTT-3.10.4-4]."""
-        self._client.send(encode.unsuback(packet_id))
+        codes = [0 if was else ReasonCode.NO_SUBSCRIPTION_EXISTED for was in existed]
+        properties = NONE if self._client.is_5 else None
+        self._client.send(encode.unsuback(packet_id, codes, properties))
         self._apply_shares(packet_id)
         self._note_quota()
 
