@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.wire.mqtt import MqttClientMachine, MqttServerMachine, encode, is_text
-from penstock.wire.mqtt.events import Will
+from penstock.wire.mqtt.client import CLIENT_5
+from penstock.wire.mqtt.events import MqttAcks, MqttPublishRun, Publish, Will
 from penstock.wire.mqtt.machine import State
+from penstock.wire.mqtt.message_properties import (
+    MessageProperties,
+    PacketError,
+    message_properties,
+    of_properties,
+    proven,
+)
+from penstock.wire.mqtt.properties import NONE, Carrier, Properties, block_of, properties_in
+from penstock.wire.mqtt.server import SERVER_5
 from tests.wire.vectors import CONNACK, CONNECT, client_in, feed, plain, server_in
 
 LAST_WORDS = {"violation", "refused", "disconnect"}
@@ -286,6 +296,148 @@ def test_lanes_and_plain_path_together_agree_with_the_naive_decoder(data, packet
     stream = b"".join(packets)
     seen = feed(server_in("connected"), data.draw(cut(stream)))
     assert [None if item[0] == "violation" else item for item in seen] == naive(stream)
+
+
+# ── MQTT 5: fast paths against the plain path ─────────────────────────────────────────────────
+
+small_texts = st.sampled_from((b"", b"a", b"b/c", b"mqtt-x", "grün".encode(), b"x" * 130))
+pairs = st.tuples(small_texts, small_texts)
+message_blocks = st.builds(
+    Properties,
+    payload_format=st.none() | st.integers(0, 1),
+    message_expiry=st.none() | st.integers(0, 2**32 - 1),
+    content_type=st.none() | small_texts,
+    response_topic=st.none() | st.just(b"answers"),
+    correlation_data=st.none() | st.binary(max_size=3),
+    user_properties=st.lists(pairs, max_size=3).map(tuple),
+    topic_alias=st.sampled_from((None, None, None, None, 1, 2, 9)),
+).map(block_of)
+user_blocks = st.lists(
+    st.tuples(st.sampled_from((b"a", b"bb")), st.sampled_from((b"1", b"22"))), max_size=3
+).map(lambda found: block_of(Properties(user_properties=tuple(found))))
+near_blocks = st.sampled_from(
+    (
+        b"",
+        b"",
+        b"&\0\1a\0\1b",
+        b"&\0\1\0\0\1b",
+        b"&\1\0\0\0\1b",
+        b"&\0\1a\0\2b",
+        b"&\0",
+        b"\x02\0\0\0",
+    )
+)
+
+
+@st.composite
+def publishes_5(draw):
+    qos = draw(qos_levels)
+    block = draw(near_blocks | user_blocks | message_blocks)
+    return encode.publish(
+        draw(st.sampled_from((b"a", b"a", b"b", b""))),
+        draw(st.sampled_from((b"xy", b"xy", b"z", b"", bytes(200)))),
+        qos,
+        retain=draw(st.booleans()),
+        packet_id=draw(packet_ids) if qos else 0,
+        block=block,
+    )
+
+
+@st.composite
+def acks_5(draw):
+    packet_id = draw(st.sampled_from((b"\0\1", b"\0\0", b"\7\7")))
+    body = packet_id + draw(st.sampled_from((b"", b"\0", b"\0\0", b"\x10", b"\0\1", b"\0\0\0")))
+    return bytes((draw(st.sampled_from((0x40, 0x50, 0x62, 0x70))), len(body))) + body
+
+
+def apart(seen: list) -> list:
+    """Events of single packets: how they were joined does not matter."""
+    parts = []
+    for event in seen:
+        if isinstance(event, MqttPublishRun):
+            parts += [(event.topic, one, event.version, event.properties) for one in event.payloads]
+        elif isinstance(event, MqttAcks) and event.codes is None and event.properties is NONE:
+            parts += [(event.kind, packet_id) for packet_id in event.packet_ids]
+        else:
+            parts.append(event)
+    return parts
+
+
+def plain_server() -> MqttServerMachine:
+    machine = MqttServerMachine()
+    machine.receive(encode.connect(b"ann", properties=NONE))
+    machine.speak(SERVER_5._replace(fast_paths={}))
+    machine.alias_max = 2
+    return machine
+
+
+def fast_server() -> MqttServerMachine:
+    machine = MqttServerMachine()
+    machine.receive(encode.connect(b"ann", properties=NONE))
+    machine.alias_max = 2
+    return machine
+
+
+@given(st.data(), st.lists(publishes_5() | acks_5(), max_size=12))
+def test_fast_paths_of_mqtt_5_read_what_the_plain_path_reads(data, packets):
+    stream = bytearray(b"".join(packets))
+    if stream and data.draw(st.booleans()):
+        stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
+    pieces = data.draw(cut(bytes(stream)))
+    fast, plain_path = fast_server(), plain_server()
+    seen = [event for piece in pieces for event in fast.receive(piece)]
+    expected = [event for piece in pieces for event in plain_path.receive(piece)]
+    assert apart(seen) == apart(expected)
+    assert (fast.closed, fast.pending_bytes) == (plain_path.closed, plain_path.pending_bytes)
+
+
+@given(st.data(), st.lists(publishes_5() | acks_5(), max_size=12))
+def test_a_client_of_mqtt_5_reads_the_same_with_and_without_fast_paths(data, packets):
+    pieces = data.draw(cut(b"".join(packets)))
+    fast, plain_path = MqttClientMachine(version=5), MqttClientMachine(version=5)
+    plain_path.speak(CLIENT_5._replace(fast_paths={}))
+    for machine in (fast, plain_path):
+        machine.receive(encode.connack(False, 0, NONE))
+        machine.alias_max = 2
+    seen = [event for piece in pieces for event in fast.receive(piece)]
+    expected = [event for piece in pieces for event in plain_path.receive(piece)]
+    assert apart(seen) == apart(expected)
+
+
+@given(st.lists(publishes_5(), max_size=12))
+def test_frames_of_mqtt_5_are_forwarded_without_alias_and_with_all_else(packets):
+    machine = fast_server()
+    for event in machine.receive(b"".join(packets)):
+        if not isinstance(event, MqttPublishRun):
+            continue
+        block = event.properties.block if event.properties else b""
+        expected = [Publish(event.topic, one, 0, False, False, 0) for one in event.payloads]
+        reader = plain_server()
+        reader.alias_max = 0  # an alias would be a violation
+        frames = reader.receive(event.frames)
+        assert [(one.topic, *one.payloads) for one in frames] == [
+            (one.topic, one.payload) for one in expected
+        ]
+        for one in frames:
+            assert (one.properties.headers if one.properties else ()) == (
+                message_properties(block).headers if block else ()
+            )
+
+
+@given(st.lists(st.tuples(texts, texts), max_size=3), st.data())
+def test_what_is_proven_quickly_is_what_the_plain_path_finds(found, data):
+    block = bytearray(block_of(Properties(user_properties=tuple(found))))
+    if block and data.draw(st.booleans()):
+        block[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
+    quick = proven(bytes(block)) if block else None
+    try:
+        plain_found = of_properties(properties_in(bytes(block), Carrier.PUBLISH))
+    except PacketError:
+        plain_found = None
+    assert quick in {None, plain_found}
+    is_simple = plain_found is not None and bool(found) and bytes(block).isascii()
+    if is_simple and all(name and value for name, value in found) and b"mqtt-" not in block:
+        assert isinstance(quick, MessageProperties)
 
 
 @given(st.binary(max_size=12))

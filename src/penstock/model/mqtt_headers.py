@@ -26,7 +26,7 @@ RESPONSE_TOPIC: Final = b"mqtt-response-topic"
 CORRELATION_DATA: Final = b"mqtt-correlation-data"
 PAYLOAD_FORMAT: Final = b"mqtt-payload-format"
 
-_RESERVED: Final = b"mqtt-"
+RESERVED: Final = b"mqtt-"  # names of headers that are not user properties begin with it
 _ESCAPE: Final = b"mqtt-~"
 _BASE64: Final = b";base64"
 _FIELD_BYTES_MAX: Final = 65_535  # a field of MQTT has a length of two bytes
@@ -49,7 +49,7 @@ class HeaderProperties(NamedTuple):
 def user_headers(properties: Iterable[tuple[bytes, bytes]]) -> Headers:
     return tuple(
         [
-            (_ESCAPE + name if name.startswith(_RESERVED) else name, value)
+            (_ESCAPE + name if name.startswith(RESERVED) else name, value)
             for name, value in properties
         ]
     )

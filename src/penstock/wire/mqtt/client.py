@@ -10,7 +10,9 @@ from typing import Final
 from penstock.limits import PACKET_BYTES_MAX
 from penstock.wire.mqtt import fast_paths
 from penstock.wire.mqtt.decode import DECODERS, LEVEL_5, received, server_disconnect
+from penstock.wire.mqtt.fast_paths import FastPath
 from penstock.wire.mqtt.machine import Dialect, MqttMachine, State, Transitions
+from penstock.wire.mqtt.message_properties import proven
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
 CLIENT_TRANSITIONS: Final[Transitions] = {
@@ -40,20 +42,20 @@ CLIENT_TRANSITIONS_5: Final[Transitions] = {
     State.CLOSED: {},
 }
 
-CLIENT_3_1_1: Final = Dialect(
-    4,
-    CLIENT_TRANSITIONS,
-    DECODERS,
-    {
-        **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes),
-        **dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
-    },
-)
+
+def _fast_paths(version: int, acks: FastPath) -> dict[int, FastPath]:
+    return {
+        **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes_of(version, proven)),
+        **dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, acks),
+    }
+
+
+CLIENT_3_1_1: Final = Dialect(4, CLIENT_TRANSITIONS, DECODERS, _fast_paths(4, fast_paths.acks))
 CLIENT_5: Final = Dialect(
     5,
     CLIENT_TRANSITIONS_5,
     {**DECODERS, PacketType.PUBLISH: received, PacketType.DISCONNECT: server_disconnect},
-    dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
+    _fast_paths(5, fast_paths.acks_5),
 )
 
 

@@ -1,14 +1,16 @@
 """The properties of a message: those of a PUBLISH, or of a will.
 
 They belong to the message and travel with it, to the journal and to every subscriber: as headers
-(``model.mqtt_headers``) and a time of expiry. A publisher repeats its block of properties with most
-of its messages, so what follows from a block is worked out once and remembered, up to a bound.
+(``model.mqtt_headers``) and a time of expiry. Many publishers repeat their block of properties, so
+what follows from a block is worked out once and remembered, up to a bound. Others have a value in
+it that changes with every message: a block of short user properties, in ASCII, is read by a loop
+that looks at each of its lengths once (``_user_properties``). ``proven`` is both, for fast paths.
 
 A topic alias and subscription identifiers are between one client and the broker. They are taken out
 here, and never reach another client.
 """
 
-from functools import lru_cache
+from typing import Final
 
 import msgspec
 
@@ -16,6 +18,7 @@ from penstock.model.mqtt_headers import (
     CONTENT_TYPE,
     CORRELATION_DATA,
     PAYLOAD_FORMAT,
+    RESERVED,
     RESPONSE_TOPIC,
     Headers,
     properties_of,
@@ -27,6 +30,7 @@ from penstock.wire.mqtt.properties import Carrier, Properties, block_of, propert
 
 BLOCKS_REMEMBERED = 4_096
 REMEMBERED_BYTES_MAX = 512  # larger blocks are not remembered: all of them together take 4 MiB
+_USER_PROPERTY: Final = 0x26  # its id
 
 
 class MessageProperties(msgspec.Struct, frozen=True, gc=False):
@@ -41,9 +45,51 @@ class MessageProperties(msgspec.Struct, frozen=True, gc=False):
 
 def message_properties(block: bytes) -> MessageProperties:
     """What a client's block says; raises PacketError. ``block`` is not empty."""
-    if len(block) > REMEMBERED_BYTES_MAX:
-        return _message_properties(block)
-    return _remembered(block)
+    found = _known.get(block)
+    if found is None:
+        found = _message_properties(block)
+        _remember(block, found)
+    return found
+
+
+def proven(block: bytes) -> MessageProperties | None:
+    """What a client's block says; None: ``message_properties`` has to look at it."""
+    found = _known.get(block)
+    if found is None:
+        found = _user_properties(block)
+        number = hash(block)
+        if number not in _met:  # most will not be met again
+            if len(_met) >= BLOCKS_REMEMBERED:
+                _met.clear()
+            _met.add(number)
+        elif found is not None:
+            _remember(block, found)
+    return found
+
+
+def _user_properties(block: bytes) -> MessageProperties | None:
+    """What a block of nothing but short user properties in ASCII says; None: it is no such block.
+
+    A length below 128 is a byte 0 and an ASCII character. If there are no other bytes 0, no name or
+    value has one. Names that begin with the prefix of reserved headers are left to the plain path.
+    """
+    if not block.isascii():
+        return None
+    headers: Headers = ()
+    at, end = 0, len(block)
+    try:
+        while at < end:
+            name = at + 3
+            value = name + block[at + 2] + 2
+            if block[at] != _USER_PROPERTY or block[at + 1] or block[value - 2]:
+                return None
+            at = value + block[value - 1]
+            headers += ((block[name : value - 2], block[value:at]),)
+    except IndexError:
+        return None
+    if at != end or block.count(0) != 2 * len(headers) or RESERVED in block:
+        return None
+    return MessageProperties(headers, None, 0, block)
 
 
 def of_properties(properties: Properties) -> MessageProperties:
@@ -74,7 +120,15 @@ def _message_properties(block: bytes) -> MessageProperties:
     return of_properties(properties)
 
 
-_remembered = lru_cache(maxsize=BLOCKS_REMEMBERED)(_message_properties)
+_known: Final[dict[bytes, MessageProperties]] = {}
+_met: Final[set[int]] = set()  # hashes of blocks that were met once and are not remembered yet
+
+
+def _remember(block: bytes, properties: MessageProperties) -> None:
+    if len(block) <= REMEMBERED_BYTES_MAX:
+        if len(_known) >= BLOCKS_REMEMBERED:
+            _known.clear()
+        _known[block] = properties
 
 
 def headers_of(properties: Properties) -> Headers:

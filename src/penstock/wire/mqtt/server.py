@@ -17,7 +17,9 @@ from penstock.wire.mqtt import fast_paths
 from penstock.wire.mqtt.decode import DECODERS, LEVEL_5, level_of
 from penstock.wire.mqtt.encode import publish as encode
 from penstock.wire.mqtt.events import Connect, Event, MqttPublishRun, Publish
+from penstock.wire.mqtt.fast_paths import FastPath
 from penstock.wire.mqtt.machine import Dialect, MqttMachine, State, Transitions
+from penstock.wire.mqtt.message_properties import proven
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
 SERVER_TRANSITIONS: Final[Transitions] = {
@@ -44,22 +46,17 @@ SERVER_TRANSITIONS_5: Final[Transitions] = {
     },
 }
 
-SERVER_3_1_1: Final = Dialect(
-    4,
-    SERVER_TRANSITIONS,
-    DECODERS,
-    {
-        **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes),
-        fast_paths.PUBLISH_QOS_0: fast_paths.publish_runs,
-        **dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
-    },
-)
-SERVER_5: Final = Dialect(
-    5,
-    SERVER_TRANSITIONS_5,
-    DECODERS,
-    dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
-)
+
+def _fast_paths(version: int, acks: FastPath) -> dict[int, FastPath]:
+    return {
+        **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes_of(version, proven)),
+        fast_paths.PUBLISH_QOS_0: fast_paths.publish_runs_of(version, proven),
+        **dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, acks),
+    }
+
+
+SERVER_3_1_1: Final = Dialect(4, SERVER_TRANSITIONS, DECODERS, _fast_paths(4, fast_paths.acks))
+SERVER_5: Final = Dialect(5, SERVER_TRANSITIONS_5, DECODERS, _fast_paths(5, fast_paths.acks_5))
 
 
 class MqttServerMachine(MqttMachine):
