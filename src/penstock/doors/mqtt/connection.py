@@ -9,6 +9,7 @@ sent behind it is held and nothing more is read.
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from functools import partial
 
 from penstock.access.admission import Refusal
@@ -25,6 +26,7 @@ from penstock.core.delivery import Delivery
 from penstock.core.effects import Effects
 from penstock.core.owners import is_foreign
 from penstock.core.session import PUBACK, PUBCOMP, PUBREL, Session
+from penstock.doors.mqtt.authentication import SCRAM, MqttAuthentication
 from penstock.doors.mqtt.login import (
     CONNACK_BAD_CREDENTIALS,
     CONNACK_NOT_AUTHORIZED,
@@ -45,10 +47,11 @@ from penstock.net.connection import CHECK_INTERVAL_S, Connection
 from penstock.net.origin import Origin
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
-from penstock.trust.principal import Principal
+from penstock.trust.principal import STRANGER, Principal
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.decode import LEVEL_5
 from penstock.wire.mqtt.events import (
+    Auth,
     Connect,
     ConnectRefused,
     Disconnect,
@@ -83,6 +86,7 @@ class MqttConnection(Connection[Event]):
     ends_by_closing = False
 
     __slots__ = (
+        "_authentication",
         "_door",
         "_is_connecting",
         "_is_draining",
@@ -111,6 +115,7 @@ class MqttConnection(Connection[Event]):
         self.session: Session | None = None
         self.client_id = b""
         self._terms = STRANGER_TERMS
+        self._authentication: MqttAuthentication | None = None  # None: no method in CONNECT
         self.number = 0
         self._will: WillMessage | None = None
         self._is_connecting = False  # CONNECT is not answered yet
@@ -160,6 +165,8 @@ class MqttConnection(Connection[Event]):
                 self._refuse_connect(event)
             case Disconnect():
                 self.close(DisconnectReason.CLIENT_DISCONNECT)  # and no will [MQTT-3.14.4-3]
+            case Auth():
+                self._on_auth(event)
             case Violation():
                 self.close(event.reason, event.detail)
 
@@ -167,11 +174,6 @@ class MqttConnection(Connection[Event]):
 
     def _on_connect(self, event: Connect) -> None:
         limits = self._connections.limits
-        if event.properties.authentication_method is not None:
-            reason = DisconnectReason.AUTHENTICATION_METHOD
-            detail = f"method {printable(event.properties.authentication_method)}"
-            self._refuse_connect(ConnectRefused(CONNACK_BAD_CREDENTIALS, reason, detail))
-            return
         if len(event.client_id) > limits.client_id_bytes_max:  # [MQTT-3.1.3-9]
             reason = DisconnectReason.IDENTIFIER_REJECTED
             detail = f"a client id of {len(event.client_id)} bytes"
@@ -181,11 +183,43 @@ class MqttConnection(Connection[Event]):
         self._is_named_by_us = not event.client_id
         self._terms = terms_of(event, limits)
         self.number = self._connections.ids.next()
+        if event.properties.authentication_method is None:
+            self._connect(partial(self._log_in, event))
+        else:
+            self._authenticate(event, event.properties.authentication_method)
+
+    def _connect(self, go_on: Callable[[], None]) -> None:
+        """Go on, and read nothing more until CONNACK is sent."""
         self._is_connecting = True
         self.block_input()
-        self._log_in(event)
+        go_on()
         if self._is_connecting:
             self.pause_reading()
+
+    def _authenticate(self, event: Connect, method: bytes) -> None:
+        """Let the client prove who it is; until then it is a stranger, who has little time."""
+        logins = self._door.logins
+        if method != SCRAM or not logins.takes_scram:  # [MQTT-4.12.0-1]
+            reason, detail = DisconnectReason.AUTHENTICATION_METHOD, f"method {printable(method)}"
+            self._refuse_connect(ConnectRefused(CONNACK_BAD_CREDENTIALS, reason, detail))
+            return
+        self.become(STRANGER)
+        self._authentication = MqttAuthentication(logins, self)
+        done = partial(self._authenticated, event)
+        self._authentication.begin(event.properties.authentication_data, done)
+
+    def _authenticated(self, event: Connect, result: Principal | LoginRefusal) -> None:
+        if self._machine.closed and not isinstance(result, LoginRefusal):
+            return  # more was sent behind the proof: too early [MQTT-3.1.2-30]; it comes next
+        self._machine.authenticated()
+        self._connect(partial(self._logged_in, event, result))
+
+    def _on_auth(self, event: Auth) -> None:
+        if self._authentication is None:  # [MQTT-4.12.0-7]
+            detail = "AUTH without a method in CONNECT"
+            self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
+        else:
+            self._authentication.take(event)
 
     def _log_in(self, event: Connect) -> None:
         logins, origin = self._door.logins, self.origin
@@ -317,9 +351,14 @@ class MqttConnection(Connection[Event]):
         if terms.is_5:
             self._machine.alias_max = TOPIC_ALIASES_MAX
             self.outbox.speak_5()
-        assigned_id = self.client_id if self._is_named_by_us else b""
-        limits = self._connections.limits
-        self.send(welcome(terms, limits, session_present=session_present, assigned_id=assigned_id))
+        connack = welcome(
+            terms,
+            self._connections.limits,
+            session_present=session_present,
+            assigned_id=self.client_id if self._is_named_by_us else b"",
+            proof=NONE if self._authentication is None else self._authentication.accepted(),
+        )
+        self.send(connack)
 
     @property
     def is_5(self) -> bool:

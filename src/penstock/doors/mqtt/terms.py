@@ -14,7 +14,7 @@ from penstock.limits import KEEP_ALIVE_S_MAX, TOPIC_ALIASES_MAX
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.decode import LEVEL_5
 from penstock.wire.mqtt.events import Connect
-from penstock.wire.mqtt.properties import Properties
+from penstock.wire.mqtt.properties import NONE, Properties
 
 PACKET_BYTES_UNLIMITED = 1 << 32  # of a client that names no maximum
 RECEIVE_MAXIMUM_DEFAULT = 65_535
@@ -89,14 +89,26 @@ def _keep_alive(asked_s: int, maximum_s: int) -> int:
     return min(asked_s or maximum_s, maximum_s)
 
 
-def welcome(terms: Terms, limits: Limits, *, session_present: bool, assigned_id: bytes) -> bytes:
-    """CONNACK; ``assigned_id`` is empty if the client had an id of its own."""
+def welcome(
+    terms: Terms,
+    limits: Limits,
+    *,
+    session_present: bool,
+    assigned_id: bytes,
+    proof: Properties = NONE,
+) -> bytes:
+    """CONNACK; ``assigned_id`` is empty if the client had an id of its own.
+
+    ``proof`` ends the authentication of a client that named a method.
+    """
     if not terms.is_5:
         return encode.connack(session_present, 0)
     properties = Properties(
         session_expiry=terms.expiry_s if terms.is_expiry_capped else None,
         assigned_client_id=assigned_id or None,
         server_keep_alive=terms.keep_alive_s if terms.is_keep_alive_capped else None,
+        authentication_method=proof.authentication_method,
+        authentication_data=proof.authentication_data,
         receive_maximum=limits.receive_maximum,
         topic_alias_maximum=TOPIC_ALIASES_MAX,
         retain_available=1,
