@@ -42,6 +42,7 @@ from penstock.dispatch.dispatchers import Dispatchers
 from penstock.dispatch.parts import DispatchParts
 from penstock.doors.binary import BinaryDoor
 from penstock.doors.mqtt.door import MqttDoor
+from penstock.doors.mqtt.share_keeper import ShareKeeper
 from penstock.doors.queue.door import QueueDoor
 from penstock.doors.queue.faults import produce_fault
 from penstock.doors.resp.door import RespDoor
@@ -329,6 +330,10 @@ class Assembly:
             cluster=self.cluster,
             session_ends=self.housekeeping,
         )
+
+    @cached_property
+    def share_keeper(self) -> ShareKeeper:
+        return ShareKeeper(self.mqtt_door)
 
     @cached_property
     def resp_door(self) -> RespDoor:

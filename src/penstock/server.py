@@ -105,6 +105,7 @@ class Server:
             await self.node.start()
             self.parts.pipeline.next_index = self._whole.next_index  # leading took an entry
             self.parts.housekeeping.start()  # before the first client
+            self.parts.share_keeper.led(self.parts.cluster.leadership)
             check_exposure(self.config, self.broker.access, is_private=self._is_private)
             await self._listen()
             await self._open_admin_socket()
@@ -201,6 +202,7 @@ class Server:
         self._http = self._make_http_door()
         self.node.replica.on_leadership(parts.housekeeping.led)
         self.node.replica.on_leadership(parts.logins.led)
+        self.node.replica.on_leadership(parts.share_keeper.led)
         self._listener = Listener(
             parts.connections,
             self._doors(),

@@ -255,7 +255,7 @@ def test_wildcards_share_topics_that_are_there_and_those_that_come(own_broker, c
     publisher.publish_acknowledged("plant/old", b"before")
     publisher.publish_acknowledged("other", b"before")
     client.subscribe(("$share/g/plant/+", 1))
-    wait_until(lambda: group_of(broker, "plant/old") is not None)
+    assert group_of(broker, "plant/old", "g/plant/+") is not None
     publisher.publish_acknowledged("other", b"x")
     publisher.publish_acknowledged("plant/old", b"1")
     publisher.publish_acknowledged("plant/new", b"2")
@@ -263,7 +263,7 @@ def test_wildcards_share_topics_that_are_there_and_those_that_come(own_broker, c
     publisher.publish_acknowledged("plant/new", b"3")
     got = {client.receive_publish()[2:] for _ in range(3)}
     assert got == {(b"plant/old", b"1"), (b"plant/new", b"2"), (b"plant/new", b"3")}
-    assert group_of(broker, "other") is None
+    assert group_of(broker, "other", "g/plant/+") is None
 
 
 def test_of_a_filter_with_wildcards_the_topic_above_is_found_too(own_broker, connect):
@@ -272,16 +272,17 @@ def test_of_a_filter_with_wildcards_the_topic_above_is_found_too(own_broker, con
     publisher.publish_acknowledged("plant", b"before")
     publisher.publish_acknowledged("planet", b"before")
     client.subscribe(("$share/g/plant/#", 1))
-    wait_until(lambda: group_of(broker, "plant") is not None)
-    assert group_of(broker, "planet") is None
+    assert group_of(broker, "plant", "g/plant/#") is not None
+    assert group_of(broker, "planet", "g/plant/#") is None
 
 
-def test_two_subscriptions_to_one_group_are_one_membership_until_both_are_gone(own_broker, connect):
+def test_shares_of_one_name_with_different_filters_get_a_message_each(own_broker, connect):
     broker = own_broker()
     client, publisher = connect(at=broker), connect(at=broker)
     client.subscribe(("$share/g/plant/a", 1), ("$share/g/plant/#", 1))
-    publisher.publish_acknowledged("plant/a", b"once")
-    client.expect_publish("plant/a", b"once", qos=1)
+    publisher.publish_acknowledged("plant/a", b"twice")
+    client.expect_publish("plant/a", b"twice", qos=1)
+    client.expect_publish("plant/a", b"twice", qos=1)
     client.expect_nothing_from(publisher)
     client.send(unsubscribe(5, "$share/g/plant/a"))
     client.expect(unsuback(5))
@@ -291,6 +292,31 @@ def test_two_subscriptions_to_one_group_are_one_membership_until_both_are_gone(o
     client.expect(unsuback(6))
     publisher.publish_acknowledged("plant/a", b"no more")
     client.expect_nothing_from(publisher)
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_topic_that_appears_while_all_members_are_away_waits_for_them(own_broker, connect, kill):
+    broker = own_broker()
+    client = connect("worker", at=broker, clean=False)
+    client.subscribe(("$share/g/plant/+", 1))
+    client.disconnect()
+    connect(at=broker).publish_acknowledged("plant/new", b"first")
+    broker.restart(kill=kill)
+    again = connect("worker", at=broker, clean=False, session_present=True)
+    again.expect_publish("plant/new", b"first", qos=1)
+
+
+def test_a_topic_whose_group_was_not_made_before_a_crash_gets_it_later(own_broker, connect):
+    broker = own_broker()
+    client = connect("worker", at=broker, clean=False)
+    client.subscribe(("$share/g/plant/+", 1))
+    client.disconnect()
+    broker.call(broker.server.parts.share_keeper._unfollow, b"$share/g/plant/+")
+    connect(at=broker).publish_acknowledged("plant/new", b"first")
+    assert group_of(broker, "plant/new", "g/plant/+") is None
+    broker.restart(kill=True)
+    again = connect("worker", at=broker, clean=False, session_present=True)
+    again.expect_publish("plant/new", b"first", qos=1)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ from penstock.core.session import (
     SessionClient,
 )
 from penstock.core.session_queues import SessionQueues
+from penstock.core.shares import is_shared
 from penstock.core.sinks import SinkCommand, Sinks
 from penstock.core.subscribers import Subscribers
 from penstock.core.subscription_options import brings_retained, is_refusal
@@ -364,6 +365,8 @@ class Broker:
             if is_refusal(options):
                 continue
             is_new = session.subscribe(topic_filter, options)
+            if is_new and command.now_ms and is_shared(topic_filter):
+                session.note_share(topic_filter, command.now_ms)
             self.routes.subscribe(topic_filter, session, options)
             if brings_retained(options, is_new=is_new):
                 offered.append((topic_filter, options))

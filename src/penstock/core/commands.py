@@ -103,6 +103,7 @@ class Subscribed(_SessionEvent, frozen=True, tag=4):
     packet_id: int
     requests: list[tuple[bytes, int]]
     origin: int = 0
+    now_ms: int = 0  # when shared subscriptions among them begin; 0: not known
 
 
 class Unsubscribed(_SessionEvent, frozen=True, tag=5):
@@ -245,6 +246,8 @@ class GroupMade(_GroupEvent, frozen=True, tag=14):
     backoff_ms: int = 0
     # default pause between deliveries after the second; the first retry is immediate
     backoff_max_ms: int = 0
+    # whether it ends with the shared subscription that it was made for (``core.shares``)
+    is_share: bool = False
 
 
 class GroupMoved(_GroupEvent, frozen=True, tag=15):

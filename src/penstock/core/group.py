@@ -73,6 +73,8 @@ class Group:
         self.start = start  # where it was created, or moved to last
         self.since = 0
         """Messages before are left to other groups: this one was created to start later."""
+        # whether it ends with its shared subscription: no other protocol has used it
+        self.is_share = False
         self.reader = reader  # whether it only records how far a client has read by itself
         self.heads = [start] * PRIORITIES
         """Per priority, the offset of the next message to be delivered for the first time."""

@@ -33,6 +33,7 @@ class GroupRow(msgspec.Struct, array_like=True):
     generation: int = 0
     since: int = 0
     is_backoff_chosen: bool = True
+    is_share: bool = False
 
 
 _SHARED_FIELDS = GroupRow.__struct_fields__[GroupRow.__struct_fields__.index("heads") :]

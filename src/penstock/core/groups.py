@@ -33,6 +33,7 @@ from penstock.core.group import Consumer, Group, GroupDelivery, Pending
 from penstock.core.group_row import decode_group, encode_chunk, encode_group, load_chunk
 from penstock.core.low_water_marks import LowWaterMarks, entitled_from
 from penstock.core.retired_groups import RETIRED_NAME, RetiredGroups
+from penstock.core.shares import is_of_share
 
 __all__ = ["Consumer", "Group", "GroupCommand", "GroupDelivery", "Groups", "Pending", "row_key"]
 
@@ -140,6 +141,7 @@ class Groups:
         self.dirty[row_key(command.topic, command.group)] = None
         if isinstance(command, GroupGone | GroupMoved) and command.done >= 0:
             self._remember(group, command, index, recovering=recovering)
+        group.is_share = group.is_share and is_of_share(command)
         before = group.redeliveries
         value = self._change(group, command)
         self.redeliveries += group.redeliveries - before
@@ -211,6 +213,7 @@ class Groups:
         group.version, group.since = index << 16, command.since
         group.backoff_ms, group.backoff_max_ms = command.backoff_ms, command.backoff_max_ms
         group.is_backoff_chosen = not command.backoff_ms
+        group.is_share = command.is_share
         if command.rest:
             self._hand_over(group, index, recovering=recovering)
             self._note_time(group)

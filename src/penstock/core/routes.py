@@ -37,6 +37,7 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Generic
 
+from penstock.core.shares import is_shared
 from penstock.core.subscription_options import Marks, is_marked, routed
 from penstock.core.subscriptions import Subscriber, SubscriptionTrie
 from penstock.core.topic_tree import TopicTree
@@ -108,6 +109,7 @@ class Routes(Generic[Subscriber]):
         "invalidations",
         "may_receive",
         "misses",
+        "on_share",
         "pattern_cost",
     )
 
@@ -121,6 +123,8 @@ class Routes(Generic[Subscriber]):
         self._visits_before = 0  # visits until the cache was last emptied
         # whether a subscriber may get messages of a topic; None: all may
         self.may_receive: Callable[[Subscriber, bytes], bool] | None = None
+        # called with a shared subscription that somebody begins or ceases to have
+        self.on_share: Callable[[bytes], None] | None = None
         self.cached = self._topics.values  # read only; always the same dict
         self.misses = 0
         self.invalidations = 0
@@ -195,6 +199,8 @@ class Routes(Generic[Subscriber]):
             self._subscriptions.subscribe(topic_filter, subscriber, options)
             self._marked_count += is_marked(options) - (before is not None and is_marked(before))
             self._invalidate(topic_filter)
+        if before is None and self.on_share is not None and is_shared(topic_filter):
+            self.on_share(topic_filter)
         return before is None
 
     def unsubscribe(self, topic_filter: bytes, subscriber: Subscriber) -> bool:
@@ -205,6 +211,8 @@ class Routes(Generic[Subscriber]):
         self._subscriptions.unsubscribe(topic_filter, subscriber)
         self._marked_count -= is_marked(before)
         self._invalidate(topic_filter)
+        if self.on_share is not None and is_shared(topic_filter):
+            self.on_share(topic_filter)
         return True
 
     def remove_subscriber(self, subscriber: Subscriber, filters: Iterable[bytes]) -> int:

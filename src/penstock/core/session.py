@@ -110,6 +110,7 @@ class _SessionRow(msgspec.Struct, array_like=True):
     user: str = ""
     roles: tuple[str, ...] = ()
     via: str = ""
+    shares: dict[bytes, int] = {}
 
 
 _decoder = msgspec.msgpack.Decoder(_SessionRow)
@@ -176,6 +177,7 @@ class Session:
         "queue",
         "received",
         "roles",
+        "shares",
         "subscriptions",
         "user",
         "via",
@@ -201,6 +203,8 @@ class Session:
         # filter → options and identifier (``core.subscription_options``)
         self.subscriptions: dict[bytes, int] | None = None
         self.marked_count = 0  # subscriptions that are more than a QoS
+        # when its shared subscriptions began, in ms
+        self.shares: dict[bytes, int] | None = None
         self.inflight: dict[int, int] | None = None
         self._taken_ids: _TakenIds | None = None
         self.queue: deque[int] | None = None
@@ -250,7 +254,14 @@ class Session:
         before = self.subscriptions.pop(topic_filter, None) if self.subscriptions else None
         if before is not None:
             self.marked_count -= is_marked(before)
+        if self.shares:
+            self.shares.pop(topic_filter, None)
         return before is not None
+
+    def note_share(self, topic_filter: bytes, now_ms: int) -> None:
+        if self.shares is None:
+            self.shares = {}
+        self.shares[topic_filter] = now_ms
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────
 
@@ -478,6 +489,7 @@ class Session:
             row.away_since_ms = self.away_since_ms
             row.next_packet_id = self.next_packet_id
             row.subscriptions = self.subscriptions or {}
+            row.shares = self.shares or {}
             row.inflight = list((self.inflight or {}).items())
             row.queue = list(self.queue or ())
             row.received = sorted(self.received or ())
@@ -498,6 +510,7 @@ class Session:
         session.applied = data.applied
         session.will = data.will
         session.subscriptions = data.subscriptions or None
+        session.shares = data.shares or None
         session.marked_count = sum(map(is_marked, data.subscriptions.values()))
         session.inflight = dict(data.inflight) or None
         session.queue = deque(data.queue) or None

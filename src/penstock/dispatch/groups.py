@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from penstock.commit.completion import Callback
 from penstock.core.commands import GroupCommitted, GroupGone, GroupMade, GroupMoved
 from penstock.core.completion import Completion
@@ -47,6 +49,7 @@ class GroupOperations:
         self._topics = topics
         self._backlogs = backlogs
         self._dispatch = dispatch
+        self._ending: set[tuple[bytes, bytes]] = set()  # their ``GroupGone`` is in the pipeline
 
     def lag(self, group: Group) -> int:
         """The number of messages that a group has not done, without those it will never be given.
@@ -78,15 +81,21 @@ class GroupOperations:
         completion: Completion[object],
         *,
         reader: bool = False,
+        is_share: bool = False,
     ) -> None:
-        """Create a group if it does not exist; the result is whether it is new."""
-        if self._parts.broker.groups.get(topic, group) is not None:
+        """Create a group if it does not exist; the result is whether it is new.
+
+        ``is_share``: it ends with the shared subscription that it is made for.
+        """
+        exists = self._parts.broker.groups.get(topic, group) is not None
+        if exists and (topic, group) not in self._ending:
             completion.done(False)
             return
 
         def command(offset: int) -> GroupMade:
             is_first = start.at is StartAt.EARLIEST
-            return self.create_command(topic, group, offset, is_first=is_first, reader=reader)
+            made = self.create_command(topic, group, offset, is_first=is_first, reader=reader)
+            return replace(made, is_share=is_share)
 
         self._locate(topic, start, completion, command)
 
@@ -116,6 +125,19 @@ class GroupOperations:
     def delete_command(self, topic: bytes, group: bytes) -> GroupGone:
         """What the group has done of a queue topic stays done."""
         return GroupGone(topic, group, self._done(topic))
+
+    def end(self, topic: bytes, group: bytes) -> None:
+        """Delete a group together with its shared subscription; it may be created again at once."""
+        if (topic, group) in self._ending:
+            return
+        self._ending.add((topic, group))
+
+        def done(*_outcome: object) -> None:
+            self._ending.discard((topic, group))
+
+        ended = Callback(done, done)
+        command = self.delete_command(topic, group)
+        self._parts.pipeline.submit(command, ended, durable=True)
 
     def seek_command(self, topic: bytes, group: bytes, start: int) -> GroupMoved:
         """What the group has done of a queue topic so far stays done."""

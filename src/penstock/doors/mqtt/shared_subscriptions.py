@@ -1,8 +1,12 @@
-"""Shared subscriptions of MQTT: ``$share/<group>/<filter>``, each message to one member.
+"""Shared subscriptions of one connection: ``$share/<name>/<filter>``, each message to one member.
 
-A client that subscribes so becomes a **member** of the group of every topic that the filter
-matches, a worker of the group's dispatcher among those of other protocols: a message is leased to
-it until it acknowledges it (PUBACK) or leaves. Nothing of this passes through the session.
+A client that subscribes so becomes a **member** of the share's group (``core.shares``) of every
+topic that the filter matches, a worker of the group's dispatcher among those of other protocols: a
+message is leased to it until it acknowledges it (PUBACK) or leaves. Nothing of this passes through
+the session. ``share_keeper`` looks after shares whose members are away.
+
+**When.** A subscription is answered when all its groups are there: nothing that is published
+afterwards is missed.
 
 **Which topics.** A filter without wildcards names one, whether it exists or not. With wildcards:
 the topics that exist, found by one scan of the journal's topics; then those that appear, seen when
@@ -23,26 +27,25 @@ two may fill the same room; messages for which no packet id is left go back.
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from penstock.commit.completion import Callback
 from penstock.commit.feed import CommittedMessages
 from penstock.core.delivery import DELIVER_DUP, Delivery
 from penstock.core.session import PACKET_ID_MAX
+from penstock.core.shares import WORKER_PREFIX, Share
+from penstock.core.subscription_options import qos_of
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.dispatch.groups import Start, StartAt
 from penstock.doors.mqtt.parts import MqttParts
-from penstock.limits import GROUP_BYTES_MAX
 from penstock.model.queue_names import WORKERS, is_queue
-from penstock.model.topic import has_wildcard
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
 
-PREFIX = b"$share/"
 SHARED_QOS_MAX = 1
 WINDOW = 256  # messages in flight to one client, if ``limits.inflight_max`` allows as many
 MEMBERSHIPS_MAX = 10_000  # topics that one client shares; each costs a dispatcher
@@ -50,30 +53,13 @@ JOINED_AT_ONCE = 256  # of those, joined in one turn of the loop
 FIRST_ID, LAST_ID = PACKET_ID_MAX + 1, 65_535
 
 
-class Share(NamedTuple):
-    """What a shared subscription names."""
-
-    group: bytes
-    topic_filter: bytes
-
-
-def is_shared(topic_filter: bytes) -> bool:
-    return topic_filter.startswith(PREFIX)
-
-
-def parse_share(topic_filter: bytes) -> Share | None:
-    """The group and the filter within; None if one is missing or not allowed."""
-    group, _, inner = topic_filter[len(PREFIX) :].partition(b"/")
-    if not group or has_wildcard(group) or len(group) > GROUP_BYTES_MAX or not inner:
-        return None
-    return Share(group, inner)
-
-
 class GroupClient(Protocol):
     """The connection that messages go to."""
 
     principal: Principal
 
+    @property
+    def is_5(self) -> bool: ...  # whether it speaks MQTT 5
     def deliver(self, deliveries: list[Delivery]) -> None: ...
     def may_take(self) -> bool: ...  # whether it reads; ``ask_for_more`` follows
     def is_id_taken(self, packet_id: int) -> bool: ...  # by the session, from an earlier version
@@ -114,14 +100,33 @@ class _Member:
         self._subscriptions.close(reason, detail)
 
 
+class Countdown:
+    """Calls ``ready`` once, when ``done`` was called for itself and for every ``wait``."""
+
+    __slots__ = ("_left", "_ready")
+
+    def __init__(self, ready: Callable[[], None]) -> None:
+        self._left = 1
+        self._ready = ready
+
+    def wait(self) -> None:
+        self._left += 1
+
+    def done(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._ready()
+
+
 class _SharedFilter:
-    """One shared subscription."""
+    """One shared subscription; ``groups`` counts those that are not there yet."""
 
-    __slots__ = ("follower", "qos", "share")
+    __slots__ = ("follower", "groups", "options", "share")
 
-    def __init__(self, share: Share, qos: int) -> None:
+    def __init__(self, share: Share, options: int, ready: Callable[[], None]) -> None:
         self.share = share
-        self.qos = qos
+        self.options = options
+        self.groups = Countdown(ready)
         self.follower: Callable[[CommittedMessages], None] | None = None  # if it has wildcards
 
 
@@ -131,7 +136,7 @@ class SharedSubscriptions:
     def __init__(self, door: MqttParts, client: GroupClient, number: int) -> None:
         self._door = door
         self._client = client
-        self.consumer = b"mqtt#%d" % number
+        self.consumer = (WORKER_PREFIX if client.is_5 else b"mqtt#") + b"%d" % number
         self._subscriptions: dict[bytes, _SharedFilter] = {}
         self._members: dict[tuple[bytes, bytes], _Member] = {}  # by topic and group
         self._starved: dict[_Member, None] = {}  # had no room when their dispatchers asked
@@ -141,42 +146,47 @@ class SharedSubscriptions:
 
     # ── joining and leaving ───────────────────────────────────────────────────────────────────
 
-    def subscribe(self, name: bytes, share: Share, qos: int) -> None:
+    def subscribe(self, name: bytes, share: Share, options: int, ready: Callable[[], None]) -> None:
         known = self._subscriptions.get(name)
         if known is not None:
-            known.qos = qos
+            known.options = options
+            ready()
             return
-        self._subscriptions[name] = _SharedFilter(share, qos)
-        if has_wildcard(share.topic_filter):
-            self._follow(name, share)
+        subscription = self._subscriptions[name] = _SharedFilter(share, options, ready)
+        if share.has_wildcard:
+            self._follow(name, subscription)
         else:
             self._join_topic(name, share.topic_filter, _now(share.topic_filter, share.group))
+            subscription.groups.done()
 
-    def _follow(self, name: bytes, share: Share) -> None:
+    def _follow(self, name: bytes, subscription: _SharedFilter) -> None:
         """Watch for new topics first, then list the existing ones: so none is missed."""
-        follower = self._subscriptions[name].follower = partial(self._grown, name)
-        self._door.feed.follow(share.topic_filter, follower)
+        topic_filter = subscription.share.topic_filter
+        follower = subscription.follower = partial(self._grown, name)
+        self._door.feed.follow(topic_filter, follower)
         store = self._door.readers.store
         self._door.readers.run(
-            lambda: _topics_matching(store, share.topic_filter, MEMBERSHIPS_MAX),
-            lambda topics: self._found(name, iter(topics)),
+            lambda: topics_matching(store, topic_filter, MEMBERSHIPS_MAX),
+            lambda topics: self._found(name, subscription, iter(topics)),
             lambda error: self.close(DisconnectReason.STORAGE_FAILED, error.message),
         )
 
-    def _found(self, name: bytes, topics: Iterator[bytes]) -> None:
+    def _found(self, name: bytes, subscription: _SharedFilter, topics: Iterator[bytes]) -> None:
         some = list(islice(topics, JOINED_AT_ONCE))
-        if some and name in self._subscriptions:
-            for topic in some:
-                group = self._subscriptions[name].share.group
-                self._join_topic(name, topic, _now(topic, group))
-            self._door.connections.loop.call_soon(self._found, name, topics)
+        if not some or self._subscriptions.get(name) is not subscription:
+            subscription.groups.done()
+            return
+        for topic in some:
+            self._join_topic(name, topic, _now(topic, subscription.share.group))
+        self._door.connections.loop.call_soon(self._found, name, subscription, topics)
 
     def _grown(self, name: bytes, part: CommittedMessages) -> None:
         """A topic has grown that may be new: a new group begins with these messages."""
         self._join_topic(name, part.topic, Start(StartAt.OFFSET, part.first_offset))
 
     def _join_topic(self, name: bytes, topic: bytes, start: Start) -> None:
-        group = self._subscriptions[name].share.group
+        subscription = self._subscriptions[name]
+        group = subscription.share.group
         member = self._members.get((topic, group))
         if member is not None:
             member.names.add(name)
@@ -195,8 +205,16 @@ class SharedSubscriptions:
             return
         member = self._members[topic, group] = _Member(self, topic, group)
         member.names.add(name)
-        made = Callback(lambda _value: self._join(member), self.close)
-        self._door.dispatchers.groups.create(topic, group, start, made)
+        groups = subscription.groups
+        groups.wait()
+
+        def joined(_value: object) -> None:
+            self._join(member)
+            groups.done()
+
+        made = Callback(joined, self.close)
+        create = self._door.dispatchers.groups.create
+        create(topic, group, start, made, is_share=self._client.is_5)
 
     def lost_topic(self) -> bytes:
         """A topic that the client works on and may not any more; empty if there is none."""
@@ -257,7 +275,7 @@ class SharedSubscriptions:
             self._door.dispatchers.dispatch(member.topic, member.group)
 
     def send(self, member: _Member, jobs: list[LeasedMessage]) -> None:
-        at_most = max(self._subscriptions[name].qos for name in member.names)
+        at_most = max(qos_of(self._subscriptions[name].options) for name in member.names)
         deliveries: list[Delivery] = []
         done: list[int] = []
         refused: list[int] = []
@@ -270,7 +288,9 @@ class SharedSubscriptions:
                     refused.append(job.lease)
                     continue
                 self._in_flight[packet_id] = member, job.lease
-                flags = SHARED_QOS_MAX | (DELIVER_DUP if job.deliveries > 1 else 0)
+                flags = SHARED_QOS_MAX
+                if job.deliveries > 1 and not self._client.is_5:
+                    flags |= DELIVER_DUP  # in MQTT 5 it is a new delivery, to another client
             else:
                 done.append(job.lease)
             deliveries.append(
@@ -313,7 +333,7 @@ def _now(topic: bytes, group: bytes) -> Start:
     return Start(StartAt.EARLIEST if has_waited else StartAt.LATEST)
 
 
-def _topics_matching(store: Store, topic_filter: bytes, count_max: int) -> list[bytes]:
+def topics_matching(store: Store, topic_filter: bytes, count_max: int) -> list[bytes]:
     trie: SubscriptionTrie[bytes] = SubscriptionTrie()
     trie.subscribe(topic_filter, topic_filter, 0)
     prefix = topic_filter.partition(b"+")[0].partition(b"#")[0].rstrip(b"/")

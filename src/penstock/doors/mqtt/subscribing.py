@@ -5,11 +5,12 @@ session is resumed: the rights of that moment count.
 """
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Protocol
 
 from penstock.core.commands import Subscribed, Unsubscribed
 from penstock.core.session import PUBACK, Session, SessionClient
+from penstock.core.shares import is_shared, parse_share
 from penstock.core.subscription_options import (
     ID_SHIFT,
     OPTION_QOS,
@@ -20,10 +21,9 @@ from penstock.core.subscription_options import (
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.shared_subscriptions import (
     SHARED_QOS_MAX,
+    Countdown,
     GroupClient,
     SharedSubscriptions,
-    is_shared,
-    parse_share,
 )
 from penstock.model.topic import filter_fault
 from penstock.net.meter import Meter
@@ -112,7 +112,13 @@ class MqttSubscribing:
             requests.append((topic_filter, granted))
         self._note_shares(event.packet_id, requests)
         self._pending_filters.add(event.packet_id, new)
-        command = Subscribed(client.client_id, event.packet_id, requests, session.origin)
+        command = Subscribed(
+            client.client_id,
+            event.packet_id,
+            requests,
+            session.origin,
+            self._door.connections.wall_ms(),
+        )
         self._door.pipeline.submit(command, client, durable=session.durable)
 
     def _is_valid(self, topic_filter: bytes) -> bool:
@@ -174,8 +180,9 @@ class MqttSubscribing:
         """Answer SUBACK [MQTT-3.8.4-1]."""
         self._pending_filters.answered(packet_id)
         properties = NONE if self._client.is_5 else None
-        self._client.send(encode.suback(packet_id, return_codes, properties))
-        self._apply_shares(packet_id)
+        answer = encode.suback(packet_id, return_codes, properties)
+        shares = self._pending_shares.pop(packet_id, ())
+        self.share(shares, lambda: self._client.send(answer))
         self._note_quota()
 
     def _note_quota(self) -> None:
@@ -189,7 +196,7 @@ class MqttSubscribing:
         codes = [0 if was else ReasonCode.NO_SUBSCRIPTION_EXISTED for was in existed]
         properties = NONE if self._client.is_5 else None
         self._client.send(encode.unsuback(packet_id, codes, properties))
-        self._apply_shares(packet_id)
+        self.share(self._pending_shares.pop(packet_id, ()))
         self._note_quota()
 
     def _note_shares(self, packet_id: int, requests: Iterable[tuple[bytes, int | None]]) -> None:
@@ -197,21 +204,26 @@ class MqttSubscribing:
         if shares:
             self._pending_shares.setdefault(packet_id, []).extend(shares)
 
-    def _apply_shares(self, packet_id: int) -> None:
-        if self._pending_shares:
-            self.share(self._pending_shares.pop(packet_id, ()))
-
-    def share(self, requests: Iterable[tuple[bytes, int | None]]) -> None:
-        for name, qos in requests:
+    def share(
+        self,
+        requests: Iterable[tuple[bytes, int | None]],
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Join and leave groups; ``ready`` is called when all groups to join are there."""
+        awaited = Countdown(ready)
+        for name, options in requests:
             share = parse_share(name) if is_shared(name) else None
-            if share is None or (qos is not None and not self._may_work(share.topic_filter)):
+            if share is None or (options is not None and not self._may_work(share.topic_filter)):
                 continue
             if self._shared is None:
-                self._shared = SharedSubscriptions(self._door, self._client, self._client.number)
-            if qos is None:
+                client = self._client
+                self._shared = SharedSubscriptions(self._door, client, client.number)
+            if options is None:
                 self._shared.unsubscribe(name)
             else:
-                self._shared.subscribe(name, share, qos_of(qos))
+                awaited.wait()
+                self._shared.subscribe(name, share, options, awaited.done)
+        awaited.done()
 
     def settle(self, kind: int, packet_ids: list[int]) -> list[int]:
         """Take acknowledgements of shared messages; return the others, which are the session's."""
