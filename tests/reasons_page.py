@@ -91,6 +91,18 @@ ADVICE: dict[Enum, str] = {
         "A topic alias is from 1 to the Topic Alias Maximum of the CONNACK, and named with its"
         " topic first."
     ),
+    DisconnectReason.WEBSOCKET_VIOLATION: (
+        "Fix or update the client; the log line names the rule. MQTT by WebSocket is sent in binary "
+        "frames, never as text."
+    ),
+    DisconnectReason.UPGRADE_REFUSED: (
+        "The client must ask for the path `/mqtt`, and for the sub-protocol `mqtt`; the log line has "
+        "what is missing. See [MQTT clients](../clients/mqtt.md)."
+    ),
+    DisconnectReason.ORIGIN_REFUSED: (
+        "If the web page is yours, add its origin to `http.allowed_origins`. See "
+        "[security](../operating/security.md)."
+    ),
     DisconnectReason.UNACCEPTABLE_PROTOCOL: "Set the client to MQTT 3.1.1 (protocol level 4).",
     DisconnectReason.UNKNOWN_PROTOCOL: (
         "The log line shows what it looked like. MQTT, HTTP, RESP, the binary and the queue "

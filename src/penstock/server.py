@@ -35,6 +35,7 @@ from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
 from penstock.net.listener import Door, Listener
 from penstock.net.origin import Origin
 from penstock.net.tls_entrance import TlsEntrance
+from penstock.net.websocket_entrance import WebSocketEntrance
 from penstock.node.access_admin import NodeAccessAdmin
 from penstock.node.cluster_admin import NodeClusterAdmin
 from penstock.node.key_admin import NodeKeyAdmin
@@ -261,6 +262,12 @@ class Server:
         return HttpDoor(
             app,
             parts.connections.http_closed,
+            entrance=WebSocketEntrance(
+                parts.connections,
+                parts.mqtt_door.accept,
+                lambda: self.config.http.allowed_origins,
+                own_names(self.config),
+            ),
             body_bytes_max=max(
                 BODY_BYTES_MAX, publisher.payload_bytes_max, ACCESS_DOCUMENT_BYTES_MAX
             ),

@@ -23,12 +23,9 @@ import asyncio
 import base64
 import binascii
 import hmac
-import re
 from collections.abc import Callable
-from ipaddress import ip_address
 from math import ceil
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -40,6 +37,7 @@ from penstock.admin.refusals import RequestRefused
 from penstock.model.ip import is_loopback
 from penstock.net.http import ORIGIN
 from penstock.net.origin import Origin
+from penstock.net.web_origin import is_known_host, is_same_origin, without_port
 from penstock.obs.log import ThrottledLogger, get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.book import AccessBook
@@ -52,7 +50,6 @@ CONFIGURED_TOKEN = "admin.token"  # noqa: S105 - who has presented it, for the j
 BOOTSTRAP = "bootstrap token"
 _TOKEN_KINDS = {"token", "jwt"}
 _CHALLENGE = {"www-authenticate": 'Basic realm="penstock", charset="UTF-8", Bearer'}
-_PORT = re.compile(r":[0-9]*\Z")
 
 _log = ThrottledLogger(get_logger("admin"))
 
@@ -337,15 +334,10 @@ def check_host(request: Request) -> None:
     header = request.headers.get("host")
     if header is None:
         return  # HTTP/1.0 by hand: browsers always send one
-    if origin_of(request).is_encrypted:
-        return  # a browser has checked that our certificate has this name
-    host = header if header.endswith("]") else _PORT.sub("", header)
-    try:
-        ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
-    except ValueError:
-        if host.lower() not in {"localhost", *request.app.state.hosts}:
-            advice = "use an IP address or localhost, or add the name to admin.hosts on the broker"
-            raise RequestRefused(403, f"unknown host name {printable(host)}", advice) from None
+    is_encrypted = origin_of(request).is_encrypted
+    if not is_known_host(header, request.app.state.hosts, is_encrypted=is_encrypted):
+        advice = "use an IP address or localhost, or add the name to admin.hosts on the broker"
+        raise RequestRefused(403, f"unknown host name {printable(without_port(header))}", advice)
 
 
 def check_host_of_nobody(request: Request) -> None:
@@ -359,8 +351,7 @@ def check_web_page(request: Request) -> None:
     origin = request.headers.get("origin")
     if origin is None:
         return
-    host = request.headers.get("host", "")
-    is_own = bool(host) and urlsplit(origin).netloc.lower() == host.lower()
+    is_own = is_same_origin(origin, request.headers.get("host", ""))
     is_meant = request.method in {"GET", "HEAD"} or request.headers.get("x-penstock") == "1"
     if not (is_own and is_meant):
         advice = "use the penstock command, or a program that sends no Origin header"

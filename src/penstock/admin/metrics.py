@@ -52,7 +52,8 @@ LOGIN_REASONS = (
     DisconnectReason.NO_QUORUM,
 )
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
-PROTOCOLS = ("mqtt", "binary", "resp", "queue", "http")  # label values that are always present
+# label values that are always present; a WebSocket begins as HTTP, and is counted as both
+PROTOCOLS = ("mqtt", "binary", "resp", "queue", "http", "websocket")
 
 
 def _by_protocol(scrape: Scrape) -> Mapping[str, float]:

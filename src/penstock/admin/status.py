@@ -66,6 +66,7 @@ def _describe(client: ClientView) -> dict[str, object]:
         "user": client.user or None,
         "address": client.peer or None,
         "encrypted": client.is_encrypted,
+        "websocket": client.is_websocket,
         "idle_s": None if idle_s is None else round(idle_s, 1),
         "persistent": client.is_persistent,
         "subscriptions": client.subscriptions,

@@ -24,6 +24,7 @@ _LIST_TYPES = {
     "filter": "list of topic filters",
     "listener": "list of addresses",
     "network": "list of address ranges",
+    "origin": "list of origins",
 }
 
 

@@ -19,6 +19,7 @@ LIVE = frozenset(
         "limits.address_connects_per_second_max",
         "limits.address_connects_burst_max",
         "limits.strangers_max",
+        "http.allowed_origins",
         "log.level",
         "log.format",
         "shutdown.timeout_s",

@@ -22,7 +22,17 @@ HTTP_LISTEN = ("127.0.0.1:9091",)
 _DAY_S = 24 * 3600
 _YEAR_S = 365 * _DAY_S
 
-FORMS = ("", "address", "secret_file", "filter", "listener", "network", "secret", "user")
+FORMS = (
+    "",
+    "address",
+    "secret_file",
+    "filter",
+    "listener",
+    "network",
+    "origin",
+    "secret",
+    "user",
+)
 
 
 def _about(flag: str = "", form: str = "") -> Meta:
@@ -307,6 +317,17 @@ class Admin(Section, frozen=True, kw_only=True):
         tuple[str, ...],
         "Host names accepted in HTTP requests, besides addresses and localhost; protects"
         " against DNS rebinding in browsers.",
+    ] = ()
+
+
+class Http(Section, frozen=True, kw_only=True):
+    """Web pages that connect by WebSocket."""
+
+    allowed_origins: Annotated[
+        tuple[str, ...],
+        _about(form="origin"),
+        "Origins of web pages that may open a WebSocket, as https://app.example.com; * for all."
+        " Pages of the broker's own address need not be listed.",
     ] = ()
 
 
@@ -634,6 +655,7 @@ class Config(Section, frozen=True, kw_only=True):
     retention: Retention = Retention()
     signing: Signing = Signing()
     admin: Admin = Admin()
+    http: Http = Http()
     auth: Auth = Auth()
     cluster: Cluster = Cluster()
     tls: Tls = Tls()

@@ -5,6 +5,7 @@ may be text, with or without a unit; a list may be text with commas; rules a TOM
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterable
 from ipaddress import ip_network
@@ -22,6 +23,7 @@ from penstock.model.user_name import USER_NAME, USER_NAME_FAULT
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
 
+_ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\sA-Z/?#@,]+")
 _BOOLEANS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -111,12 +113,21 @@ def _secret(text: str) -> None:
         raise ConfigFault("must have 16 to 256 printable ASCII characters, without spaces")
 
 
+def _origin(text: str) -> None:
+    if not _ORIGIN.fullmatch(text):
+        raise ConfigFault(
+            f"{_shown(text)} is not the origin of a web page",
+            'write it in lower case and without a path, as in "https://app.example.com"',
+        )
+
+
 _FORMS: Final[dict[str, Callable[[str], None]]] = {
     "": lambda _text: None,
     "address": _address,
     "filter": _filter,
     "listener": _listener,
     "network": _network,
+    "origin": _origin,
     "secret": _secret,
     "secret_file": lambda _text: None,
     "user": _user,

@@ -111,12 +111,16 @@ class Connections:
         self.meter_of: Callable[[str], Meter | None] = lambda _user: None  # set by ``Quotas``
 
     def http_closed(
-        self, transport: asyncio.Transport, reason: DisconnectReason, origin: Origin
+        self,
+        transport: asyncio.Transport,
+        reason: DisconnectReason,
+        origin: Origin,
+        detail: str = "",
     ) -> None:
         self.open.discard(transport)
         self.counters.disconnects[reason] += 1
         if reason not in _ORDINARY_HTTP_ENDS:
-            values = {"reason": reason.value, "peer": origin.peer, "detail": "http"}
+            values = {"reason": reason.value, "peer": origin.peer, "detail": detail or "http"}
             self.throttled_log.info("refused", reason.value, **values)
 
     def turn(self, now: float) -> None:

@@ -8,15 +8,19 @@
   connection is closed after ``keep_alive_s``.
 * **Number**: requests on more than ``connections_max`` connections at once get 503.
 
+A request that asks for a WebSocket is the ``entrance``'s: it leaves this door, or is refused.
+
 The first reason for the end of a connection is given to ``on_close``.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -24,6 +28,7 @@ from uvicorn.server import ServerState
 from penstock.limits import CONNECT_TIMEOUT_S, KIB
 from penstock.net.origin import Origin
 from penstock.net.stalls import STALL_S
+from penstock.net.websocket_entrance import UpgradeRefused, UpgradeRequest, WebSocketEntrance
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 
@@ -36,7 +41,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]  # an ASGI 3 application
-OnClose = Callable[[asyncio.Transport, DisconnectReason, Origin], None]
+OnClose = Callable[[asyncio.Transport, DisconnectReason, Origin, str], None]
 _log = get_logger("http")
 
 # uvicorn warns about each bad request, which anybody can cause, and reports errors of the
@@ -50,8 +55,9 @@ class HttpDoor:
     def __init__(
         self,
         app: Application,
-        on_close: OnClose = lambda _transport, _reason, _origin: None,
+        on_close: OnClose = lambda _transport, _reason, _origin, _detail: None,
         *,
+        entrance: WebSocketEntrance | None = None,
         head_bytes_max: int = HEAD_BYTES_MAX,
         body_bytes_max: int = BODY_BYTES_MAX,
         connections_max: int = CONNECTIONS_MAX,
@@ -60,6 +66,7 @@ class HttpDoor:
     ) -> None:
         assert keep_alive_s <= request_timeout_s, "the timer would cut idle connections first"
         self.on_close = on_close
+        self.entrance = entrance
         self.body_bytes_max = body_bytes_max
         self.request_timeout_s = request_timeout_s
         self.keep_alive_s = keep_alive_s
@@ -118,11 +125,13 @@ class _HttpConnection(H11Protocol):
         self._door = door
         self._answered = False
         self._reason: DisconnectReason | None = None
+        self._detail = ""
         self._timer = self._start_timer()
 
-    def end(self, reason: DisconnectReason) -> None:
+    def end(self, reason: DisconnectReason, detail: str = "") -> None:
         """Note why the connection is about to end; the first reason stands."""
-        self._reason = self._reason or reason
+        if self._reason is None:
+            self._reason, self._detail = reason, detail
 
     def data_received(self, data: bytes) -> None:
         self.server_state.default_headers = [
@@ -146,7 +155,7 @@ class _HttpConnection(H11Protocol):
         if self._origin.visitor is not None:  # it never logs in, so it was a stranger all along
             self._origin.visitor.left()
         ended = DisconnectReason.CLIENT_DISCONNECT if orderly else DisconnectReason.CONNECTION_LOST
-        self._door.on_close(self.transport, self._reason or ended, self._origin)
+        self._door.on_close(self.transport, self._reason or ended, self._origin, self._detail)
 
     def on_response_complete(self) -> None:
         self._answered = True
@@ -158,6 +167,61 @@ class _HttpConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         self.end(DisconnectReason.MALFORMED_PACKET)
         super().send_400_response(msg)
+
+    # ── WebSocket ─────────────────────────────────────────────────────────────────────────────
+
+    def _should_upgrade(self) -> bool:
+        """Uvicorn's takes the last header of a name alone, and no list of tokens."""
+        return self._door.entrance is not None and self._upgrade_request().is_upgrade
+
+    def _upgrade_request(self) -> UpgradeRequest:
+        scope = self.scope
+        headers = [
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers
+        ]
+        return UpgradeRequest(scope["method"], scope["http_version"], scope["path"], headers)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:  # noqa: ARG002 - in the scope
+        entrance = self._door.entrance
+        assert entrance is not None
+        verdict = entrance.judge(self._upgrade_request(), self._origin)
+        if isinstance(verdict, str) and self.transport.get_write_buffer_size():
+            # Nobody would know that the client has yet to read an earlier answer.
+            error = "an earlier answer was not read"
+            reason = DisconnectReason.UPGRADE_REFUSED
+            verdict = UpgradeRefused(400, reason, error, "use a connection of its own")
+        if isinstance(verdict, UpgradeRefused):
+            self._refuse_upgrade(verdict)
+        else:
+            self._let_go(entrance, verdict)
+
+    def _refuse_upgrade(self, refused: UpgradeRefused) -> None:
+        self.end(refused.reason, refused.error)
+        body = json.dumps({"error": refused.error, "advice": refused.advice}).encode() + b"\n"
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+            *([(b"sec-websocket-version", b"13")] if refused.status == 426 else []),
+        ]
+        send, write = self.conn.send, self.transport.write
+        write(send(h11.Response(status_code=refused.status, headers=headers)) or b"")
+        write(send(h11.Data(data=body)) or b"")
+        write(send(h11.EndOfMessage()) or b"")
+        self.transport.close()
+
+    def _let_go(self, entrance: WebSocketEntrance, key: str) -> None:
+        """Hand over the socket, and drop what refers to this object, for it is not needed again."""
+        data, _ = self.conn.trailing_data
+        self._timer.cancel()
+        self._unset_keepalive_if_required()
+        self.connections.discard(self)
+        self.flow.resume_reading()
+        del self.app
+        entrance.enter(self.transport, key, data, self._origin, is_fresh=not self._answered)
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def timeout_keep_alive_handler(self) -> None:
         timer = self.timeout_keep_alive_task

@@ -301,4 +301,11 @@ def origin_of(
     """
     host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
     is_local = not settings.is_reachable and is_loopback(host)
-    return Origin(accepted_at, host, port, is_local, listener_user=settings.user)
+    return Origin(
+        accepted_at,
+        host,
+        port,
+        is_local,
+        listener_user=settings.user,
+        protocols=settings.protocols,
+    )

@@ -18,7 +18,13 @@ class Origin(NamedTuple):
     listener_user: str = ""  # user of clients that cannot log in, by configuration of the listener
     owner: str = ""  # who came by the administrator's socket of the data directory, as in "uid 0"
     visitor: Visitor | None = None  # its part in the limits of its address
+    protocols: frozenset[str] = frozenset()  # that its listener accepts; empty: all
+    is_websocket: bool = False
 
     @property
     def peer(self) -> str:
         return f"{self.host}:{self.port}" if self.host else self.owner or "unknown"
+
+    def accepts(self, protocol: str) -> bool:
+        """Whether the listener does; the administrator's socket speaks HTTP alone."""
+        return not self.owner and (not self.protocols or protocol in self.protocols)

@@ -37,7 +37,12 @@ def _connected(connections: Connections, broker: Broker, client: ConnectedClient
         view = _described(session, client.peer, idle_s)
     else:
         view = ClientView(client.name, client.protocol_name, client.peer, idle_s)
-    return view._replace(user=client.principal.user, is_encrypted=client.origin.is_encrypted)
+    origin = client.origin
+    return view._replace(
+        user=client.principal.user,
+        is_encrypted=origin.is_encrypted,
+        is_websocket=origin.is_websocket,
+    )
 
 
 def _described(session: Session, peer: str, idle_s: float | None) -> ClientView:

@@ -16,3 +16,4 @@ class ClientView(NamedTuple):
     waiting: int = 0  # messages queued behind those
     user: str = ""  # empty if it has not logged in
     is_encrypted: bool = False
+    is_websocket: bool = False

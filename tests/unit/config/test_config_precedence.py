@@ -53,6 +53,7 @@ RULES = {
     "retention.rules": RetentionRule,
     "signing.rules": SigningRule,
 }
+origins = st.sampled_from(["https://app.example.com", "http://[::1]:8080", "null", "*"])
 networks = st.sampled_from(["10.0.0.0/8", "127.0.0.1", "2001:db8::/32"])
 
 
@@ -90,6 +91,7 @@ def values_of(key: ConfigKey):
                 "address": addresses,
                 "listener": addresses,
                 "network": networks,
+                "origin": origins,
             }.get(key.form, words)
             return st.lists(items, min_size=1, max_size=3, unique=True).map(tuple)
         case "rules":

@@ -76,7 +76,7 @@ class Server:
         self.door.accept(transport, data, Origin(0.0, "192.0.2.7", 4711))
         self.taken.set()
 
-    def on_close(self, _transport, reason, _origin):
+    def on_close(self, _transport, reason, _origin, _detail):
         self.closed.put_nowait(reason)
         if not self.door.connections:
             self.empty.set()
