@@ -306,6 +306,19 @@ def test_bans_hold(dial, unique):
     client.expect_refusal(0x8A)
 
 
+def test_an_administrator_in_clear_text_from_elsewhere_is_told_so(unique):
+    """The listener is behind a proxy, which says where clients come from."""
+    listener = {"address": "127.0.0.1:0", "proxy": True, "trusted": ["127.0.0.1/32"]}
+    with Broker(listeners=[listener], allow_anonymous=True) as own:
+        own.change_access(user("root", roles=("admin",)))
+        port = own.server.addresses[-1].port
+        for name, code in (("root", 0x87), ("nobody", 0x86)):
+            with Client5("127.0.0.1", port) as client:
+                client.send(b"PROXY TCP4 192.0.2.9 127.0.0.1 4711 1883\r\n")
+                Exchange(client, name).connect(unique).answer()
+                client.expect_refusal(code)
+
+
 # ── without a method ──────────────────────────────────────────────────────────────────────────
 
 
@@ -384,6 +397,31 @@ def test_an_authentication_ends_before_the_next_begins(log_in):
     Exchange(client).again().final()
     Exchange(client).again()
     client.expect_disconnect(0x82)
+
+
+# ── where the verifier comes from ─────────────────────────────────────────────────────────────
+
+
+def test_one_login_with_the_password_makes_scram_work_and_it_survives_a_restart(
+    connect, dial, unique, tmp_path
+):
+    with Broker(data=tmp_path / "data", auth=LOGIN_REQUIRED) as own:
+        own.change_access(*rows())
+        connect(unique, at=own, username="unprepared", password=PASSWORD.encode())
+        wait_until(lambda: own.server.broker.access.users["unprepared"].scram)
+        challenges = [challenge(dial(at=own), name) for name in ("unprepared", "nobody")]
+        own.restart()
+        assert challenges == [challenge(dial(at=own), name) for name in ("unprepared", "nobody")]
+        client = dial(at=own)
+        exchange = Exchange(client, "unprepared").connect(unique)
+        exchange.answer()
+        exchange.check(client.expect_connack())
+
+
+def challenge(client: Client5, name: str) -> bytes:
+    """What the broker shows to who begins with this name, without the nonce."""
+    Exchange(client, name).connect("")
+    return data_of(client.take()).partition(b",")[2]
 
 
 # ── the end of rights ─────────────────────────────────────────────────────────────────────────

@@ -62,7 +62,7 @@ CODES: Final[Mapping[Why, Codes]] = MappingProxyType(
         Why.ADDRESS_LIMIT: _both(Code.CONNECTION_RATE_EXCEEDED),
         Why.QUOTA: _both(Code.QUOTA_EXCEEDED),
         Why.TLS_FAILED: _SILENT,
-        Why.TLS_REQUIRED: _SILENT,
+        Why.TLS_REQUIRED: _both(Code.NOT_AUTHORIZED),
         Why.PROXY_REFUSED: _SILENT,
         Why.TOO_MANY_CLIENTS: _both(Code.SERVER_BUSY),
         Why.TOO_MANY_SESSIONS: _both(Code.QUOTA_EXCEEDED),
