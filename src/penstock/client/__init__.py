@@ -1,4 +1,4 @@
-"""Clients in plain Python for MQTT 3.1.1, the binary protocol and work queues.
+"""Clients in plain Python for MQTT 5 and 3.1.1, the binary protocol and work queues.
 
 **MQTT** (``mqtt``), blocking:
 
@@ -25,6 +25,7 @@ loaded, asyncio, ssl and protobuf only on first use, so that a producer on a sma
 fast.
 """
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, overload
 
@@ -60,9 +61,9 @@ from penstock.client.errors import (
 )
 from penstock.client.mqtt.client import Client
 from penstock.client.mqtt.client import connect as connect_to_mqtt
+from penstock.client.mqtt.properties import PublishProperties, Will
 from penstock.client.mqtt.session import Delivery
 from penstock.client.tls import Tls, TlsOptions
-from penstock.wire.mqtt.events import Will
 
 if TYPE_CHECKING:
     from penstock.client.binary.asynchronous import (
@@ -108,6 +109,7 @@ __all__ = [
     "NotAuthorizedError",
     "NotLeaderError",
     "PayloadTooLargeError",
+    "PublishProperties",
     "Publisher",
     "QueueClient",
     "QueueProducer",
@@ -149,6 +151,14 @@ def connect(
     timeout_s: float = 10.0,
     tls: Tls = None,
     credentials: Credentials | None = None,
+    version: int | None = None,
+    websocket: str | None = None,
+    session_expiry_s: int | None = None,
+    receive_maximum: int | None = None,
+    packet_bytes_max: int | None = None,
+    topic_aliases: bool = False,
+    scram: bool = False,
+    user_properties: Sequence[tuple[str, str]] = (),
 ) -> Client: ...
 
 
@@ -170,8 +180,8 @@ def connect(
 ) -> "Client | QueueClient":
     """Open a connection, to be used in a ``with`` statement.
 
-    To a **host**: for MQTT, see ``mqtt.client.connect``; also as ``mqtt://host:port``, or
-    ``mqtts://`` with TLS. To a **list of addresses** such as
+    To a **host**: for MQTT, see ``mqtt.client.connect``; also as ``mqtt://host:port`` or
+    ``ws://host:port/mqtt``, and with TLS ``mqtts://`` or ``wss://``. To a **list of addresses** such as
     ``["127.0.0.1:1883"]``: for work queues, see ``QueueClient``. Name some nodes of a cluster; the
     client finds the leader. ``timeout_s`` then limits a call, lost connections and elections
     included. With a ``producer_id`` the broker recognises repeated messages even after a restart of

@@ -18,10 +18,11 @@ if TYPE_CHECKING:  # loaded when TLS is used
 
     from penstock.client.tls_channel import TlsChannel, TlsSettings
     from penstock.client.tls_socket import TlsSocket
+    from penstock.client.websocket import WebSocket
 
 LOGIN_BYTES: Final = 64 * 1024
 
-Connection: TypeAlias = "socket.socket | TlsSocket"
+Connection: TypeAlias = "socket.socket | TlsSocket | WebSocket"
 """What the blocking links use."""
 
 
@@ -79,6 +80,12 @@ def _log_in(connection: Connection, login: Login, timeout_s: float) -> None:
         if not data:
             raise unanswered(connection)
         answer = login.receive(data)
+
+
+def host_header(host: str, port: int, *, is_tls: bool) -> str:
+    """The address as HTTP names it: without the port if that is the usual one."""
+    name = f"[{host}]" if ":" in host else host
+    return name if port == (443 if is_tls else 80) else f"{name}:{port}"
 
 
 def unreachable(error: OSError, host: str, port: int, timeout_s: float) -> ClientError:

@@ -41,6 +41,9 @@ class ArgumentError(LocalProtocolError, ValueError):
 class ClientError(PenstockError):
     """The base of all; the advice is part of the text."""
 
+    reason_code = 0  # of MQTT 5, if the broker gave one
+    server_reference = ""  # the server that the broker says to use instead
+
     def __str__(self) -> str:
         return f"{self.message}; {self.advice}" if self.advice else self.message
 

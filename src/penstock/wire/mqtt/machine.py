@@ -193,7 +193,8 @@ class MqttMachine:
                 raise forbidden("PUBLISH without topic and without topic alias")
             return event
         topic = self._topic_of(properties.alias, event.topic)
-        return replace(event, topic=topic, properties=properties if properties.block else None)
+        is_needed = properties.block or properties.subscription_ids
+        return replace(event, topic=topic, properties=properties if is_needed else None)
 
     def _topic_of(self, alias: int, topic: bytes) -> bytes:
         if alias > self.alias_max:
