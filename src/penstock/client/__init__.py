@@ -181,13 +181,14 @@ def connect(
     """Open a connection, to be used in a ``with`` statement.
 
     To a **host**: for MQTT, see ``mqtt.client.connect``; also as ``mqtt://host:port`` or
-    ``ws://host:port/mqtt``, and with TLS ``mqtts://`` or ``wss://``. To a **list of addresses**
-    such as ``["127.0.0.1:1883"]``: for work queues, see ``QueueClient``. Name some nodes of a cluster; the
-    client finds the leader. ``timeout_s`` then limits a call, lost connections and elections
-    included. With a ``producer_id`` the broker recognises repeated messages even after a restart of
-    the client, by the ``seq`` that each message must then have. With ``stale_reads`` any node of a
-    cluster answers reads (lists, statistics, messages in bulk), also without a quorum; the answers
-    may be old.
+    ``ws://host:port/mqtt``, and with TLS ``mqtts://`` or ``wss://``.
+
+    To a **list of addresses** such as ``["127.0.0.1:1883"]``: for work queues, see ``QueueClient``.
+    Name some nodes of a cluster; the client finds the leader. ``timeout_s`` then limits a call,
+    lost connections and elections included. With a ``producer_id`` the broker recognises repeated
+    messages even after a restart of the client, by the ``seq`` that each message must then have.
+    With ``stale_reads`` any node of a cluster answers reads (lists, statistics, messages in bulk),
+    also without a quorum; the answers may be old.
 
     ``tls`` is True, ``TlsOptions`` or an ``ssl.SSLContext``: the connection is encrypted, and the
     broker's certificate verified. ``credentials`` is who we are, see ``Credentials``; they are sent
