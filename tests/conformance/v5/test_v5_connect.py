@@ -36,9 +36,7 @@ def test_packets_are_found_in_the_stream_however_it_is_cut(dial, unique):
 @pytest.mark.proves5("MQTT-3.2.0-1", "MQTT-3.1.4-5")
 def test_packets_sent_right_behind_connect_are_served_after_connack(dial, unique):
     client = dial()
-    client.send(
-        v5.connect(unique), v5.subscribe(3, (unique, 0)), v5.publish(unique, b"self")
-    )
+    client.send(v5.connect(unique), v5.subscribe(3, (unique, 0)), v5.publish(unique, b"self"))
     client.expect_connack()
     client.expect_suback(3, 0)
     client.expect_publish(unique, b"self")

@@ -70,9 +70,7 @@ def test_each_connection_begins_with_its_own_quota(connect, unique):
     client.subscribe((f"{unique}/t", 1))
     for number in range(6):
         publisher.publish_acknowledged(f"{unique}/t", b"%d" % number)
-    ids = [
-        client.expect_publish(f"{unique}/t", b"%d" % n, qos=1).packet_id for n in range(4)
-    ]
+    ids = [client.expect_publish(f"{unique}/t", b"%d" % n, qos=1).packet_id for n in range(4)]
     client.abort()
     client = connect(unique, clean=False, session_present=True, receive_maximum=1, **durable)
     for number in range(6):

@@ -87,8 +87,7 @@ def named(kind: int, *, is_allowed: bool) -> list[str]:
     return [
         name
         for name, entry in PROPERTIES.items()
-        if (kind in entry.packets) == is_allowed
-        and (kind, name) != (v5.PUBLISH, "subscription_id")
+        if (kind in entry.packets) == is_allowed and (kind, name) != (v5.PUBLISH, "subscription_id")
     ]
 
 

@@ -314,9 +314,7 @@ def test_dup_of_the_publisher_does_not_reach_the_subscriber(connect, unique, qos
     lower.expect_publish(unique, b"m", dup=False)
 
 
-@pytest.mark.proves5(
-    "MQTT-2.2.1-4", "MQTT-4.3.2-1", "MQTT-4.3.2-2", "MQTT-4.3.3-1", "MQTT-4.3.3-2"
-)
+@pytest.mark.proves5("MQTT-2.2.1-4", "MQTT-4.3.2-1", "MQTT-4.3.2-2", "MQTT-4.3.3-1", "MQTT-4.3.3-2")
 @pytest.mark.parametrize("qos", [1, 2])
 def test_deliveries_in_flight_have_ids_of_their_own(connect, unique, qos):
     subscriber = connect()
@@ -325,8 +323,7 @@ def test_deliveries_in_flight_have_ids_of_their_own(connect, unique, qos):
     for number in range(10):
         publisher.publish_acknowledged(unique, b"%d" % number, qos=qos)
     ids = {
-        subscriber.expect_publish(unique, b"%d" % number, qos=qos).packet_id
-        for number in range(10)
+        subscriber.expect_publish(unique, b"%d" % number, qos=qos).packet_id for number in range(10)
     }
     assert len(ids) == 10
 

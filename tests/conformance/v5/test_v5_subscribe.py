@@ -114,7 +114,9 @@ def test_a_filter_without_options_is_malformed(connect):
     client.expect_disconnect(0x81)
 
 
-@pytest.mark.proves5("MQTT-3.8.3-1", "MQTT-3.10.3-1", "MQTT-1.5.4-1", "MQTT-1.5.4-2", "MQTT-4.7.3-2")
+@pytest.mark.proves5(
+    "MQTT-3.8.3-1", "MQTT-3.10.3-1", "MQTT-1.5.4-1", "MQTT-1.5.4-2", "MQTT-4.7.3-2"
+)
 @pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", b"a\0b", b"\xc0\xaf"])
 @pytest.mark.parametrize("ask", [lambda f: v5.subscribe(1, (f, 0)), lambda f: v5.unsubscribe(1, f)])
 def test_a_filter_that_is_no_text_is_malformed(connect, ask, bad):
@@ -308,7 +310,7 @@ def test_overlapping_subscriptions_give_one_copy_of_the_highest_qos_with_all_ids
     client.subscribe((f"{unique}/#", 0), subscription_id=1)
     client.subscribe((f"{unique}/+", 2), subscription_id=2)
     client.subscribe((f"{unique}/t", 1), subscription_id=2)
-    client.subscribe((f"+/t", 1))
+    client.subscribe(("+/t", 1))
     publisher = connect(at=broker)
     publisher.publish_acknowledged(f"{unique}/t", b"m", qos=qos)
     client.expect_publish(f"{unique}/t", b"m", qos=qos, subscription_id=[1, 2, 2])
@@ -366,9 +368,7 @@ def test_a_delivery_matches_the_filter_and_nothing_else_comes(connect, unique):
 def test_unsuback_tells_for_each_filter_whether_there_was_one(connect, unique):
     client = connect()
     client.subscribe((f"{unique}/a", 1), (f"{unique}/b", 1))
-    client.send(
-        v5.unsubscribe(0xABCD, f"{unique}/x", f"{unique}/a", f"{unique}/a", f"{unique}/b")
-    )
+    client.send(v5.unsubscribe(0xABCD, f"{unique}/x", f"{unique}/a", f"{unique}/a", f"{unique}/b"))
     unsuback = client.expect_unsuback(0xABCD, 0x11, 0, 0x11, 0)
     assert unsuback.properties == {}  # nothing that could make it too large
 

@@ -4,7 +4,6 @@ import pytest
 
 from tests.conformance import packets5 as v5
 
-
 # ── From the client ───────────────────────────────────────────────────────────────────────────
 
 
