@@ -78,19 +78,3 @@ def test_the_pages_are_among_the_generated_ones():
     """``tests/test_generated.py`` compares them all with the disk; ``make docs`` writes them."""
     assert ("docs/reference/mqtt-3.1.1.md", markdown) in PAGES
     assert ("docs/reference/mqtt-5.md", markdown_5) in PAGES
-
-
-@pytest.mark.parametrize("sub_protocol", ["mqtt", "mqttv3.1"])
-def test_a_web_socket_is_not_agreed_to_while_the_page_says_there_is_none(
-    own_broker, dial, sub_protocol
-):
-    client = dial(at=own_broker())
-    lines = [
-        "GET /mqtt HTTP/1.1", "Host: broker", "Upgrade: websocket", "Connection: Upgrade, close",
-        "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-        f"Sec-WebSocket-Protocol: {sub_protocol}", "", "",
-    ]  # fmt: skip
-    client.send("\r\n".join(lines).encode())
-    answer = client.socket.recv(4_096)
-    assert answer.startswith(b"HTTP/1.1 ")
-    assert not answer.startswith(b"HTTP/1.1 101")

@@ -60,6 +60,7 @@ def test_a_request_may_come_byte_by_byte(broker):
         assert answer.startswith(b"HTTP/1.1 101")
 
 
+@pytest.mark.proves5("MQTT-6.0.0-3")
 @pytest.mark.parametrize(
     ("path", "changed", "status"),
     [

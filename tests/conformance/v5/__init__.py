@@ -1,4 +1,5 @@
-"""MQTT 5.0, chapter by chapter, over real sockets."""
+"""MQTT 5.0, chapter by chapter, over real sockets.
 
-LACKING = ""
-"""What the broker lacks so that none of these tests can pass: they are then expected to fail."""
+What the broker does not do yet is in ``missing.py``: those tests are expected to fail, and fail the
+suite once they pass, so that whoever completes a feature takes its lines out.
+"""

@@ -76,10 +76,12 @@ def test_wildcards_at_the_start_do_not_match_dollar_topics(own_broker, connect, 
 def test_the_longest_text_is_refused_or_served_and_harms_nobody(connect, unique):
     bystander = connect()
     bystander.subscribe((unique, 0))
-    client = connect()
-    client.send(v5.publish("a" * 65_535, b"m", qos=1, packet_id=1))
-    client.take()
-    client.send(v5.subscribe(1, ("a" * 65_535, 0)))
-    client.take()
+    for longest in (
+        v5.publish("a" * 65_535, b"m", qos=1, packet_id=1),
+        v5.subscribe(1, ("a" * 65_535, 0)),
+    ):
+        client = connect()
+        client.send(longest)
+        assert client.take().kind in {v5.PUBACK, v5.SUBACK, v5.DISCONNECTED}
     connect().send(v5.publish(unique, b"m"))
     bystander.expect_publish(unique, b"m")
