@@ -183,8 +183,11 @@ ADVICE: dict[Enum, str] = {
         " Find out why it does not acknowledge those."
     ),
     DropReason.EXPIRED: (
-        "Consumers are slower than the messages' time to live: add consumers, or raise the time to"
-        " live."
+        "Consumers are slower than the messages' time to live, or MQTT clients were away for longer:"
+        " add consumers, or raise the time to live."
+    ),
+    DropReason.TOO_LARGE: (
+        "Raise the client's Maximum Packet Size, or publish smaller messages to what it subscribes to."
     ),
     DropReason.TOPIC_DELETED: "Nothing, if deleting the topic was intended.",
     DropReason.NOT_AUTHORIZED: (

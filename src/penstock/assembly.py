@@ -35,6 +35,7 @@ from penstock.core.effects import (
     IdentityTaken,
     OpenedForNobody,
     TopicEnded,
+    WillLeft,
 )
 from penstock.delivery.effects import EffectHandlers
 from penstock.delivery.fanout import LiveFanout
@@ -109,6 +110,7 @@ class Assembly:
         on(TopicEnded, self.dispatchers.topics.ended)
         on(IdentityTaken, self.binary_door.identity_taken)
         on(OpenedForNobody, self.housekeeping.opened_for_nobody)
+        on(WillLeft, self.housekeeping.will_left)
         on(AccessApplied, self.revocation.applied)
         self.feed.on_extras = self.envelopes.committed
         self.feed.on_extras_failed = self.envelopes.commit_failed

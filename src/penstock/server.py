@@ -142,6 +142,7 @@ class Server:
             queue_drops_oldest=limits.queue_full == "drop_oldest",
             retained_max=limits.retained_max,
             routes_cached_max=limits.routes_cached_max,
+            session_expiry_s=limits.session_expiry_s,
         )
 
     def _signed_before(self) -> SignedBefore | None:

@@ -231,7 +231,7 @@ class World(RuleBasedStateMachine):
         search = retained_delivery.search(session.offers[0])
         while not search.step(100):
             pass
-        page = retained_delivery.page(session, session.offers[0], search)
+        page = retained_delivery.page(session, session.offers[0], search, 0)
         if page is not None:
             self.submit(page, connection, durable=session.durable)
 
@@ -486,7 +486,7 @@ class World(RuleBasedStateMachine):
         filters = sum(len(session.subscriptions or ()) for session in sessions)
         assert broker.routes.subscription_count == filters
         for session in sessions:
-            assert session.inflight_count <= broker.inflight_max
+            assert session.inflight_count <= session.window
             assert session.queue_count <= broker.queues.messages_max
             assert (session.oldest_needed() or 0) <= min(needed(session), default=0)
             assert session.overtaken is None or session.connected

@@ -66,6 +66,8 @@ WAITING_S = 10.0
 FOLLOWED_INTERVAL_S = 0.002
 """Capture interval while clients of this or another node see messages only after the commit."""
 
+PassOn = Callable[[bytes, list[bytes], list[Extras | None] | None, int], None]
+
 RETRY_S = 0.5  # pause before a failed commit is retried
 
 _log = get_logger("pipeline")
@@ -83,11 +85,14 @@ class Pipeline(PendingBatches):
         clock: Clock,
         counters: Counters,
         execute: Callable[[Effects], None],
-        pass_on: Callable[[bytes, list[bytes]], None] = lambda _topic, _payloads: None,
+        pass_on: PassOn = lambda _topic, _payloads, _extras, _flags: None,
         feed: Feed | None = None,
         settings: PipelineSettings | None = None,
     ) -> None:
-        """``execute`` carries out effects, ``pass_on`` delivers live messages of other nodes."""
+        """``execute`` carries out effects, ``pass_on`` delivers live messages of other nodes.
+
+        It gets topic, payloads, their extras if any has some, and flags of the journal.
+        """
         settings = settings or PipelineSettings()
         share_bytes = settings.share_bytes
         super().__init__(store.next_sequence, applies_first=settings.applies_first)
@@ -180,13 +185,16 @@ class Pipeline(PendingBatches):
 
         ``keep``: retry a failed commit, as there is no client to repeat it (a will).
         ``is_fields``: the payloads are the fields of stream entries. ``marks``: flags for the
-        priority and the content type. ``author``: the user, remembered with a retained message.
+        priority, the content type, a RETAIN that is not kept. ``author``: the user, remembered
+        with a retained message.
         """
         flags = qos | (FLAG_RETAIN if retain else 0) | (FLAG_FIELDS if is_fields else 0) | marks
         pending = self._open
         batch = pending.batch
         position = batch.append(topic, payloads, now_ms, flags, extras)
-        command = Published(topic, payloads, qos, retain, position, now_ms, packet_ids or [], keep)
+        command = Published(
+            topic, payloads, qos, retain, position, now_ms, packet_ids or [], keep, extras, marks
+        )
         # as ``_join`` and ``_add_overhead``, without the calls: this is done for every message
         if not pending.steps:
             pending.opened_at = self._monotonic()
@@ -470,8 +478,8 @@ class Pipeline(PendingBatches):
         self._checkpointer.changed(commit.index)
         if batch.count or batch.drops:
             self._feed.committed(batch, commit)
-        for topic, payloads in live_of(batch):
-            self._pass_on(topic, payloads)
+        for topic, payloads, extras, flags in live_of(batch):
+            self._pass_on(topic, payloads, extras, flags)
         self._begin(commit)
         self._applier.apply([(command, None, True) for command in commands_of(batch)])
         if batch.producers:

@@ -15,6 +15,7 @@ from penstock.core.commands import Command, Published, Received
 from penstock.core.completion import Refusable
 from penstock.core.retained import Retained
 from penstock.errors import ClusterError, LeadershipLost, NoQuorum, PenstockError, StorageFull
+from penstock.model.message import Extras
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
 
@@ -55,6 +56,8 @@ class Resubmission(Protocol):
         qos: int,
         retain: bool,
         keep: bool,
+        extras: list[Extras | None] | None,
+        marks: int,
     ) -> None: ...
 
     def submit(self, command: Command, waiter: Refusable | None, *, durable: bool) -> None: ...
@@ -96,6 +99,8 @@ class RetryQueue:
                     qos=command.qos,
                     retain=command.retain and not self._has_newer(command.topic, sequence),
                     keep=True,
+                    extras=command.extras,
+                    marks=command.marks,
                 )
             else:
                 self._pipeline.submit(command, None, durable=True)

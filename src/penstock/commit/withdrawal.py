@@ -14,10 +14,21 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from penstock.commit.pending_batch import OVERHEAD_BYTES, PendingBatch, Step
-from penstock.core.commands import Authored, Command, Published, Received, TopicGone, to_event
+from penstock.core.commands import (
+    Authored,
+    Command,
+    Published,
+    PublishedBy,
+    Received,
+    TopicGone,
+    to_event,
+)
 from penstock.store.batch import Batch
 from penstock.store.extras import extras_bytes
 from penstock.store.producers import producer_run_bytes
+
+# commands that belong to a message, and go with it
+_OF_PUBLISHES = {Published, PublishedBy, Received, Authored}
 
 PositionRange = tuple[int, int]  # of messages: the first, and one past the last
 
@@ -34,7 +45,7 @@ def withdraw(refused: PendingBatch, pending: PendingBatch) -> tuple[PendingBatch
     void = {
         number
         for number, (command, waiter, _) in enumerate(pending.steps)
-        if type(command) in {Published, Received, Authored} and waiter in publishers
+        if type(command) in _OF_PUBLISHES and waiter in publishers
     }
     return cut(pending, void) if void else (pending, PendingBatch())
 

@@ -66,19 +66,20 @@ class SessionOpened(_SessionEvent, frozen=True, tag=1):
 
 
 class Closed(_SessionEvent, frozen=True, tag=2):
-    """A connection of the client ended; void if a newer one has the session."""
+    """A connection of the client ended; void if a newer one has the session.
+
+    With ``will_at_ms`` the will of the connection is to be published then, or when the session
+    ends, if that is earlier. Former versions have published it before.
+    """
 
     connection: int
     now_ms: int
     expiry_s: int = -1  # another session expiry, from DISCONNECT; -1: unchanged
-    will_at_ms: int = 0  # when the will is due, which the session keeps; 0: it keeps none
+    will_at_ms: int = 0  # when the will is due; 0: never
 
 
 class WillSent(_SessionEvent, frozen=True, tag=47):
-    """The will of a client that is away was published, by the same commit.
-
-    Void if ``connection`` is not the session's last one.
-    """
+    """The will that a connection left was published by the same commit, or may not be published."""
 
     connection: int
 
@@ -103,7 +104,8 @@ class Subscribed(_SessionEvent, frozen=True, tag=4):
     packet_id: int
     requests: list[tuple[bytes, int]]
     origin: int = 0
-    now_ms: int = 0  # when shared subscriptions among them begin; 0: not known
+    # when shared subscriptions among them begin, and retained messages must not have expired
+    now_ms: int = 0  # 0: not known
 
 
 class Unsubscribed(_SessionEvent, frozen=True, tag=5):
@@ -539,7 +541,7 @@ class Authored(_Event, frozen=True, tag=44):
 
 
 class PublishedBy(_SessionEvent, frozen=True, tag=48):
-    """The next ``count`` messages of the batch were published by this client.
+    """The next ``count`` messages of QoS 1 and 2 in the batch were published by this client.
 
     Journaled right before them, and only for clients with a subscription that wants no messages of
     their own: the journal does not know who published a message.

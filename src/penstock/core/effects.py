@@ -39,7 +39,6 @@ class TakenOver(msgspec.Struct, frozen=True):
     """Another connection presented the same client id: close this one [MQTT-3.1.4-2]."""
 
     waiter: SessionClient
-    is_will_due: bool = True  # whether its will is still to be published by this node
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -105,6 +104,13 @@ class OpenedForNobody(msgspec.Struct, frozen=True):
     waiter: None = None
 
 
+class WillLeft(msgspec.Struct, frozen=True):
+    """A client left a will, which is due now or later; the leader publishes it."""
+
+    client_id: bytes
+    waiter: None = None
+
+
 class IdentityTaken(msgspec.Struct, frozen=True):
     """A connection has a client id of the binary protocol: close any other that has it."""
 
@@ -150,8 +156,8 @@ class AccessApplied(msgspec.Struct, frozen=True):
 
 Control = (
     Accepted | SessionDenied | TakenOver | Ended | SubscribeAnswer | UnsubscribeAnswer | FollowUp
-    | PageTurned | PortionSent | Unkept | Outcome | OpenedForNobody | IdentityTaken | GroupChanged
-    | TopicEnded | Erasing | AccessApplied
+    | PageTurned | PortionSent | Unkept | Outcome | OpenedForNobody | WillLeft | IdentityTaken
+    | GroupChanged | TopicEnded | Erasing | AccessApplied
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ after a replay. ``Routes.resolve`` asks once per topic and session, never per me
 from collections.abc import Iterable, Iterator
 
 from penstock.core.live import LiveSubscriber
+from penstock.core.pending_will import PendingWill
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.session import Session
 from penstock.trust.book import RIGHTS_CACHED_MAX, AccessBook
@@ -45,7 +46,7 @@ class Owners:
         self._retained = retained
         self._of_keys: dict[tuple[int, Key, bytes], Rights] = {}  # by version, key and client id
 
-    def rights(self, session: Session) -> Rights:
+    def rights(self, session: Session | PendingWill) -> Rights:
         if session.via == "key" and not self._book.is_open:
             return self._key_rights(session.user, session.client_id)
         return self._book.rights_for(session.user, session.roles, session.client_id, session.via)

@@ -24,6 +24,7 @@ import msgspec
 from penstock.core.topic_tree import TopicTree
 from penstock.errors import StorageDamaged
 from penstock.limits import RETAINED_MAX
+from penstock.model.message import Extras
 
 
 class RetainedMessage(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -35,6 +36,18 @@ class RetainedMessage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     time_ms: int
     sequence: int
     author: str = ""  # user who published it; "": nobody, or it is not known
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    expires_ms: int = 0  # 0: never
+    content_type: int = 0  # as in the flags of the journal
+
+    @property
+    def extras(self) -> Extras | None:
+        if not self.headers and not self.expires_ms:
+            return None
+        return Extras(self.headers, expires_ms=self.expires_ms)
+
+    def is_expired(self, now_ms: int) -> bool:
+        return 0 < self.expires_ms <= now_ms
 
     def encode(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -163,4 +176,5 @@ class Retained:
 
 
 def _size(message: RetainedMessage) -> int:
-    return len(message.topic) + len(message.payload)
+    headers = sum([len(name) + len(value) for name, value in message.headers])
+    return len(message.topic) + len(message.payload) + headers

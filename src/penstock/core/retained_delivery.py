@@ -10,7 +10,12 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from penstock.core.commands import Offered, Subscribed
-from penstock.core.delivery import DELIVER_RETAIN, Delivery
+from penstock.core.delivery import (
+    DELIVER_CONTENT_TYPE_SHIFT,
+    DELIVER_ID_SHIFT,
+    DELIVER_RETAIN,
+    Delivery,
+)
 from penstock.core.effects import Effects
 from penstock.core.live import LiveSubscriber
 from penstock.core.owners import Owners
@@ -28,22 +33,24 @@ VISITS_AT_ONCE = 1_024  # nodes visited before a SUBSCRIBE is answered: less tha
 
 
 class RetainedDelivery:
-    """All offers of one broker. ``send`` puts a message in flight to a session."""
+    """All offers of one broker. ``send`` puts a message in flight to a session.
+
+    ``sessions`` are the durable ones with offers.
+    """
 
     def __init__(
         self,
         retained: Retained,
         routes: Routes[Session | LiveSubscriber],
         owners: Owners,
-        inflight_max: int,
+        sessions: set[Session],
         send: Callable[[Session, Delivery, Effects], None],
     ) -> None:
         self._retained = retained
         self._routes = routes
         self._owners = owners
-        self._window = min(inflight_max, OFFERED_MAX)
         self._send = send
-        self.sessions: set[Session] = set()  # durable sessions with offers
+        self.sessions = sessions
 
     def begin(
         self, session: Session, requests: list[tuple[bytes, int]], last_sequence: int
@@ -81,7 +88,7 @@ class RetainedDelivery:
         if offer is not None and offer.after < 0:
             search = RetainedSearch(self._retained, offer)
             if search.step(VISITS_AT_ONCE):
-                page = self.page(session, offer, search) or page
+                page = self.page(session, offer, search, command.now_ms) or page
         codes = [code_of(options) for _, options in command.requests]
         return msgspec.structs.replace(page, packet_id=command.packet_id, return_codes=codes)
 
@@ -90,10 +97,14 @@ class RetainedDelivery:
         session: Session,
         offer: RetainedOffer,
         search: RetainedSearch,
+        now_ms: int,
         passed_over: Collection[bytes] = (),
     ) -> Offered | None:
-        """The next page of an offer; None if the search has to continue first."""
-        page = search.page(self._retained, offer, passed_over)
+        """The next page of an offer, without what has expired by ``now_ms``.
+
+        None if the search has to continue first.
+        """
+        page = search.page(self._retained, offer, now_ms, passed_over)
         if page is None:
             return None
         return Offered(
@@ -117,7 +128,7 @@ class RetainedDelivery:
 
     def has_room(self, session: Session) -> bool:
         """Whether a good part of a page could be sent now."""
-        return session.has_room(self._window, max(1, self._window // 4))
+        return _room(session) >= max(1, min(session.window, OFFERED_MAX) // 4)
 
     def search(self, offer: RetainedOffer) -> RetainedSearch:
         return RetainedSearch(self._retained, offer)
@@ -135,7 +146,7 @@ class RetainedDelivery:
         is_complete = after is None
         after = command.after if after is None else after
         if session.client is not None:
-            self._send_live(command, after, session.client, effects)
+            self._send_live(command, offer, after, session.client, effects)
         session.turn_page(offer, after, is_last=is_complete and command.is_last)
         self.note(session)
 
@@ -149,13 +160,18 @@ class RetainedDelivery:
                 continue
             if self._routes.may_receive and not self._routes.may_receive(session, topic):
                 continue  # the right was lost after the page was made
-            if command.number and not session.has_room(self._window):
+            if command.number and _room(session) < 1:
                 return after
             after = max(after, sequence)
             session.note_offer(sequence)
             message = self._retained.get(topic)
-            payload = message.payload if message and message.sequence == sequence else None
-            self._send(session, (topic, payload, qos | DELIVER_RETAIN, 0, sequence, None), effects)
+            flags = qos | DELIVER_RETAIN | offer.subscription_id << DELIVER_ID_SHIFT
+            if message is None or message.sequence != sequence:
+                self._send(session, (topic, None, flags, 0, sequence, None), effects)
+            else:
+                flags |= message.content_type << DELIVER_CONTENT_TYPE_SHIFT
+                sent = topic, message.payload, flags, 0, sequence, message.extras
+                self._send(session, sent, effects)
         return None
 
     def _is_outdated(self, session: Session, topic: bytes, sequence: int) -> bool:
@@ -170,16 +186,31 @@ class RetainedDelivery:
         return message is None or message.sequence != sequence
 
     def _send_live(
-        self, command: Offered, after: int, client: SessionClient, effects: Effects
+        self,
+        command: Offered,
+        offer: RetainedOffer,
+        after: int,
+        client: SessionClient,
+        effects: Effects,
     ) -> None:
         """Send those of QoS 0, as far as the page was sent."""
         for topic, sequence, _ in command.live:
             message = self._retained.get(topic) if sequence <= after else None
             if message is not None and message.sequence == sequence:
-                effects.deliver(client, (topic, message.payload, DELIVER_RETAIN, 0, 0, None))
+                flags = DELIVER_RETAIN | message.content_type << DELIVER_CONTENT_TYPE_SHIFT
+                flags |= offer.subscription_id << DELIVER_ID_SHIFT
+                sent = topic, message.payload, flags, 0, 0, message.extras
+                effects.deliver(client, sent)
 
     def overtaken(self, topic: bytes, is_contained: Callable[[Session], bool]) -> None:
         """Note that a topic has another retained message, which subscribers get live."""
         for session, _ in (self._routes.cached.get(topic) or self._routes.resolve(topic)).targets:
             if session in self.sessions and not is_contained(session):
                 session.overtake(topic)
+
+
+def _room(session: Session) -> int:
+    """How many retained messages may be put in flight now."""
+    if not session.connected or session.queue:
+        return 0
+    return min(session.window, OFFERED_MAX) - session.inflight_count

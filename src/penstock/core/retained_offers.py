@@ -27,7 +27,7 @@ from itertools import chain, islice
 import msgspec
 
 from penstock.core.retained import Retained, RetainedMessage
-from penstock.core.subscription_options import qos_of
+from penstock.core.subscription_options import id_of, qos_of
 
 FOUND_MAX = 32_768  # messages that one walk finds at most: 256 KiB while a subscriber is served
 
@@ -44,6 +44,11 @@ class RetainedOffer(msgspec.Struct, array_like=True):
     filters: dict[bytes, int]
     after: int  # everything up to this sequence was offered; -1: nothing yet
     horizon: int  # sequence of the last message when the subscription was made
+
+    @property
+    def subscription_id(self) -> int:
+        """The identifier of the SUBSCRIBE, which all its filters have; 0: none."""
+        return id_of(next(iter(self.filters.values()), 0))
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -110,7 +115,11 @@ class RetainedSearch:
         return self._order is not None
 
     def page(
-        self, retained: Retained, offer: RetainedOffer, passed_over: Collection[bytes] = ()
+        self,
+        retained: Retained,
+        offer: RetainedOffer,
+        now_ms: int,
+        passed_over: Collection[bytes] = (),
     ) -> Page | None:
         """The next page of the offer; None if another walk is needed first.
 
@@ -126,7 +135,9 @@ class RetainedSearch:
             after, granted = self._order[place] >> 2, self._order[place] & 0b11
             place += 1
             message = retained.find(after)
-            if message is not None and message.topic not in passed_over:
+            if message is None or message.is_expired(now_ms):
+                continue
+            if message.topic not in passed_over:
                 due.append((message, min(granted, message.qos)))
                 bytes_left -= len(message.payload)
         is_last = place == len(self._order)

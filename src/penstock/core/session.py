@@ -34,17 +34,29 @@ import msgspec
 
 from penstock.core.commands import WillMessage
 from penstock.core.completion import Refusable
+from penstock.core.delivery_notes import DeliveryNotes
 from penstock.core.live import LiveClient
+from penstock.core.pending_will import PendingWill
 from penstock.core.retained_offers import RetainedOffer
 from penstock.core.subscription_options import is_marked
 
 # Kinds of acknowledgement: the packet types of MQTT.
 PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
 
+PUBREC_REFUSED = PUBREC | 0x80  # PUBREC with a code of 0x80 or above: it ends the delivery
+
+# PUBREL and PUBCOMP for an id that is not known; 3.1.1 cannot tell
+PUBREL_UNKNOWN, PUBCOMP_UNKNOWN = PUBREL | 0x80, PUBCOMP | 0x80
+
 # States of a delivery; the first two equal its QoS.
 AWAIT_PUBACK, AWAIT_PUBREC, AWAIT_PUBCOMP = 1, 2, 3
 
-_EXPECTED = {PUBACK: AWAIT_PUBACK, PUBREC: AWAIT_PUBREC, PUBCOMP: AWAIT_PUBCOMP}
+_EXPECTED = {
+    PUBACK: AWAIT_PUBACK,
+    PUBREC: AWAIT_PUBREC,
+    PUBCOMP: AWAIT_PUBCOMP,
+    PUBREC_REFUSED: AWAIT_PUBREC,
+}
 _STATE = 0b011
 _RETAIN = 0b100
 _SHIFT = 3
@@ -82,8 +94,6 @@ class SessionClient(Publisher, LiveClient, Protocol):
     def drain_more(self) -> None:
         """Send the next portion of the messages that waited for the client."""
 
-    def drop_will(self) -> None: ...
-
 
 class _SessionRow(msgspec.Struct, array_like=True):
     """A session as a row of the checkpoint."""
@@ -111,6 +121,11 @@ class _SessionRow(msgspec.Struct, array_like=True):
     roles: tuple[str, ...] = ()
     via: str = ""
     shares: dict[bytes, int] = {}
+    notes: DeliveryNotes | None = None
+    version: int = 4
+    expiry_s: int = -1
+    receive_maximum: int = 0
+    wills: tuple[PendingWill, ...] = ()
 
 
 _decoder = msgspec.msgpack.Decoder(_SessionRow)
@@ -166,22 +181,28 @@ class Session:
         "connection",
         "durable",
         "everywhere",
+        "expiry_s",
         "inflight",
         "marked_count",
         "next_packet_id",
+        "notes",
         "offer_floor",
         "offers",
         "offers_made",
         "origin",
         "overtaken",
         "queue",
+        "receive_maximum",
         "received",
         "roles",
         "shares",
         "subscriptions",
         "user",
+        "version",
         "via",
         "will",
+        "wills",
+        "window",
     )
 
     def __init__(self, client_id: bytes, *, durable: bool) -> None:
@@ -196,8 +217,14 @@ class Session:
         self.user = ""  # to whom it belongs; "": nobody (``core.owners``)
         self.roles: tuple[str, ...] = ()
         self.via = ""
+        self.version = 4  # protocol level of the last connection
+        # how long it outlasts its connection; -1: as long as the configuration says
+        self.expiry_s = -1
         self.away_since_ms = 0
-        self.will: WillMessage | None = None
+        self.will: WillMessage | None = None  # of the connection that it has
+        self.wills: tuple[PendingWill, ...] = ()  # of former connections, still to be published
+        self.receive_maximum = 0  # deliveries in flight that the client takes; 0: no limit
+        self.window = PACKET_ID_MAX  # deliveries in flight at most
         self.next_packet_id = 1
         self.applied = 0  # last journal entry that this state contains; replay skips up to it
         # filter → options and identifier (``core.subscription_options``)
@@ -208,6 +235,7 @@ class Session:
         self.inflight: dict[int, int] | None = None
         self._taken_ids: _TakenIds | None = None
         self.queue: deque[int] | None = None
+        self.notes: DeliveryNotes | None = None
         self.received: set[int] | None = None
         # subscriptions whose retained messages are being sent, in order
         self.offers: list[RetainedOffer] | None = None
@@ -223,7 +251,42 @@ class Session:
 
         In a cluster all have one: a node that starts must know who is connected at other nodes.
         """
-        return self.durable or self.will is not None or self.everywhere
+        return self.durable or self.will is not None or self.everywhere or bool(self.wills)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and only waits for a will to be published."""
+        return not self.durable and not self.connected
+
+    @property
+    def ends_with_connection(self) -> bool:
+        return not self.durable or self.expiry_s == 0
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether the client was away for too long, by the session's own expiry."""
+        if self.connected or self.expiry_s < 0 or not now_ms:
+            return False
+        return self.away_since_ms + self.expiry_s * 1000 <= now_ms
+
+    @property
+    def next_will_ms(self) -> int | None:
+        return min([pending.at_ms for pending in self.wills], default=None)
+
+    def leave_will(self, at_ms: int) -> None:
+        """The will of the connection is to be published, at ``at_ms``."""
+        if self.will is not None:
+            owner = self.user, self.roles, self.via
+            left = PendingWill(self.client_id, self.connection, self.will, at_ms, *owner)
+            self.wills = (*self.wills, left)
+
+    def clear(self) -> None:
+        """The session has ended; its wills are due."""
+        self.durable = self.connected = self.everywhere = False
+        self.client = self.will = None
+        self.subscriptions = self.queue = self.inflight = self.received = None
+        self.offers = self.overtaken = self.notes = self.shares = self._taken_ids = None
+        self.marked_count = 0
+        self.wills = tuple([msgspec.structs.replace(one, at_ms=0) for one in self.wills])
 
     @property
     def inflight_count(self) -> int:
@@ -265,17 +328,21 @@ class Session:
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────
 
-    def has_room(self, window: int, count: int = 1) -> bool:
+    def limit_window(self, *limits: int) -> None:
+        """Set the window to the lowest of these limits; 0: no limit."""
+        self.window = min(PACKET_ID_MAX, *[limit or PACKET_ID_MAX for limit in limits])
+
+    def has_room(self, count: int = 1) -> bool:
         """Whether messages may be sent now: connected, nothing queued, room in the window."""
         return (
             self.connected
             and not self.queue
-            and (len(self.inflight) if self.inflight else 0) + count <= min(window, PACKET_ID_MAX)
+            and (len(self.inflight) if self.inflight else 0) + count <= self.window
         )
 
-    def is_window_open(self, window: int) -> bool:
+    def is_window_open(self) -> bool:
         """Whether queued messages may be sent: connected, and room in the window."""
-        return self.connected and self.inflight_count < min(window, PACKET_ID_MAX)
+        return self.connected and self.inflight_count < self.window
 
     def begin(self, sequence: int, qos: int, *, retain: bool = False) -> int:
         """Put a message in flight; return its packet id. The caller has checked for room."""
@@ -321,17 +388,44 @@ class Session:
             self._taken_ids.take(first, count)
         return packet_ids
 
-    def enqueue(self, sequence: int, qos: int, *, retain: bool = False) -> None:
+    def enqueue(
+        self, sequence: int, qos: int, *, retain: bool = False, expires_ms: int = 0
+    ) -> None:
         if self.queue is None:
             self.queue = deque()
         self.queue.append(sequence << _SHIFT | (_RETAIN if retain else 0) | qos)
+        if expires_ms:
+            self.noted().expires(sequence, expires_ms)
 
-    def dequeue(self, window: int) -> Iterator[tuple[int, int, int, bool]]:
+    def dequeue(self) -> Iterator[tuple[int, int, int, bool]]:
         """Put queued messages in flight while there is room: packet id, sequence, QoS, retain."""
-        while self.queue and self.inflight_count < min(window, PACKET_ID_MAX):
+        while self.queue and self.inflight_count < self.window:
             packed = self.queue.popleft()
             sequence, retain, qos = packed >> _SHIFT, bool(packed & _RETAIN), packed & _STATE
+            if self.notes is not None:
+                self.notes.dequeued(sequence)
             yield self.begin(sequence, qos, retain=retain), sequence, qos, retain
+
+    def drop_oldest(self) -> None:
+        """Drop the first message of the queue, which is not empty."""
+        assert self.queue
+        packed = self.queue.popleft()
+        if self.notes is not None:
+            self.notes.dropped(packed >> _SHIFT)
+
+    def drop_expired(self, now_ms: int) -> int:
+        """Drop the queued messages that have expired; return how many."""
+        expired = self.notes.take_expired(now_ms) if self.notes is not None else None
+        if not expired or not self.queue:
+            return 0
+        before = len(self.queue)
+        self.queue = deque([one for one in self.queue if one >> _SHIFT not in expired])
+        return before - len(self.queue)
+
+    def noted(self) -> DeliveryNotes:
+        if self.notes is None:
+            self.notes = DeliveryNotes()
+        return self.notes
 
     def unfinished(self) -> Iterator[tuple[int, int, int, bool]]:
         """Deliveries to repeat on resumption, oldest first: packet id, sequence, state, retain."""
@@ -352,7 +446,21 @@ class Session:
             del inflight[packet_id]
             if self._taken_ids is not None:
                 self._free(packet_id, len(inflight))
+            if self.notes is not None:
+                retain = bool(packed & _RETAIN)
+                self.notes.finished(packet_id, packed >> _SHIFT, retain=retain)
         return True
+
+    def awaits_pubcomp(self, packet_id: int) -> bool:
+        packed = self.inflight.get(packet_id, 0) if self.inflight else 0
+        return packed & _STATE == AWAIT_PUBCOMP
+
+    def lose(self, packet_id: int) -> bool:
+        """Give up a delivery; False if it was not in flight."""
+        packed = self.inflight.pop(packet_id, None) if self.inflight else None
+        if packed is not None and self.notes is not None:
+            self.notes.finished(packet_id, packed >> _SHIFT, retain=bool(packed & _RETAIN))
+        return packed is not None
 
     def _free(self, packet_id: int, left: int) -> None:
         """Mark an id as free in the table, or drop the table if few are in flight."""
@@ -371,6 +479,7 @@ class Session:
         inflight = self.inflight
         if not inflight:
             return 0
+        kind = PUBREC if kind == PUBREC_REFUSED else kind
         for packet_id in packet_ids:
             packed = inflight.get(packet_id)
             if packed is None:
@@ -471,10 +580,12 @@ class Session:
     def has_received(self, packet_id: int) -> bool:
         return self.received is not None and packet_id in self.received
 
-    def release(self, packet_ids: list[int]) -> None:
-        """Forget ids: the next message with one of them is new."""
+    def release(self, packet_ids: list[int]) -> list[int]:
+        """Forget ids: the next message with one of them is new. Return those that are unknown."""
+        unknown = [number for number in packet_ids if not self.has_received(number)]
         if self.received:
             self.received.difference_update(packet_ids)
+        return unknown
 
     # ── checkpoint ────────────────────────────────────────────────────────────────────────────
 
@@ -485,6 +596,8 @@ class Session:
         row.applied, row.will = applied, self.will
         row.everywhere, row.origin = self.everywhere, self.origin
         row.user, row.roles, row.via = self.user, self.roles, self.via
+        row.version, row.expiry_s, row.wills = self.version, self.expiry_s, self.wills
+        row.receive_maximum = self.receive_maximum
         if self.durable:  # only its own node knows more of a live session
             row.away_since_ms = self.away_since_ms
             row.next_packet_id = self.next_packet_id
@@ -497,6 +610,7 @@ class Session:
             row.overtaken = sorted(self.overtaken or ())
             row.offer_floor = self.offer_floor if self._has_offers() else 0
             row.offers, row.offers_made = self.offers or [], self.offers_made
+            row.notes = self.notes if self.notes is not None and not self.notes.is_empty else None
         return _encoder.encode(row)
 
     @classmethod
@@ -514,10 +628,13 @@ class Session:
         session.marked_count = sum(map(is_marked, data.subscriptions.values()))
         session.inflight = dict(data.inflight) or None
         session.queue = deque(data.queue) or None
+        session.notes = data.notes
         session.received = set(data.received) or None
         session.offers, session.offers_made = data.offers or None, data.offers_made
         session.overtaken = set(data.overtaken) if data.offering and data.connected else None
         session.offer_floor = data.offer_floor
         session.everywhere, session.origin = data.everywhere, data.origin
         session.user, session.roles, session.via = data.user, data.roles, data.via
+        session.version, session.expiry_s, session.wills = data.version, data.expiry_s, data.wills
+        session.receive_maximum = data.receive_maximum
         return session

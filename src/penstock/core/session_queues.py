@@ -1,7 +1,7 @@
 """Messages that wait in sessions whose clients are away, or whose windows are full."""
 
-from penstock.core.delivery import DELIVER_QOS, DELIVER_RETAIN
-from penstock.core.session import PACKET_ID_MAX, Session
+from penstock.core.delivery import DELIVER_OWN, DELIVER_QOS, DELIVER_RETAIN
+from penstock.core.session import Session
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
 
@@ -9,31 +9,43 @@ from penstock.obs.reasons import DropReason
 class SessionQueues:
     """The queues of all sessions, each bounded; ``count`` is how many messages wait in them."""
 
-    __slots__ = ("_counters", "_drops_oldest", "_inflight_max", "count", "messages_max")
+    __slots__ = ("_counters", "_drops_oldest", "count", "messages_max")
 
-    def __init__(
-        self, counters: Counters, inflight_max: int, messages_max: int, *, drops_oldest: bool
-    ) -> None:
+    def __init__(self, counters: Counters, messages_max: int, *, drops_oldest: bool) -> None:
         self._counters = counters
-        self._inflight_max = inflight_max
         self._drops_oldest = drops_oldest
         self.messages_max = messages_max
         self.count = 0
 
-    def add(self, session: Session, sequence: int, flags: int) -> None:
-        if session.queue is not None and len(session.queue) >= self._room(session):
+    def add(
+        self, session: Session, sequence: int, flags: int, expires_ms: int, now_ms: int
+    ) -> None:
+        """Queue a message, unless it expires at once; ``now_ms`` is when it was published."""
+        if 0 < expires_ms <= now_ms:
+            self._counters.drops[DropReason.EXPIRED] += 1
+            return
+        if not self._has_room(session) and session.notes is not None:
+            expired = session.drop_expired(now_ms)
+            self.count -= expired
+            self._counters.drops[DropReason.EXPIRED] += expired
+        if not self._has_room(session):
             if not self._drops_oldest:
                 self._counters.drops[DropReason.QUEUE_FULL_NEWEST] += 1
                 return
-            session.queue.popleft()
+            session.drop_oldest()
             self.count -= 1
             self._counters.drops[DropReason.QUEUE_FULL_OLDEST] += 1
-        session.enqueue(sequence, flags & DELIVER_QOS, retain=bool(flags & DELIVER_RETAIN))
+        retain = bool(flags & DELIVER_RETAIN)
+        session.enqueue(sequence, flags & DELIVER_QOS, retain=retain, expires_ms=expires_ms)
+        if flags & DELIVER_OWN:
+            session.noted().own[sequence] = True
         self.count += 1
 
-    def _room(self, session: Session) -> int:
-        """How many messages may be queued; a paced session may also use the room of its window."""
-        if not session.connected:
-            return self.messages_max
-        window = min(self._inflight_max, PACKET_ID_MAX)
-        return self.messages_max + max(0, window - session.inflight_count)
+    def _has_room(self, session: Session) -> bool:
+        """Whether one more fits; a paced session may also use the room of its window."""
+        if not session.queue:
+            return True
+        room = self.messages_max
+        if session.connected:
+            room += max(0, session.window - session.inflight_count)
+        return len(session.queue) < room

@@ -98,11 +98,8 @@ def _deny_session(effect: SessionDenied) -> None:
 
 
 def _close_taken_over(effect: TakenOver) -> None:
-    if not effect.is_will_due:
-        effect.waiter.drop_will()
     effect.waiter.close(DisconnectReason.SESSION_TAKEN_OVER)
 
 
 def _close_ended(effect: Ended) -> None:
-    effect.waiter.drop_will()  # published when the session was ended
     effect.waiter.close(DisconnectReason.SESSION_ENDED)

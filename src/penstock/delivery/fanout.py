@@ -8,6 +8,7 @@ from penstock.config.schema import Journal
 from penstock.core.live import Live, LiveClient, LiveSubscriber
 from penstock.core.routes import Routes
 from penstock.core.session import Session
+from penstock.model.message import Extras
 
 Targets = tuple[tuple[Session | LiveSubscriber, int], ...]  # subscribers with their QoS
 
@@ -27,7 +28,14 @@ class LiveFanout:
             if client is not None:
                 client.forward(live)
 
-    def pass_on(self, topic: bytes, payloads: list[bytes]) -> None:
+    def pass_on(
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        extras: list[Extras | None] | None = None,  # noqa: ARG002 - 3.1.1 has no place for them
+        flags: int = 0,  # noqa: ARG002 - as above
+    ) -> None:
+        """Forward QoS 0 messages of another node; ``flags`` are those of the journal."""
         route = self._routes.cached.get(topic) or self._routes.resolve(topic)
         self.forward(route.targets, Live.of(topic, payloads))
 

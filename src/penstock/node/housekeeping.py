@@ -6,7 +6,7 @@ are journaled like those of clients. In a cluster one node makes each of them:
 =================================================  ============================================
 connections of an earlier incarnation of the node  this node, when it has started and caught up
 those of a node that died or was removed           the leader, by ``Consensus.present``
-sessions that are away for too long                the leader
+sessions that are away for too long, wills         the leader
 durable subscribers that were not seen for long    the leader; the node that has one connected
                                                    refreshes it
 groups, dead letters, sinks                        the leader (``led`` of their parts)
@@ -14,7 +14,7 @@ groups, dead letters, sinks                        the leader (``led`` of their 
 
 A node that loses leadership stops; the next leader starts from its own state. Two nodes that both
 believe to lead do no harm: a command names the state it was based on, and is void if that has
-changed. Only a will may be published twice.
+changed. What must not be done twice (a will is published) is void in another term.
 
 **Late commands.** A command of this node may be applied when no client waits for it any more: it is
 from the last incarnation, or the client was refused for lack of a quorum. A session that is opened
@@ -22,14 +22,15 @@ by one has no connection, and is ended at once.
 """
 
 from collections.abc import Collection
+from functools import partial
 from itertools import islice
 
 from penstock.clock import SteadyClock
 from penstock.cluster.consensus import Consensus, Leadership
 from penstock.commit.pipeline import Pipeline
 from penstock.core.broker import Broker
-from penstock.core.commands import Closed, Expired, Forgotten, Progressed, WillMessage
-from penstock.core.effects import OpenedForNobody
+from penstock.core.commands import Closed, Expired, Forgotten, Progressed
+from penstock.core.effects import OpenedForNobody, WillLeft
 from penstock.core.session import Session
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.errors import PenstockError
@@ -37,6 +38,10 @@ from penstock.net.connection_ids import must_clean_up, node_of
 from penstock.net.connections import Connections
 from penstock.node.wills import Wills
 from penstock.staging.sink_commits import SinkCommits
+
+EXPIRE_AT_ONCE = 4_096  # sessions ended per turn
+
+WILLS_AT_ONCE = 1_024  # published per turn; those due at once do not wait for it
 
 FORGET_AT_ONCE = 256  # durable subscribers checked per turn
 
@@ -75,6 +80,7 @@ class Housekeeping:
         # alone are not enough: they grow with the clock, which may have been set back.
         self._left: dict[bytes, int] = {}
         self._expiring: dict[bytes, int] = {}  # ``Expired`` is pending; by last connection
+        self._publishing: set[int] = set()  # ``WillSent`` is pending; by connection
         self._forgetting: dict[bytes, int] = {}  # ``Forgotten`` is pending; by time last seen
         self._ending: dict[bytes, int] = {}  # ``Closed`` is pending; by connection
         self._has_ended_own = False  # whether the last incarnation's sessions were ended
@@ -119,6 +125,7 @@ class Housekeeping:
             return
         self._is_leading = is_leading
         self._expiring, self._forgetting = {}, {}
+        self._publishing = set()
         self._present = None
         self._dispatchers.led(is_leader=is_leading)
         self._sinks.led(is_leader=is_leading)
@@ -133,23 +140,39 @@ class Housekeeping:
             self.end_own_sessions()
         if self._is_leading:
             self._expire_sessions()
+            self._publish_wills()
             self._forget_subscribers()
             self._clean_up_absent_nodes()
         else:
             self._refresh_subscribers()
 
     def _expire_sessions(self) -> None:
-        """Sessions are ordered by when their clients left: check the first ones only."""
-        due_ms = self._steady_ms() - self._limits.session_expiry_s * 1000
         expiring = {}
-        for client_id, session in list(self._broker.away.items()):
-            if session.away_since_ms > due_ms:
-                break
+        for session in self._broker.session_table.ends.due(self._steady_ms(), EXPIRE_AT_ONCE):
+            client_id = session.client_id
             expiring[client_id] = session.connection
             if self._expiring.get(client_id) != session.connection:
                 expired = Expired(client_id, session.connection)
                 self._pipeline.submit(expired, None, durable=True)
         self._expiring = expiring
+
+    def _publish_wills(self) -> None:
+        for session in self._broker.session_table.wills.due(self._steady_ms(), WILLS_AT_ONCE):
+            self._publish_wills_of(session)
+
+    def _publish_wills_of(self, session: Session) -> None:
+        now_ms = self._steady_ms()
+        for pending in session.wills:
+            if pending.at_ms <= now_ms and pending.connection not in self._publishing:
+                self._publishing.add(pending.connection)
+                done = partial(self._publishing.discard, pending.connection)
+                self._wills.publish(pending, done)
+
+    def will_left(self, effect: WillLeft) -> None:
+        """Publish a will that is due at once; others wait for a turn."""
+        session = self._broker.sessions.get(effect.client_id)
+        if self._is_leading and session is not None:
+            self._publish_wills_of(session)
 
     # ── durable subscribers ───────────────────────────────────────────────────────────────────
 
@@ -235,33 +258,24 @@ class Housekeeping:
         if self._ending.get(session.client_id) == session.connection:
             return
         self._ending[session.client_id] = session.connection
-        self.close_session(
-            session.client_id, session.connection, session.will, session, durable=True
-        )
+        self.close_session(session, session.connection, is_will_due=True)
+
+    def now_ms(self) -> int:
+        """The time of sessions: their absence, their ends, the delays of wills."""
+        return self._steady_ms()
 
     def close_session(
-        self,
-        client_id: bytes,
-        connection: int,
-        will: WillMessage | None,
-        owner: Session,
-        *,
-        durable: bool,
+        self, session: Session, connection: int, *, is_will_due: bool, expiry_s: int = -1
     ) -> None:
-        """Publish the will, then end the connection, in that order in the journal.
+        """End a connection of a session; ``expiry_s`` is a new session expiry, from DISCONNECT.
 
-        ``owner`` is the session whose user left the will.
+        The will is due after its delay; the session keeps it until then.
         """
-        if will is not None:
-            self._wills.publish(will, owner)
-        closed = Closed(client_id, connection, self._steady_ms())
-        self._pipeline.submit(closed, None, durable=durable)
-
-    def inherit(self, session: Session) -> int:
-        """A client moves here from another node: publish its will, return its last connection."""
-        if session.will is not None and self._ending.get(session.client_id) != session.connection:
-            self._wills.publish(session.will, session)
-        return session.connection
+        now_ms = self._steady_ms()
+        is_due = is_will_due and session.will is not None
+        will_at_ms = now_ms + session.will.delay_s * 1000 if is_due and session.will else 0
+        closed = Closed(session.client_id, connection, now_ms, expiry_s, will_at_ms)
+        self._pipeline.submit(closed, None, durable=session.recorded)
 
     def opened_for_nobody(self, effect: OpenedForNobody) -> None:
         """A session was opened by another node, or by this one too late."""
@@ -272,7 +286,6 @@ class Housekeeping:
         if not must_clean_up(self._cluster, node_of(connection)):
             return
         if self._is_own(connection) and connection > self._first_connection:
-            # no will: its client was refused
-            self.close_session(client_id, connection, None, session, durable=True)
+            self.close_session(session, connection, is_will_due=False)  # its client was refused
         elif self._has_ended_own or not self._is_own(connection):
             self._end(session)

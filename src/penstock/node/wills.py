@@ -1,26 +1,37 @@
 """Publishes the wills of clients whose connections broke.
 
+A will is in the session of its client until it is published (``core.pending_will``). Only the
+leader publishes it, in one commit with ``WillSent``; if that is void, because another node leads by
+now, so is the message. Thus a will is neither lost nor published twice, whatever crashes.
+
 A will is judged when the client connects, and again when it is due: its user may have lost the
 right, or be gone.
 """
 
-from penstock.access.admission import CAPTURED, Admission
+from collections.abc import Callable
+
+from penstock.access.admission import CAPTURED, Admission, TopicRoute
 from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus
+from penstock.commit.completion import Callback
 from penstock.commit.pipeline import Pipeline
-from penstock.core.commands import WillMessage
+from penstock.core.commands import PublishedBy, WillMessage, WillSent
 from penstock.core.live import Live
 from penstock.core.owners import Owners
-from penstock.core.session import Session
+from penstock.core.pending_will import PendingWill
 from penstock.delivery.fanout import LiveFanout
+from penstock.model.message import FLAG_RETAIN_UNKEPT, Extras
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
 
+# refused with the will, which is published again; a command without a waiter would be kept
+_NOT_RETRIED = Callback(lambda _value: None, lambda _reason, _detail: None)
+
 
 class Wills:
-    """Publishes wills; they are retried if a commit fails."""
+    """Publishes wills as the leader."""
 
     def __init__(
         self,
@@ -40,34 +51,71 @@ class Wills:
         self._clock = clock
         self._counters = counters
 
-    def publish(self, will: WillMessage, owner: Session) -> None:
-        """``owner`` is the session that left the will."""
-        topic, payloads = will.topic, [will.payload]
-        principal = Principal(owner.user, self._owners.rights(owner), "mqtt", via=owner.via)
+    def publish(self, pending: PendingWill, done: Callable[[], None]) -> None:
+        """Publish a will that is due; call ``done`` when that is applied, or was refused."""
+        route = self._admitted(pending)
+
+        def sent(_value: object) -> None:
+            done()
+            if route is not None and not pending.will.qos:
+                self._forward(route, pending)
+
+        completion = Callback(sent, lambda _reason, _detail: done())
+        with self._pipeline.as_leader():
+            if route is not None:
+                self._journal(route, pending)
+            self._pipeline.submit(
+                WillSent(pending.client_id, pending.connection), completion, durable=True
+            )
+
+    def _admitted(self, pending: PendingWill) -> TopicRoute | None:
+        topic = pending.will.topic
+        principal = self._principal(pending)
         if self._admission.judge(principal, Action.PUBLISH, topic) is not None:
             self._counters.drops[DropReason.NOT_AUTHORIZED] += 1
-            return
+            return None
         route = self._admission.route(topic)
-        policy = route.policy
-        if policy > CAPTURED:  # the topic requires signatures since the client connected
+        if route.policy > CAPTURED:  # the topic requires signatures since the client connected
             self._admission.gate.admit_unsigned(topic)
             self._counters.drops[DropReason.SIGNATURE_REFUSED] += 1
+            return None
+        return route
+
+    def _principal(self, pending: PendingWill) -> Principal:
+        return Principal(pending.user, self._owners.rights(pending), "mqtt", via=pending.via)
+
+    def _journal(self, route: TopicRoute, pending: PendingWill) -> None:
+        will, now_ms = pending.will, self._clock.wall_ms()
+        if not (will.qos or will.retain or route.policy & CAPTURED):
             return
-        if not will.qos:
-            self._fanout.forward(route.targets, Live.of(topic, payloads))
-            if not policy and not will.retain:
-                self._cluster.broadcast(topic, payloads)
-        now_ms = self._clock.wall_ms()
-        if will.qos or will.retain:
-            retain = will.retain and self._admission.may_retain(topic, will.payload)
-            self._pipeline.publish(
-                topic,
-                payloads,
-                now_ms,
-                qos=will.qos,
-                retain=retain,
-                keep=True,
-                author=principal.author,
-            )
-        elif policy & CAPTURED:
-            self._pipeline.capture(topic, payloads, now_ms)
+        is_kept = will.retain and self._admission.may_retain(will.topic, will.payload)
+        if will.qos:
+            # who published it matters to subscriptions with no local
+            publisher = PublishedBy(pending.client_id, 1)
+            self._pipeline.submit(publisher, _NOT_RETRIED, durable=True)
+        self._pipeline.publish(
+            will.topic,
+            [will.payload],
+            now_ms,
+            qos=will.qos,
+            retain=is_kept,
+            extras=_extras(will, now_ms),
+            marks=FLAG_RETAIN_UNKEPT if will.retain and not is_kept else 0,
+            author=self._principal(pending).author,
+        )
+
+    def _forward(self, route: TopicRoute, pending: PendingWill) -> None:
+        """QoS 0: to subscribers of this node; others learn it from the log, if that keeps it."""
+        will = pending.will
+        targets = self._admission.route(will.topic).targets
+        self._fanout.forward(targets, Live.of(will.topic, [will.payload]))
+        if not route.policy and not will.retain:
+            self._cluster.broadcast(will.topic, [will.payload])
+
+
+def _extras(will: WillMessage, now_ms: int) -> list[Extras | None] | None:
+    """Its properties; message expiry counts from now on."""
+    if not will.headers and will.expiry_s < 0:
+        return None
+    expires_ms = now_ms + will.expiry_s * 1000 if will.expiry_s >= 0 else 0
+    return [Extras(will.headers, expires_ms=expires_ms)]

@@ -3,7 +3,7 @@
 import pytest
 from broker_bench import WILL, Bench, kinds
 
-from penstock.core.broker import PORTION, Broker
+from penstock.core.broker import Broker
 from penstock.core.commands import (
     Acknowledged,
     Closed,
@@ -31,7 +31,8 @@ from penstock.core.effects import (
     Unkept,
     UnsubscribeAnswer,
 )
-from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL
+from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, PUBREL_UNKNOWN
+from penstock.core.session_deliveries import PORTION
 from penstock.core.subscription_options import SUBSCRIBE_FAILED
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
@@ -88,7 +89,7 @@ def test_resumption_repeats_what_is_unfinished_and_then_sends_what_waited():
     bench.publish(b"t", b"4", qos=1)
     bench.close("ann")
     bench.publish(b"t", b"5", qos=2)
-    bench.broker.inflight_max = 4
+    bench.broker.session_table.inflight_max = 4
 
     effects = bench.open("ann")
     assert effects.deliveries == {
@@ -348,7 +349,7 @@ def test_pubrec_is_answered_with_pubrel_even_for_an_id_that_is_not_known():
     """The client must be able to finish."""
     bench = Bench()
     bench.open("ann")
-    assert bench.acknowledge("ann", PUBREC, 9).acks == {("ann#1", PUBREL): [9]}
+    assert bench.acknowledge("ann", PUBREC, 9).acks == {("ann#1", PUBREL_UNKNOWN): [9]}
 
 
 def test_a_handshake_of_qos_2_ends_with_pubcomp():

@@ -246,7 +246,7 @@ class Reader:
         search = self.bench.broker.retained_delivery.search(offer)
         while not search.step(3):
             pass
-        return self.bench.broker.retained_delivery.page(self.session, offer, search)
+        return self.bench.broker.retained_delivery.page(self.session, offer, search, 0)
 
     def read_all(self) -> None:
         while self.session.offers:
@@ -337,7 +337,9 @@ def test_a_search_that_finds_more_than_it_may_hold_looks_again(monkeypatch):
     while reader.session.offers:
         while not search.step(64):
             assert len(search._found) <= 100
-        page = bench.broker.retained_delivery.page(reader.session, reader.session.offers[0], search)
+        page = bench.broker.retained_delivery.page(
+            reader.session, reader.session.offers[0], search, 0
+        )
         if page is not None:
             reader.take(bench.apply(page, reader.session.client))
     assert [topic for topic, _ in reader.got] == topics

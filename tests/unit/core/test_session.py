@@ -99,9 +99,9 @@ def test_a_packet_id_in_use_is_passed_over():
 def test_all_32767_packet_ids_can_be_in_flight_and_a_freed_one_is_found_again():
     session = connected()
     assert session.begin_run(1, 1, 32_767) == list(range(1, 32_768))
-    assert not session.has_room(32_767)
+    assert not session.has_room()
     session.acknowledge(PUBACK, 30_000)
-    assert session.has_room(32_767)
+    assert session.has_room()
     assert session.begin(70_000, 1) == 30_000
 
 
@@ -212,10 +212,12 @@ def test_the_table_of_taken_ids_goes_when_few_are_in_flight():
 
 def test_the_window_is_no_wider_than_there_are_ids():
     session = connected()
+    session.limit_window(65_535, 0)
+    assert session.window == 32_767
     session.begin_run(1, 1, 32_767)
-    assert not session.has_room(65_535)
+    assert not session.has_room()
     session.enqueue(40_000, 1)
-    assert list(session.dequeue(65_535)) == []
+    assert list(session.dequeue()) == []
 
 
 def test_ids_that_an_earlier_version_left_in_flight_are_finished_and_not_given_out_again():
@@ -235,25 +237,29 @@ def test_ids_that_an_earlier_version_left_in_flight_are_finished_and_not_given_o
 
 def test_there_is_room_only_if_connected_with_nothing_waiting_and_a_window():
     session = connected()
-    assert session.has_room(2, 2)
-    assert not session.has_room(2, 3)
-    session.begin(1, 1)
+    session.limit_window(2, 0)
     assert session.has_room(2)
-    assert not session.has_room(1)
+    assert not session.has_room(3)
+    session.begin(1, 1)
+    assert session.has_room()
+    session.limit_window(2, 1)  # the receive maximum of another connection
+    assert not session.has_room()
+    session.limit_window(2, 7)
     session.enqueue(2, 1)
-    assert not session.has_room(2)
-    assert not Session(b"away", durable=True).has_room(2)
+    assert not session.has_room()
+    assert not Session(b"away", durable=True).has_room()
 
 
 def test_the_queue_leaves_in_order_as_far_as_the_window_allows():
     session = connected()
+    session.limit_window(2)
     for sequence in (5, 6, 7):
         session.enqueue(sequence, 2 if sequence == 6 else 1, retain=sequence == 6)
     assert session.queue_count == 3
-    assert list(session.dequeue(2)) == [(1, 5, 1, False), (2, 6, 2, True)]
-    assert list(session.dequeue(2)) == []
+    assert list(session.dequeue()) == [(1, 5, 1, False), (2, 6, 2, True)]
+    assert list(session.dequeue()) == []
     session.acknowledge(PUBACK, 1)
-    assert list(session.dequeue(2)) == [(3, 7, 1, False)]
+    assert list(session.dequeue()) == [(3, 7, 1, False)]
     assert (session.queue_count, session.inflight_count) == (0, 2)
 
 
@@ -269,7 +275,7 @@ def test_unfinished_deliveries_are_repeated_oldest_first_whatever_their_ids():
 def test_an_empty_session_has_nothing():
     session = Session(b"c", durable=False)
     assert (session.inflight_count, session.queue_count) == (0, 0)
-    assert list(session.unfinished()) == list(session.dequeue(1)) == []
+    assert list(session.unfinished()) == list(session.dequeue()) == []
     assert session.oldest_needed() is None
     assert not session.acknowledge(PUBACK, 1)
     assert session.fault_of(PUBACK, [1]) == 0
@@ -296,7 +302,7 @@ def test_a_retained_message_is_needed_until_it_is_acknowledged_and_no_longer():
     session.enqueue(3, 1, retain=True)
     assert session.oldest_needed() == 3
     session.acknowledge(PUBACK, 1)
-    assert list(session.dequeue(1)) == [(2, 3, 1, True)]
+    assert list(session.dequeue()) == [(2, 3, 1, True)]
     session.begin(9, 1)
     assert session.oldest_needed() == 3
     session.acknowledge(PUBACK, 2)

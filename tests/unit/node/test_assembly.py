@@ -1,5 +1,6 @@
 """The shared side of connections: effects are carried out, and output leaves when it should."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,7 +15,8 @@ from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import Offered, Published, WillMessage
 from penstock.core.effects import Effects, FollowUp, SubscribeAnswer, Unkept
-from penstock.core.session import PUBACK, Session
+from penstock.core.pending_will import PendingWill
+from penstock.core.session import PUBACK
 from penstock.net.flusher import QUIET_S
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -211,8 +213,9 @@ async def test_a_retained_message_beyond_the_limit_is_counted_when_it_is_refused
 async def test_a_will_beyond_the_limit_is_published_but_not_retained(bench):
     retain(bench, b"a")
     will = WillMessage(b"w", b"bye", 1, retain=True)
-    bench.parts.wills.publish(will, Session(b"ann", durable=False))
-    await bench.parts.pipeline.drain()
+    done = asyncio.Event()
+    bench.parts.wills.publish(PendingWill(b"ann", 1, will, 0), done.set)
+    await done.wait()
     assert bench.broker.retained.get(b"w") is None
     (message,) = bench.store.read([1])
     assert (message.payload, message.retain) == (b"bye", False)

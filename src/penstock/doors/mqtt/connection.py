@@ -282,7 +282,7 @@ class MqttConnection(Connection[Event]):
 
     def open(self) -> None:
         door, client_id, terms = self._door, self.client_id, self._terms
-        heir_of = self._take_over(door.broker.sessions.get(client_id))
+        self._take_over(door.broker.sessions.get(client_id))
         is_clustered = door.cluster.is_clustered
         opened = SessionOpened(
             client_id,
@@ -290,7 +290,6 @@ class MqttConnection(Connection[Event]):
             terms.clean_start,
             self._will,
             is_clustered,
-            heir_of,
             is_paced=True,
             user=self.principal.user,
             roles=self._roles(),
@@ -298,7 +297,7 @@ class MqttConnection(Connection[Event]):
             version=terms.version,
             expiry_s=terms.expiry_s,
             receive_maximum=terms.receive_maximum,
-            now_ms=self._connections.wall_ms(),
+            now_ms=door.session_ends.now_ms(),
         )
         self._is_opening = True
         door.pipeline.submit(opened, self, durable=is_clustered or self._is_recorded)
@@ -318,18 +317,12 @@ class MqttConnection(Connection[Event]):
         session = self._door.broker.sessions.get(self.client_id)
         return session is not None and session.recorded
 
-    def _take_over(self, session: Session | None) -> int:
-        """Close the connection with this client id first; return its number at another node."""
-        if session is not None and is_foreign(session.user, self.principal.user):
-            return 0  # the command will be void, unless that session ends before it is applied
-        if session is not None and session.client is not None:
-            session.client.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
-        elif session is not None and session.connected:
-            return self._door.session_ends.inherit(session)
-        return 0
-
-    def drop_will(self) -> None:
-        self._will = None
+    def _take_over(self, session: Session | None) -> None:
+        """Close the connection with this client id first [MQTT-3.1.4-2], if it is at this node."""
+        if session is None or session.client is None:
+            return
+        if not is_foreign(session.user, self.principal.user):  # else the command will be void
+            session.client.close(DisconnectReason.SESSION_TAKEN_OVER)
 
     def accept(self, session: Session, *, session_present: bool) -> None:
         """Answer CONNACK, then handle what came behind CONNECT [MQTT-3.2.0-1]."""
@@ -417,7 +410,7 @@ class MqttConnection(Connection[Event]):
 
     def acknowledge(self, kind: int, packet_ids: list[int]) -> None:
         if self.reason is None:
-            self.outbox.send(encode.acks(kind, packet_ids))
+            self.outbox.send(encode.acks(kind & 0x0F, packet_ids))
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         self._subscribing.subscribed(packet_id, return_codes)
@@ -451,7 +444,7 @@ class MqttConnection(Connection[Event]):
         session = self.session
         if session is None or not session.queue or self._is_draining or self.reason is not None:
             return
-        if self.outbox.is_idle() and session.is_window_open(self._door.broker.inflight_max):
+        if self.outbox.is_idle() and session.is_window_open():
             self._is_draining = True
             drained = Drained(self.client_id, self.number)
             self._door.pipeline.submit(drained, self, durable=session.durable)
@@ -527,11 +520,5 @@ class MqttConnection(Connection[Event]):
 
     def _leave(self, session: Session) -> None:
         is_will_due = self.reason is not DisconnectReason.CLIENT_DISCONNECT
-        self._door.session_ends.close_session(
-            self.client_id,
-            self.number,
-            self._will if is_will_due else None,
-            session,
-            durable=session.recorded,
-        )
+        self._door.session_ends.close_session(session, self.number, is_will_due=is_will_due)
         self.session = None

@@ -10,7 +10,6 @@ from penstock.cluster.consensus import Consensus
 from penstock.commit.feed import Feed
 from penstock.commit.pipeline import Pipeline
 from penstock.core.broker import Broker
-from penstock.core.commands import WillMessage
 from penstock.core.session import Session
 from penstock.delivery.effects import EffectHandlers
 from penstock.delivery.fanout import LiveFanout
@@ -24,19 +23,14 @@ from penstock.reading.readers import JournalReaders
 
 
 class SessionEnds(Protocol):
-    """Journals the end of sessions and publishes the wills that are due."""
+    """Journals the end of connections; wills are published when they are due."""
+
+    def now_ms(self) -> int:
+        """The time of sessions, for ``SessionOpened``."""
 
     def close_session(
-        self,
-        client_id: bytes,
-        connection: int,
-        will: WillMessage | None,
-        owner: Session,
-        *,
-        durable: bool,
+        self, session: Session, connection: int, *, is_will_due: bool, expiry_s: int = -1
     ) -> None: ...
-
-    def inherit(self, session: Session) -> int: ...  # return its connection at the other node
 
 
 @dataclass(kw_only=True, eq=False)

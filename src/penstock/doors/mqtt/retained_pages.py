@@ -65,7 +65,8 @@ class RetainedPages:
                 search = self._search = retained_delivery.search(offer)
             if search.step(VISITS):
                 passed_over = self._door.pipeline.topics_to_retain()
-                page = retained_delivery.page(self._session, offer, search, passed_over)
+                now_ms = self._door.connections.wall_ms()
+                page = retained_delivery.page(self._session, offer, search, now_ms, passed_over)
                 if page is not None:
                     self._submitted = offer.number, offer.after
             yield
