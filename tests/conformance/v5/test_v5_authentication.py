@@ -119,7 +119,7 @@ def log_in(dial, unique) -> Callable[..., Client5]:
 # ── in CONNECT ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.proves5("MQTT-4.12.0-2", "MQTT-4.12.0-3", "MQTT-4.12.0-5")
+@pytest.mark.proves5("MQTT-4.12.0-2", "MQTT-4.12.0-3", "MQTT-4.12.0-5", "MQTT-3.15.2-1")
 def test_a_client_and_the_broker_prove_each_other_that_they_know_the_password(
     broker, dial, unique, log_in
 ):
@@ -246,6 +246,7 @@ def test_flags_of_auth_are_malformed(dial, unique, flags):
     client.expect_refusal(0x81)
 
 
+@pytest.mark.proves5("MQTT-3.15.2-1")
 @pytest.mark.parametrize("code", [0x01, 0x17, 0x1A, 0x86, 0xFF])
 def test_other_codes_of_auth_are_refused(dial, unique, code):
     client = dial()
@@ -286,6 +287,22 @@ def test_a_packet_is_as_large_as_connect_until_connack(dial, unique):
         Exchange(client).connect(unique).final()
         client.send(auth(CONTINUE, b"x" * 2_000))
         client.expect_refusal(0x95)
+
+
+@pytest.mark.proves5("MQTT-3.1.2-24", "MQTT-3.15.2-2", "MQTT-3.15.2-3")
+def test_auth_says_nothing_but_the_exchange_and_is_not_sent_if_the_client_takes_less(dial, unique):
+    client = dial()
+    Exchange(client).connect(unique)
+    packet = client.receive()
+    assert v5.parse(packet).properties.keys() == {"auth_method", "auth_data"}
+    client.abort()
+    for size, is_enough in ((len(packet), True), (len(packet) - 1, False)):
+        client = dial()
+        exchange = Exchange(client).connect(unique, maximum_packet_size=size)
+        if is_enough:
+            exchange.final()
+        else:
+            client.expect_refusal(0x95)
 
 
 def test_guessing_is_slowed_down(dial, unique):

@@ -48,11 +48,13 @@ class AuthenticatedClient(Protocol):
 class MqttAuthentication:
     """What one connection proves, from CONNECT on."""
 
-    __slots__ = ("_client", "_finished", "_is_connected", "_login", "_logins")
+    __slots__ = ("_bytes_max", "_client", "_finished", "_is_connected", "_login", "_logins")
 
-    def __init__(self, logins: Logins, client: AuthenticatedClient) -> None:
+    def __init__(self, logins: Logins, client: AuthenticatedClient, packet_bytes_max: int) -> None:
+        """``packet_bytes_max``: the largest packet that the client takes."""
         self._logins = logins
         self._client = client
+        self._bytes_max = packet_bytes_max
         self._is_connected = False
         self._login: ScramLogin | None = None  # that waits for the client's last message
         self._finished: ScramLogin | None = None  # whose last message is to be sent
@@ -101,14 +103,22 @@ class MqttAuthentication:
         )
         if self._login is not None:
             words = Properties(authentication_method=SCRAM, authentication_data=self._login.first)
-            client.send(encode.auth(ReasonCode.CONTINUE_AUTHENTICATION, words))
+            self._send(ReasonCode.CONTINUE_AUTHENTICATION, words)
+
+    def _send(self, code: ReasonCode, words: Properties) -> None:
+        packet = encode.auth(code, words)
+        if len(packet) > self._bytes_max:  # [MQTT-3.1.2-24]
+            detail = f"AUTH of {len(packet)} bytes, the client takes {self._bytes_max}"
+            self._client.close(DisconnectReason.PACKET_TOO_LARGE, detail)
+        else:
+            self._client.send(packet)
 
     def _proved_again(self, result: Principal | LoginRefusal) -> None:
         client = self._client
         if isinstance(result, LoginRefusal):
             client.close(result.reason, result.text)
             return
-        client.send(encode.auth(ReasonCode.SUCCESS, self._last_words()))
+        self._send(ReasonCode.SUCCESS, self._last_words())
         client.become(result)
         client.principal_changed()
 

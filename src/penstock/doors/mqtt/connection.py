@@ -204,7 +204,7 @@ class MqttConnection(Connection[Event]):
             self._refuse_connect(ConnectRefused(CONNACK_BAD_CREDENTIALS, reason, detail))
             return
         self.become(STRANGER)
-        self._authentication = MqttAuthentication(logins, self)
+        self._authentication = MqttAuthentication(logins, self, self._terms.packet_bytes_max)
         done = partial(self._authenticated, event)
         self._authentication.begin(event.properties.authentication_data, done)
 
