@@ -215,14 +215,10 @@ class Assembly:
         )
 
     def _store_rehashed(self, row: User, peer: str) -> None:
-        """Another node, or a later login, does it if this one cannot."""
-        if self.cluster.is_leader:
-            access = self.broker.access
-            command = AccessChanged(
-                [put(row)], row.name, "rehash", peer, self.wall_ms(), access.version
-            )
-            with self.pipeline.as_leader():
-                self.pipeline.submit(command, None, durable=True)
+        """On any node: it is void if users have changed meanwhile, and a later login does it."""
+        version = self.broker.access.version
+        command = AccessChanged([put(row)], row.name, "rehash", peer, self.wall_ms(), version)
+        self.pipeline.submit(command, None, durable=True)
 
     @cached_property
     def audit(self) -> AuditLog:

@@ -13,12 +13,16 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import penstock, waiting
+from penstock.trust.passwords import hash_password
+from tests.conformance import packets5 as v5
+from tests.conformance.client5 import Client5
 from tests.conformance.wire_client import WireClient, connect_packet
 from tests.e2e.cluster_processes import nodes, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SECRET = "a-secret-of-20-bytes"
+PASSWORD = "correct horse battery"
 USERS = {
     name: {"roles": [role], "secrets": [sha256(SECRET.encode()).hexdigest()]}
     for name, role in (("root", "admin"), ("ann", "client"), ("bob", "client"))
@@ -244,6 +248,33 @@ def test_two_users_who_present_a_client_id_at_two_nodes_at_once_get_one_owner(tm
         assert code_with_quorum(made.address(next(iter(made.running))), owner) == 0
         for one, _ in found.values():
             one.__exit__()
+
+
+def test_a_login_at_a_node_that_does_not_lead_makes_the_verifier_for_all(tmp_path):
+    text = hash_password(PASSWORD.encode(), bytes(16))
+    with nodes(tmp_path, 3) as made:
+        leader = begin(made)
+        user = {"document": {"users": {"eve": {"roles": ["client"], "password": text}}}}
+        assert ask(leader, "/access/apply", user)[0] == 200
+        other = next(node for node in made.running.values() if node is not leader)
+        login = connect_packet("eve", username="eve", password=PASSWORD.encode())
+
+        def logged_in():
+            with WireClient(other.host, other.port) as client:
+                client.send(login)
+                return client.receive()[3] == 0
+
+        until(logged_in)
+        until(lambda: ask(leader, "/users/eve")[1].get("scram"))
+        until(lambda: challenge(leader) == challenge(other))
+
+
+def challenge(node):
+    """What a node shows to who begins to log in, without the nonce."""
+    first = v5.connect("", auth_method="SCRAM-SHA-256", auth_data=b"n,,n=nobody,r=abcdefgh")
+    with Client5(node.host, node.port) as client:
+        client.send(first)
+        return client.take().properties["auth_data"][0].partition(b",")[2]
 
 
 def test_a_change_that_waits_for_all_nodes_names_those_that_lack_it(tmp_path, as_root, monkeypatch):

@@ -382,8 +382,7 @@ class Logins:
 
     def _may_make_verifier(self, user: User) -> bool:
         """Whether to make a user's verifier now. It takes long, and nobody may wait for it."""
-        is_idle = self._cluster.is_leader and not self._pool.waiting
-        return is_idle and lacks_verifier(user, self._cost)
+        return not self._pool.waiting and lacks_verifier(user, self._cost)
 
     def _hash_anew(self, attempt: _Attempt, user: User) -> None:
         """Replace a weak hash, or make the verifier, now that the password is at hand."""

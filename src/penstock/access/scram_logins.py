@@ -16,8 +16,8 @@ from penstock.trust.scram_verifier import Verifier, made_up_verifier, read_verif
 NONCE_BYTES = 18
 
 UNPREPARED = (
-    "there is no SCRAM verifier of this password: log in with it once without SCRAM (in a cluster,"
-    " at the leader), or set it again: penstock users password"
+    "there is no SCRAM verifier of this password: log in with it once without SCRAM, or set it"
+    " again: penstock users password"
 )
 
 

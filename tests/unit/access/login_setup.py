@@ -37,7 +37,6 @@ class OneCluster:
     """A cluster as one node sees it; a test cuts the node off."""
 
     is_clustered = True
-    is_leader = True
 
     def __init__(self) -> None:
         self.leader = 1
