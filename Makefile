@@ -36,13 +36,16 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install -c constraints.txt -e '.[dev,cli,spark,jwt]'
 	@touch $@ $(VENV)/.serve
 
-# A Redis client for Node, used by one test; the test is skipped where npm cannot fetch it.
-$(VENV)/.node: tests/interop/node_redis/package.json | $(BIN)/python
+# Clients for Node and browsers, used by their tests, which are skipped where npm cannot fetch them.
+NODE_CLIENTS := tests/interop/node_redis tests/interop/mqtt_js
+$(VENV)/.node: $(NODE_CLIENTS:=/package.json) | $(BIN)/python
 	@if command -v npm >/dev/null; then \
-	  echo "fetching node-redis for its test ..."; \
-	  timeout 60 npm install --prefix tests/interop/node_redis --no-package-lock --no-audit --no-fund --silent \
-	    --fetch-retries 0 --fetch-timeout 20000 && touch $@ \
-	  || echo "node-redis could not be fetched: its test will be skipped"; fi
+	  echo "fetching node-redis and MQTT.js for their tests ..."; \
+	  for client in $(NODE_CLIENTS); do \
+	    timeout 60 npm install --prefix $$client --no-package-lock --no-audit --no-fund --silent \
+	      --fetch-retries 0 --fetch-timeout 20000 \
+	      || { echo "not fetched: some tests will be skipped"; exit 0; }; \
+	  done; touch $@; fi
 
 install: $(VENV)/.serve ## create the environment and install Penstock, nothing else
 
