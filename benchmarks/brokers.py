@@ -34,6 +34,7 @@ __all__ = [
     "GuardedPenstockBroker",
     "MosquittoBroker",
     "MosquittoTlsBroker",
+    "MosquittoWebSocketBroker",
     "PenstockBroker",
     "RedisBroker",
     "SyncedRedisBroker",
@@ -258,6 +259,19 @@ class MosquittoTlsBroker(MosquittoBroker):
         return (*own, "user root") if os.geteuid() == 0 else own  # it could not read the key
 
 
+class MosquittoWebSocketBroker(MosquittoBroker):
+    """The same with a listener for WebSocket."""
+
+    name = "mosquitto-ws"
+
+    def command(self) -> list[str]:
+        command = super().command()
+        config = self.directory / "mosquitto.conf"
+        first, rest = config.read_text().split("\n", 1)
+        config.write_text(f"{first}\nprotocol websockets\n{rest}")
+        return command
+
+
 class RedisBroker(Broker):
     """The peer for RESP. Defaults, but without snapshots: it persists nothing."""
 
@@ -298,6 +312,7 @@ BROKERS: dict[str, type[Broker]] = {
         GuardedPenstockBroker,
         MosquittoBroker,
         MosquittoTlsBroker,
+        MosquittoWebSocketBroker,
         RedisBroker,
         SyncedRedisBroker,
     )

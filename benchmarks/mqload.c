@@ -26,6 +26,7 @@
  *   -S N      subscribers (1)
  *   -I N      background clients: connect first, then stay silent until the end (0)
  *   -T        TLS; the broker's certificate is not verified
+ *   -Z        WebSocket: a masked binary frame per write
  *   -i N      filters per background client; every second one has a wildcard, none matches (0)
  * Messages
  *   -t N      topics (1)                  -R  picked at random, not round-robin
@@ -328,6 +329,7 @@ void open_conn(conn *c, enum role role, int id) {
     fail(EXIT_REFUSED, "connection %d: %s", id, strerror(errno));
   setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   begin_tls(c);
+  begin_websocket(c);
   fcntl(c->fd, F_SETFL, O_NONBLOCK);
   c->in_cap = room_for(role);
   c->in = grown(NULL, c->in_cap);
@@ -340,6 +342,7 @@ void open_conn(conn *c, enum role role, int id) {
 }
 
 void close_conn(conn *c) {
+  end_websocket(c);
   end_tls(c);
   close(c->fd);
 }
@@ -647,7 +650,7 @@ static void check_options(void) {
 }
 
 static void read_options(int argc, char **argv) {
-  const char *letters = "A:B:D:F:H:I:P:RS:TW:ab:c:d:e:f:i:j:k:l:m:n:o:p:q:r:s:t:u:vw:x:yz";
+  const char *letters = "A:B:D:F:H:I:P:RS:TW:Zab:c:d:e:f:i:j:k:l:m:n:o:p:q:r:s:t:u:vw:x:yz";
   for (int letter; (letter = getopt(argc, argv, letters)) != -1;) switch (letter) {
     case 'A': opt.style = style_named(optarg); break;
     case 'B': opt.broker = atoi(optarg); break;
@@ -658,6 +661,7 @@ static void read_options(int argc, char **argv) {
     case 'P': opt.publishers = atoi(optarg); break;
     case 'R': opt.random_topics = true; break;
     case 'T': opt.tls = true; break;
+    case 'Z': opt.websocket = true; break;
     case 'S': opt.subscribers = atoi(optarg); break;
     case 'W': opt.wall_max = atoi(optarg); break;
     case 'a': opt.acknowledge = true; break;

@@ -3,6 +3,7 @@
  *   mqload.c          the run: connections, windows, credit, the books, the command line
  *   mqload_drain.c    the other run: a backlog is made first, consumers then empty it
  *   mqload_measure.c  latency histograms; CPU time and memory of a process
+ *   mqload_tls.c, mqload_websocket.c   what may be around the bytes of a protocol
  *   mqload_mqtt.c     MQTT 3.1.1            one `protocol` each: how to greet, to subscribe, to
  *   mqload_resp.c     RESP: PUBLISH, XADD,  publish, to consume and to read, and nothing about
  *                     XREADGROUP            rates
@@ -54,6 +55,7 @@ typedef struct {
   bool busy, settling;             /* consumer: asked for a batch; has it, and settles it */
   u64 asked_at, polled_at;         /* consumer: when it asked last, and for the batch at hand */
   struct ssl_st *tls;              /* NULL: clear text */
+  struct websocket *websocket;     /* NULL: no frames around the bytes */
 } conn;
 
 /* payload_at: of the first message; each further one of a frame begins a stride later. */
@@ -86,7 +88,7 @@ extern struct options {
   const char *host, *prefix, *frames;
   int port, publishers, subscribers, background, filters, topics, qos, per_write, window, broker;
   int payload_min, payload_max, wall_max, per_frame, jobs, consumers;
-  bool tls, random_topics, wildcard, acknowledge, producer_ids, sleeps, varied;
+  bool tls, websocket, random_topics, wildcard, acknowledge, producer_ids, sleeps, varied;
   enum style style;
   u64 messages, held, kept, warm_up;
   long long credit;
@@ -128,6 +130,12 @@ bool is_ours(const u8 *payload, size_t len, u32 id);
 /* mqload_tls.c: as send and recv; errno is EAGAIN if the socket takes or has no more for now */
 void begin_tls(conn *c);
 void end_tls(conn *c);
+ssize_t send_wire(conn *c, const u8 *data, size_t len);
+ssize_t receive_wire(conn *c, u8 *data, size_t len);
+
+/* mqload_websocket.c: the same, in frames if -Z asks for them */
+void begin_websocket(conn *c);
+void end_websocket(conn *c);
 ssize_t send_some(conn *c, const u8 *data, size_t len);
 ssize_t receive_some(conn *c, u8 *data, size_t len);
 

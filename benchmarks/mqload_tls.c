@@ -40,13 +40,13 @@ static ssize_t outcome(conn *c, int result) {
   return -1;
 }
 
-ssize_t send_some(conn *c, const u8 *data, size_t len) {
+ssize_t send_wire(conn *c, const u8 *data, size_t len) {
   if (!c->tls) return send(c->fd, data, len, MSG_NOSIGNAL);
   ERR_clear_error();
   return outcome(c, SSL_write(c->tls, data, len));
 }
 
-ssize_t receive_some(conn *c, u8 *data, size_t len) {
+ssize_t receive_wire(conn *c, u8 *data, size_t len) {
   if (!c->tls) return recv(c->fd, data, len, 0);
   ssize_t all = 0;
   while ((size_t)all < len) {      /* SSL_read returns one record at most */
@@ -65,9 +65,9 @@ void begin_tls(conn *c) {
 
 void end_tls(conn *c) { (void)c; }
 
-ssize_t send_some(conn *c, const u8 *data, size_t len) {
+ssize_t send_wire(conn *c, const u8 *data, size_t len) {
   return send(c->fd, data, len, MSG_NOSIGNAL);
 }
 
-ssize_t receive_some(conn *c, u8 *data, size_t len) { return recv(c->fd, data, len, 0); }
+ssize_t receive_wire(conn *c, u8 *data, size_t len) { return recv(c->fd, data, len, 0); }
 #endif

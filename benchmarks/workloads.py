@@ -34,7 +34,7 @@ __all__ = [
     "select",
 ]
 
-GROUPS = ("core", "waiting", "edge", "queue", "scale", "tls")
+GROUPS = ("core", "waiting", "edge", "queue", "scale", "tls", "websocket")
 
 MQLOAD = "mqload"
 CLIENT = "client"
@@ -212,6 +212,22 @@ _TLS = (
     _tls("C1-tls", "C1 over TLS", "-P 100 -s 64 -b 1"),
     _tls("E-tls", "E over TLS", "-q 1 -w 100", target=Target(1.0)),
     _tls("idle-tls", "1,000 idle clients, TLS", "-I 1000 -P 0 -S 0", MEMORY),
+)
+
+
+def _websocket(
+    id_: str, title: str, load: str, figure: Figure = RATE, target: Target | None = None
+) -> Workload:
+    peer = Peer("mosquitto-ws")
+    return Workload(id_, title, f"{load} -Z", figure, target, group="websocket", peer=peer)
+
+
+_WEBSOCKET = (
+    _websocket("A-ws", "A by WebSocket", "-s 64", target=Target(1.0)),
+    _websocket("A1-ws", "A1 by WebSocket", "-s 64 -b 1", target=Target(1.0)),
+    _websocket("M-ws", "M by WebSocket", "-t 100 -R -s 16:512 -F wild", target=Target(1.0)),
+    _websocket("E-ws", "E by WebSocket", "-q 1 -w 100", target=Target(1.0)),
+    _websocket("idle-ws", "1,000 idle clients, WebSocket", "-I 1000 -P 0 -S 0", MEMORY),
 )
 
 _REDIS = Peer("redis")
@@ -435,7 +451,8 @@ def _scale() -> Iterable[Workload]:
 
 
 WORKLOADS = {
-    workload.id: workload for workload in (*_CORE, *_WAITING, *_EDGE, *_QUEUE, *_scale(), *_TLS)
+    workload.id: workload
+    for workload in (*_CORE, *_WAITING, *_EDGE, *_QUEUE, *_scale(), *_TLS, *_WEBSOCKET)
 }
 
 
