@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.conformance.translated import Translated
 from tests.conformance.wire_client import TARGET, WireClient, connack, connect_packet
 
 
@@ -46,14 +47,25 @@ def own_broker() -> Iterator[Callable[..., Any]]:
         yield lambda **config: stack.enter_context(Broker(**config))
 
 
+both_versions = pytest.mark.parametrize("version", [4, 5], ids=["3.1.1", "5.0"], indirect=True)
+"""For tests whose claims hold for both: they are run for each (``tests/conformance/translated.py``)."""
+
+
 @pytest.fixture
-def dial(request: pytest.FixtureRequest) -> Iterator[Callable[..., WireClient]]:
+def version(request: pytest.FixtureRequest) -> int:
+    """The protocol level that the clients of a test speak."""
+    return getattr(request, "param", 4)
+
+
+@pytest.fixture
+def dial(request: pytest.FixtureRequest, version: int) -> Iterator[Callable[..., WireClient]]:
     """Open a bare connection; ``at=`` names a broker other than the file's."""
+    kind = Translated if version == 5 else WireClient
     with contextlib.ExitStack() as stack:
 
         def open_connection(*, at: Any = None) -> WireClient:
             target = at or request.getfixturevalue("broker")
-            return stack.enter_context(WireClient(target.host, target.port))
+            return stack.enter_context(kind(target.host, target.port))
 
         yield open_connection
 

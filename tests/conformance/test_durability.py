@@ -6,6 +6,7 @@ port. What was acknowledged before must be there; what was not may be, so nothin
 
 import pytest
 
+from tests.conformance.conftest import both_versions
 from tests.conformance.wire_client import (
     puback,
     pubcomp,
@@ -15,6 +16,8 @@ from tests.conformance.wire_client import (
     unsuback,
     unsubscribe,
 )
+
+pytestmark = both_versions
 
 
 @pytest.fixture(params=["kill", "stop"])

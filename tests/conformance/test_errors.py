@@ -207,3 +207,11 @@ def test_a_packet_that_is_too_large_for_the_broker_closes(own_broker, connect, u
     client.send(publish(unique, b"x" * (room + 1)))
     client.expect_close()
     assert broker.metrics()['penstock_disconnects_total{reason="packet_too_large"}'] == 1
+
+
+@pytest.mark.proves("MQTT-3-8.3-4")
+@pytest.mark.parametrize("bits", [0x04, 0x08, 0x10, 0x20])
+def test_what_is_an_option_in_version_5_is_a_reserved_bit_here(connect, bits):
+    client = connect()
+    client.send(subscribe(1, ("a", bits)))
+    client.expect_close()

@@ -7,7 +7,10 @@ sockets are served by one loop, the earlier bytes first.
 
 import pytest
 
+from tests.conformance.conftest import both_versions
 from tests.conformance.wire_client import PINGREQ, PINGRESP, publish
+
+pytestmark = both_versions
 
 
 def let_pass(broker, seconds, observer):

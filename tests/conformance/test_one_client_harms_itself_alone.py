@@ -6,7 +6,10 @@ from itertools import count
 import pytest
 
 from penstock.doors.mqtt.connection import MqttConnection
+from tests.conformance.conftest import both_versions
 from tests.conformance.wire_client import WireClient, connack, connect_packet, publish, subscribe
+
+pytestmark = both_versions
 
 
 def test_of_two_connects_in_the_line_the_first_ones_packets_reach_nobody_elses_session(

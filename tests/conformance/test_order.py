@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.conformance.conftest import both_versions
 from tests.conformance.wire_client import (
     connack,
     connect_packet,
@@ -11,6 +12,8 @@ from tests.conformance.wire_client import (
     pubrec,
     pubrel,
 )
+
+pytestmark = both_versions
 
 
 def numbered(count):

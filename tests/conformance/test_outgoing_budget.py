@@ -1,6 +1,9 @@
 """What waits to be sent to all clients together is bounded, without slowing clients that read."""
 
+from tests.conformance.conftest import both_versions
 from tests.conformance.wire_client import puback, publish
+
+pytestmark = both_versions
 
 BUDGET = 4 << 20
 SESSIONS, MESSAGES, PAYLOAD = 10, 100, bytes(100_000)

@@ -2,7 +2,10 @@
 
 import pytest
 
+from tests.conformance.conftest import both_versions
 from tests.conformance.wire_client import puback, publish, subscribe
+
+pytestmark = both_versions
 
 
 @pytest.mark.proves("MQTT-3.3.1-5", "MQTT-3.3.1-6", "MQTT-3.3.1-8")

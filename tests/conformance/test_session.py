@@ -2,11 +2,14 @@
 
 import pytest
 
+from tests.conformance.conftest import both_versions
 from tests.conformance.wire_client import (
     puback,
     publish,
     pubrec,
 )
+
+pytestmark = both_versions
 
 DAY_S = 24 * 3600
 

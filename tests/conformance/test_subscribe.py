@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.conformance.conftest import both_versions
 from tests.conformance.wire_client import (
     packet,
     puback,
@@ -15,6 +16,8 @@ from tests.conformance.wire_client import (
     unsuback,
     unsubscribe,
 )
+
+pytestmark = both_versions
 
 
 @pytest.mark.proves("MQTT-3.8.4-1", "MQTT-3.8.4-2", "MQTT-2.3.1-7")
@@ -124,7 +127,7 @@ BAD_SUBSCRIBES = {
     "MQTT-3.8.3-3-no-filter": packet(0x82, b"\0\1"),
     "MQTT-3.8.3-3-no-qos": packet(0x82, b"\0\1", string("a")),
     "MQTT-3-8.3-4-qos-3": subscribe(1, ("a", 3)),
-    "MQTT-3-8.3-4-reserved-bit-2": subscribe(1, ("a", 0x04)),
+    "MQTT-3-8.3-4-reserved-bit-6": subscribe(1, ("a", 0x40)),
     "MQTT-3-8.3-4-reserved-bit-7": subscribe(1, ("a", 0x80)),
     "MQTT-3-8.3-4-in-the-second-filter": subscribe(1, ("a", 0), ("b", 3)),
     "MQTT-3.8.3-1-not-utf8": subscribe(1, (b"a\xff", 0)),

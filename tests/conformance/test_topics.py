@@ -2,7 +2,10 @@
 
 import pytest
 
+from tests.conformance.conftest import both_versions
 from tests.conformance.wire_client import publish, suback, subscribe, unsubscribe
+
+pytestmark = both_versions
 
 MATCHES = [
     ("a/b", "a/b"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.conformance.conftest import both_versions
 from tests.conformance.wire_client import (
     DISCONNECT,
     connect_packet,
@@ -11,6 +12,8 @@ from tests.conformance.wire_client import (
     pubrec,
     pubrel,
 )
+
+pytestmark = both_versions
 
 
 @pytest.mark.proves("MQTT-3.1.2-8", "MQTT-3.1.2-9")

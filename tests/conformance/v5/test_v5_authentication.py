@@ -129,6 +129,25 @@ def test_a_client_and_the_broker_prove_each_other_that_they_know_the_password(
     assert broker.metrics()['penstock_logins_accepted_total{kind="scram"}'] >= 1
 
 
+@pytest.mark.proves5("MQTT-3.15.2-1", "MQTT-3.15.2-2", "MQTT-3.15.2-3")
+def test_auth_of_the_broker_carries_what_the_exchange_needs_and_no_more(dial, unique):
+    client = dial()
+    Exchange(client).connect(unique, user=("a", "b"))
+    challenge = client.take()
+    assert (challenge.kind, challenge.code) == (v5.AUTH, CONTINUE)
+    assert set(challenge.properties) == {"auth_method", "auth_data"}
+
+
+@pytest.mark.proves5("MQTT-3.1.2-24")
+def test_a_challenge_too_large_for_the_client_is_not_sent(dial, unique):
+    client = dial()
+    Exchange(client).connect(unique, maximum_packet_size=40)
+    received = client.receive()
+    assert len(received) <= 40
+    assert not received or v5.parse(received).kind == v5.CONNACK
+    client.expect_close()
+
+
 def test_a_user_name_and_password_beside_the_method_are_not_looked_at(log_in):
     log_in(username="root", password=b"wrong").ping()
 

@@ -295,6 +295,19 @@ def test_acknowledgements_carry_no_user_properties(own_broker, connect, unique):
     assert "user" not in client.expect_ack(v5.PUBCOMP, 1, 0x92).properties
 
 
+@pytest.mark.proves5(
+    "MQTT-3.6.2-2", "MQTT-3.6.2-3", "MQTT-3.7.2-2", "MQTT-3.7.2-3", "MQTT-3.1.2-24"
+)
+@pytest.mark.parametrize("limit", [20, 1_000])
+def test_releases_and_completions_stay_small(own_broker, connect, limit):
+    """A code is enough where an id is unknown."""
+    client = connect(at=own_broker(), maximum_packet_size=limit)
+    client.send(v5.pubrec(77, 0, user=("a", "b")))
+    assert client.expect_ack(v5.PUBREL, 77, 0x92).properties == {}
+    client.send(v5.pubrel(78, 0, user=("a", "b")))
+    assert client.expect_ack(v5.PUBCOMP, 78, 0x92).properties == {}
+
+
 # ── QoS 1 and 2: towards the subscriber ───────────────────────────────────────────────────────
 
 

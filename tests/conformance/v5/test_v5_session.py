@@ -232,3 +232,22 @@ def test_keep_alive_0_means_for_ever(own_broker, connect):
     client = connect(at=broker, keep_alive=0)
     broker.clock.advance(10 * 24 * 3600)
     client.ping()
+
+
+@pytest.mark.proves5("MQTT-3.2.2-21")
+@pytest.mark.parametrize("promised", [0, 31, 65_535])
+def test_a_keep_alive_above_the_cap_is_told_and_the_cap_is_enforced(own_broker, connect, promised):
+    broker = own_broker(limits={"keep_alive_s_max": 30})
+    client = connect(at=broker, keep_alive=promised)
+    assert client.connack.value("server_keep_alive") == 30
+    broker.clock.advance(44)
+    client.ping()
+    broker.clock.advance(46)
+    client.expect_disconnect(0x8D)
+
+
+@pytest.mark.proves5("MQTT-3.2.2-22")
+@pytest.mark.parametrize("promised", [1, 30])
+def test_a_keep_alive_below_the_cap_is_not_told_anew(own_broker, connect, promised):
+    client = connect(at=own_broker(limits={"keep_alive_s_max": 30}), keep_alive=promised)
+    assert client.connack.value("server_keep_alive") is None
