@@ -111,8 +111,8 @@ class Envelopes:
             for signature in signed.values():
                 self._gate.note_stored(signature)
             name = ENVELOPE_PREFIX + topic
-            targets = (self._routes.cached.get(name) or self._routes.resolve(name)).targets
-            if targets and signed:
+            route = self._routes.cached.get(name) or self._routes.resolve(name)
+            if route.targets and signed:
                 payloads = batch.groups[topic].payloads
                 sealed_ = [sealed(found, payloads[number]) for number, found in signed.items()]
-                self._fanout.forward(targets, Live.of(name, sealed_))
+                self._fanout.forward(route.targets, Live.of(name, sealed_), route.marked)

@@ -4,17 +4,29 @@ A publisher's door makes one ``Live`` of messages that came together; ``delivery
 same object to all subscribers. Each form (MQTT packets, RESP pushes) is worked out when the first
 subscriber asks for it, and shared by the rest. A publisher that speaks the same protocol as the
 subscriber brings its raw frames along, and nothing is worked out at all.
+
+Subscriptions of MQTT 5 with an identifier, or with retain as published, are **marked**
+(``core.subscription_options``): their form is shared by all with the same identifiers. A message
+that expires has no form that could be shared: it may wait for its subscriber.
 """
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from penstock.core.delivery import Delivery
+from penstock.model.message import (
+    CONTENT_TYPE_SHIFT,
+    FLAG_CONTENT_TYPE,
+    FLAG_RETAIN,
+    FLAG_RETAIN_UNKEPT,
+    Extras,
+)
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.trust.rights import Rights
 from penstock.wire.mqtt import encode as mqtt
 from penstock.wire.mqtt.message_properties import MessageProperties
+from penstock.wire.mqtt.sent_properties import ids_block, message_block
 from penstock.wire.resp import encode as resp
 
 
@@ -47,7 +59,12 @@ class _Single:
 class Live:
     """``runs`` in order, ``count`` messages in all; ``mqtt`` if the publisher had it as MQTT."""
 
-    __slots__ = ("_resp", "count", "mqtt", "mqtt_5", "runs")
+    __slots__ = ("_forms", "count", "mqtt", "mqtt_5", "runs")
+
+    # what few messages have; ``SpecialLive`` has them
+    expires_ms: int = 0  # 0: never
+    is_retained: bool = False  # whether they were published with RETAIN
+    publisher: bytes = b""  # client id
 
     def __init__(
         self,
@@ -62,7 +79,7 @@ class Live:
         """The messages as packets of MQTT 3.1.1, QoS 0; None before the first ``as_mqtt``."""
         self.mqtt_5 = mqtt_5
         """The messages as packets of MQTT 5, QoS 0; None before the first ``as_mqtt_5``."""
-        self._resp: dict[int, bytes] | None = None
+        self._forms: dict[int | tuple[tuple[int, ...], bool], bytes] | None = None
 
     @classmethod
     def of(
@@ -73,31 +90,111 @@ class Live:
     def as_mqtt(self) -> bytes:
         """The messages as packets of MQTT 3.1.1, QoS 0, RETAIN 0."""
         if self.mqtt is None:
-            self.mqtt = b"".join(
-                [mqtt.publish(run.topic, payload) for run in self.runs for payload in run.payloads]
-            )
+            self.mqtt = b"".join([mqtt.publishes(run.topic, run.payloads) for run in self.runs])
         return self.mqtt
 
     def as_mqtt_5(self) -> bytes:
         """The messages as packets of MQTT 5, QoS 0, RETAIN 0, with their properties."""
         if self.mqtt_5 is None:
-            frames: list[bytes] = []
-            for run in self.runs:
-                block = b"" if run.properties is None else run.properties.block
-                frames += [mqtt.publish(run.topic, each, block=block) for each in run.payloads]
-            self.mqtt_5 = b"".join(frames)
+            self.mqtt_5 = self._packets((), is_retained=False)
         return self.mqtt_5
+
+    def as_marked(self, ids: tuple[int, ...], *, is_retained: bool) -> bytes:
+        """As ``as_mqtt_5``, with identifiers of subscriptions, and RETAIN if ``is_retained``."""
+        if self._forms is None:
+            self._forms = {}
+        found = self._forms.get((ids, is_retained))
+        if found is None:
+            found = self._forms[ids, is_retained] = self._packets(ids, is_retained=is_retained)
+        return found
+
+    def _packets(self, ids: tuple[int, ...], *, is_retained: bool) -> bytes:
+        end = ids_block(ids)
+        return b"".join(
+            [
+                mqtt.publishes(run.topic, run.payloads, block_of(run) + end, retain=is_retained)
+                for run in self.runs
+            ]
+        )
 
     def as_resp(self, protocol: Literal[2, 3]) -> bytes:
         """The messages as a RESP subscriber of their channel gets them (``message``)."""
-        if self._resp is None:
-            self._resp = {}
-        found = self._resp.get(protocol)
+        if self._forms is None:
+            self._forms = {}
+        found = self._forms.get(protocol)
         if found is None:
-            found = self._resp[protocol] = b"".join(
+            found = self._forms[protocol] = b"".join(
                 [resp.messages(run.topic, run.payloads, protocol) for run in self.runs]
             )
         return found
+
+
+class SpecialLive(Live):
+    """Messages that expire, were published with RETAIN, or whose publisher matters.
+
+    Those that expire have no common form: each subscriber writes how much time is left.
+    """
+
+    __slots__ = ("expires_ms", "is_retained", "publisher")
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        count: int,
+        mqtt: bytes | None = None,
+        mqtt_5: bytes | None = None,
+        *,
+        expires_ms: int = 0,
+        is_retained: bool = False,
+        publisher: bytes = b"",
+    ) -> None:
+        super().__init__(runs, count, mqtt, mqtt_5)
+        self.expires_ms = expires_ms
+        self.is_retained = is_retained
+        self.publisher = publisher
+
+    @classmethod
+    def of_message(
+        cls,
+        topic: bytes,
+        payloads: list[bytes],
+        properties: MessageProperties | None = None,
+        *,
+        expires_ms: int = 0,
+        is_retained: bool = False,
+        publisher: bytes = b"",
+    ) -> "SpecialLive":
+        """Messages of one topic that have all of this in common."""
+        return cls(
+            (_Single(topic, payloads, properties),),
+            len(payloads),
+            expires_ms=expires_ms,
+            is_retained=is_retained,
+            publisher=publisher,
+        )
+
+
+def live_of(
+    topic: bytes, payload: bytes, extras: Extras | None, flags: int = 0, publisher: bytes = b""
+) -> Live:
+    """A message as the journal has it; ``flags`` are those of the journal."""
+    content_type = (flags & FLAG_CONTENT_TYPE) >> CONTENT_TYPE_SHIFT
+    block = message_block(extras, content_type)
+    properties = None
+    if extras is not None or block:
+        properties = MessageProperties(extras.headers if extras else (), None, 0, block)
+    return SpecialLive.of_message(
+        topic,
+        [payload],
+        properties,
+        expires_ms=extras.expires_ms if extras else 0,
+        is_retained=bool(flags & (FLAG_RETAIN | FLAG_RETAIN_UNKEPT)),
+        publisher=publisher,
+    )
+
+
+def block_of(run: Run) -> bytes:
+    return b"" if run.properties is None else run.properties.block
 
 
 class LiveClient(Protocol):

@@ -35,10 +35,10 @@ import msgspec
 from penstock.core.commands import WillMessage
 from penstock.core.completion import Refusable
 from penstock.core.delivery_notes import DeliveryNotes
-from penstock.core.live import LiveClient
+from penstock.core.live import Live, LiveClient
 from penstock.core.pending_will import PendingWill
 from penstock.core.retained_offers import RetainedOffer
-from penstock.core.subscription_options import is_marked
+from penstock.core.subscription_options import Marks, is_marked
 
 # Kinds of acknowledgement: the packet types of MQTT.
 PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
@@ -87,6 +87,9 @@ class SessionClient(Publisher, LiveClient, Protocol):
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None: ...
 
     def unsubscribed(self, packet_id: int, existed: list[bool]) -> None: ...
+
+    def forward_marked(self, live: Live, marks: Marks) -> None:
+        """As ``forward``, to a client whose subscriptions are more than a QoS."""
 
     def offer_more(self, *, is_page_done: bool = False) -> None:
         """Send the next page of retained messages, if there is room."""

@@ -44,8 +44,8 @@ class SysTopics:
     def _publish(self, topic: bytes, payload: bytes) -> None:
         message = RetainedMessage(topic, payload, 0, self._clock.wall_ms(), 0)
         self._broker.retained.set_ephemeral(message)
-        targets = self._broker.routes.resolve(topic).targets
-        self._fanout.forward(targets, Live.of(topic, [payload]))
+        route = self._broker.routes.resolve(topic)
+        self._fanout.forward(route.targets, Live.of(topic, [payload]), route.marked)
 
     def _values(self) -> Iterator[tuple[str, object]]:
         broker, counters = self._broker, self._broker.counters

@@ -16,11 +16,11 @@ from penstock.cluster.consensus import Consensus
 from penstock.commit.completion import Callback
 from penstock.commit.pipeline import Pipeline
 from penstock.core.commands import PublishedBy, WillMessage, WillSent
-from penstock.core.live import Live
+from penstock.core.live import live_of
 from penstock.core.owners import Owners
 from penstock.core.pending_will import PendingWill
 from penstock.delivery.fanout import LiveFanout
-from penstock.model.message import FLAG_RETAIN_UNKEPT, Extras
+from penstock.model.message import FLAG_RETAIN, FLAG_RETAIN_UNKEPT, Extras
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
 from penstock.trust.principal import Principal
@@ -107,8 +107,13 @@ class Wills:
     def _forward(self, route: TopicRoute, pending: PendingWill) -> None:
         """QoS 0: to subscribers of this node; others learn it from the log, if that keeps it."""
         will = pending.will
-        targets = self._admission.route(will.topic).targets
-        self._fanout.forward(targets, Live.of(will.topic, [will.payload]))
+        topic_route = self._admission.route(will.topic)  # of this moment
+        extras = _extras(will, self._clock.wall_ms())
+        flags = FLAG_RETAIN if will.retain else 0
+        live = live_of(
+            will.topic, will.payload, extras[0] if extras else None, flags, pending.client_id
+        )
+        self._fanout.forward(topic_route.targets, live, topic_route.marked)
         if not route.policy and not will.retain:
             self._cluster.broadcast(will.topic, [will.payload])
 

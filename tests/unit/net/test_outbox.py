@@ -1,99 +1,15 @@
 """The outgoing half of a connection: one write per turn, bounds, and order whatever is put off."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
+from tests.outbox_bench import BOUND, Bench
 
 from penstock.core.delivery import DELIVER_DUP, DELIVER_PUBREL, DELIVER_RETAIN
-from penstock.core.retained import Retained, RetainedMessage
+from penstock.core.retained import RetainedMessage
 from penstock.core.session import PUBACK, PUBREL
 from penstock.doors.mqtt import outbox as module
-from penstock.doors.mqtt.fetch_queue import FetchQueue
-from penstock.doors.mqtt.outbox import MqttOutbox
 from penstock.errors import StorageError
-from penstock.model.message import Message
-from penstock.net.budget import Budget
-from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.wire.mqtt import encode
-
-BOUND = 1_000
-
-
-class Loop:
-    """Calls soon, when told to."""
-
-    def __init__(self) -> None:
-        self.due: list[Any] = []
-
-    def call_soon(self, function: Any, *arguments: Any) -> None:
-        self.due.append((function, arguments))
-
-    def run(self) -> None:
-        while self.due:
-            function, arguments = self.due.pop(0)
-            function(*arguments)
-
-
-class Bench:
-    """An outbox with a transport that notes writes, and a journal that answers when told to."""
-
-    def __init__(self) -> None:
-        self.loop = Loop()
-        self.buffered = 0
-        self.writes: list[bytes] = []
-        self.marks: list[int] = []
-        self.reads: list[tuple[list[int], Any, Any]] = []
-        self.lost: list[int] = []
-        self.given_up: list[tuple[DisconnectReason, str]] = []
-        self.gone: set[int] = set()
-        self.denied: set[bytes] = set()  # topics that the client may not receive
-        self.counters = Counters()
-        self.retained = Retained()
-        connections: Any = SimpleNamespace(
-            limits=SimpleNamespace(outbound_bytes_max=BOUND),
-            counters=self.counters,
-            flusher=SimpleNamespace(flush_soon=lambda box: self.loop.call_soon(box.flush)),
-            budget=Budget(1 << 20, self.loop.call_soon),
-            loop=self.loop,
-        )
-        door: Any = SimpleNamespace(
-            connections=connections,
-            broker=SimpleNamespace(retained=self.retained),
-            readers=SimpleNamespace(read=lambda *arguments: self.reads.append(arguments)),
-        )
-        door.fetch_queue = FetchQueue(connections)
-        self.door = door
-        transport: Any = SimpleNamespace(
-            get_write_buffer_size=lambda: self.buffered,
-            is_closing=lambda: False,
-            write=self.writes.append,
-            set_write_buffer_limits=lambda high: self.marks.append(high),  # noqa: PLW0108
-        )
-        self.outbox = MqttOutbox(
-            door,
-            transport,
-            lambda ids, _are_denied: self.lost.extend(ids),
-            lambda topic: topic not in self.denied,
-            lambda *why: self.given_up.append(why),
-            lambda: None,
-        )
-
-    def answer_reads(self) -> None:
-        """The journal has message *n* with payload ``b"n"`` on topic ``t``, unless it is gone."""
-        while self.reads:
-            sequences, deliver, _fail, _bytes_max = self.reads.pop(0)
-            deliver({s: None if s in self.gone else stored(s) for s in sequences})
-            self.loop.run()
-
-    @property
-    def written(self) -> bytes:
-        return b"".join(self.writes)
-
-
-def stored(sequence: int) -> Message:
-    return Message(b"t", b"%d" % sequence, sequence, sequence, 0, 1)
 
 
 def frame(sequence: int, packet_id: int, *, qos: int = 1, dup: bool = False, retain=False) -> bytes:
@@ -301,7 +217,7 @@ def test_messages_that_are_lost_together_are_told_together(bench):
     bench.gone = {10, 12}
     bench.outbox.deliver([(b"", None, 1, number, 9 + number, None) for number in (1, 2, 3)])
     bench.answer_reads()
-    assert told == [([1, 3], False)]
+    assert told == [([1, 3], DropReason.RETENTION)]
 
 
 def test_messages_that_may_not_be_received_any_more_are_lost_as_denied(bench):
@@ -310,7 +226,7 @@ def test_messages_that_may_not_be_received_any_more_are_lost_as_denied(bench):
     bench.denied = {b"t"}
     bench.outbox.deliver([(b"", None, 1, 1, 10, None)])
     bench.answer_reads()
-    assert told == [([1], True)]
+    assert told == [([1], DropReason.NOT_AUTHORIZED)]
     assert bench.written == b""
 
 

@@ -25,7 +25,7 @@ class Bench:
             self.broker, MemoryStore(), fanout, VirtualClock(), "1.2.3", lambda: self.uptime_s
         )
 
-    def _forward(self, _targets: Any, live: Live) -> None:
+    def _forward(self, _targets: Any, live: Live, _marked: Any) -> None:
         for run in live.runs:
             self.sent.setdefault(run.topic, []).extend(run.payloads)
 

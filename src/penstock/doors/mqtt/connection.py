@@ -22,10 +22,11 @@ from penstock.core.commands import (
     SessionOpened,
     WillMessage,
 )
-from penstock.core.delivery import Delivery
+from penstock.core.delivery import DELIVER_OWN, Delivery
 from penstock.core.effects import Effects
 from penstock.core.owners import is_foreign
-from penstock.core.session import PUBACK, PUBCOMP, PUBREL, Session
+from penstock.core.session import PACKET_ID_MAX, PUBACK, PUBCOMP, PUBREC, PUBREL, Session
+from penstock.core.subscription_options import Marks
 from penstock.doors.mqtt.authentication import SCRAM, MqttAuthentication
 from penstock.doors.mqtt.login import (
     CONNACK_BAD_CREDENTIALS,
@@ -46,7 +47,7 @@ from penstock.limits import KEEP_ALIVE_FACTOR, TOPIC_ALIASES_MAX
 from penstock.net.connection import CHECK_INTERVAL_S, Connection
 from penstock.net.origin import Origin
 from penstock.obs.log import printable
-from penstock.obs.reasons import DisconnectReason
+from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.principal import STRANGER, Principal
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.decode import LEVEL_5
@@ -68,6 +69,7 @@ from penstock.wire.mqtt.server import MqttServerMachine
 from penstock.wire.violation import Violation
 
 CONNACK_IDENTIFIER_REJECTED = 2
+REFUSALS = 0x80  # the first reason code that refuses
 
 _NOT_OPENED = {
     DisconnectReason.STORAGE_FULL,
@@ -99,6 +101,7 @@ class MqttConnection(Connection[Event]):
         "_will",
         "client_id",
         "forward",
+        "forward_marked",
         "number",
         "session",
     )
@@ -109,7 +112,15 @@ class MqttConnection(Connection[Event]):
     def __init__(self, door: MqttParts, transport: asyncio.Transport, origin: Origin) -> None:
         limits = door.connections.limits
         machine = MqttServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
-        outbox = MqttOutbox(door, transport, self._lose, self._may_send, self.close, self._on_idle)
+        outbox = MqttOutbox(
+            door,
+            transport,
+            self._lose,
+            self._may_send,
+            self._marks_of,
+            self.close,
+            self._on_idle,
+        )
         super().__init__(door.connections, transport, machine, outbox, origin)
         self._door = door
         self.session: Session | None = None
@@ -126,6 +137,7 @@ class MqttConnection(Connection[Event]):
         self._publishing = MqttPublishing(door, self)
         self._subscribing = MqttSubscribing(door, self)
         self.forward = outbox.forward
+        self.forward_marked = outbox.forward_marked
         self.check_deadline_at(origin.accepted_at + limits.connect_timeout_s)
 
     @property
@@ -343,7 +355,7 @@ class MqttConnection(Connection[Event]):
         terms = self._terms
         if terms.is_5:
             self._machine.alias_max = TOPIC_ALIASES_MAX
-            self.outbox.speak_5()
+            self.outbox.speak_5(terms)
         connack = welcome(
             terms,
             self._connections.limits,
@@ -381,6 +393,8 @@ class MqttConnection(Connection[Event]):
         session, door = self.session, self._door
         assert session is not None
         kind, packet_ids = event.kind, event.packet_ids
+        if self.is_5:
+            self._free_quota(event)
         if kind == PUBREL:
             self._on_release(session, packet_ids)
             return
@@ -398,6 +412,16 @@ class MqttConnection(Connection[Event]):
             effects = Effects()
             door.broker.acknowledge(session, kind, packet_ids, effects)
             door.effects.execute(effects)
+
+    def _free_quota(self, event: MqttAcks) -> None:
+        """A refusing PUBREC ends a delivery, any other does not [MQTT-4.9.0-2]."""
+        was_used_up = not self.outbox.quota
+        if event.kind in {PUBACK, PUBCOMP}:
+            self.outbox.acknowledged(len(event.packet_ids))
+        elif event.kind == PUBREC and event.codes is not None:
+            self.outbox.acknowledged(sum(code >= REFUSALS for code in event.codes))
+        if was_used_up and self.outbox.quota:
+            self._subscribing.ask_for_more()
 
     def _on_release(self, session: Session, packet_ids: list[int]) -> None:
         """PUBREL: free the ids, durably, before PUBCOMP [MQTT-4.3.3-2]."""
@@ -425,7 +449,7 @@ class MqttConnection(Connection[Event]):
             self.outbox.deliver(deliveries)
 
     def may_take(self) -> bool:
-        return not self.outbox.is_full()
+        return self.outbox.quota > 0 and not self.outbox.is_full()
 
     def is_id_taken(self, packet_id: int) -> bool:
         session = self.session
@@ -464,10 +488,28 @@ class MqttConnection(Connection[Event]):
     def principal_changed(self) -> None:
         self._subscribing.judge_again()
 
-    def _lose(self, packet_ids: list[int], is_denied: bool) -> None:
-        packet_ids = self._subscribing.settle(PUBACK, packet_ids)
-        if self.session is not None and packet_ids:
-            command = DeliveriesLost(self.client_id, self.number, packet_ids, is_denied)
+    def _marks_of(self, topic: bytes, flags: int, packet_id: int) -> Marks | None:
+        """What the subscriptions of this moment add to a delivery of the session."""
+        session, routes = self.session, self._door.broker.routes
+        if session is None or not session.has_marks or packet_id > PACKET_ID_MAX:
+            return None
+        route = routes.cached.get(topic) or routes.resolve(topic)
+        marks = None if route.marked is None else route.marked.get(session)
+        return marks.own if marks is not None and flags & DELIVER_OWN else marks
+
+    def _lose(self, packet_ids: list[int], reason: DropReason) -> None:
+        """Deliveries that are not sent: their ids are free."""
+        own = self._subscribing.settle(PUBACK, packet_ids)
+        self._connections.counters.drops[reason] += len(packet_ids) - len(own)
+        if self.session is not None and own:
+            command = DeliveriesLost(
+                self.client_id,
+                self.number,
+                own,
+                is_denied=reason is DropReason.NOT_AUTHORIZED,
+                is_expired=reason is DropReason.EXPIRED,
+                is_too_large=reason is DropReason.TOO_LARGE,
+            )
             self._door.pipeline.submit(command, None, durable=self.session.durable)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────

@@ -31,7 +31,7 @@ def _publish(call: Call) -> None:
         return
     door.counters.messages_in_total[0] += len(payloads)
     if route.targets:
-        door.fanout.forward(route.targets, Live.of(topic, payloads))
+        door.fanout.forward(route.targets, Live.of(topic, payloads), route.marked)
     if policy:
         door.pipeline.capture(topic, payloads, call.now_ms)
     else:
@@ -69,7 +69,7 @@ def _publish_opened(door: RespParts, found: OpenedEnvelopes, now_ms: int) -> int
     topic, payloads = found.topic, found.payloads
     route = door.admission.route(topic)
     door.counters.messages_in_total[0] += len(payloads)
-    door.fanout.forward(route.targets, Live.of(topic, payloads))
+    door.fanout.forward(route.targets, Live.of(topic, payloads), route.marked)
     door.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
     return _receivers(door, route)
 

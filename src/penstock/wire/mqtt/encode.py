@@ -122,6 +122,19 @@ def publish(
     return head + tail + payload
 
 
+def publishes(
+    topic: bytes, payloads: Sequence[bytes], block: bytes | None = None, *, retain: bool = False
+) -> bytes:
+    """Packets of QoS 0 to one topic with the same properties, one after the other."""
+    tail = b"" if block is None else varint(len(block)) + block
+    sizes = set(map(len, payloads))
+    if len(sizes) == 1:  # as with acknowledgements, the join does all of the work
+        head = publish_head(topic, len(tail) + sizes.pop(), 0, retain) + tail
+        return head + head.join(payloads)
+    heads = {size: publish_head(topic, len(tail) + size, 0, retain) + tail for size in sizes}
+    return b"".join([heads[len(payload)] + payload for payload in payloads])
+
+
 def publish_head(
     topic: bytes, payload_length: int, qos: int = 0, retain: bool = False, dup: bool = False
 ) -> bytes:
