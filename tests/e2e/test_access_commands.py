@@ -136,6 +136,7 @@ def test_an_invitation_sets_the_password_of_its_owner_once(kit, tmp_path):
     words += ("--password-file", str(password))
     kit.say(*words, by=kit.address)  # without any other proof
     assert kit.book.users["ann"].password.startswith("$argon2id$")
+    assert kit.ask("users", "show", "ann")["scram"]
     assert not kit.book.tokens
     assert "wrong or was used" in kit.run(*words, by=kit.address).output
 
