@@ -7,14 +7,10 @@ import pytest_asyncio
 from tests.benches.dispatch_bench import TOPIC, Bench, Told, numbered
 
 from penstock.core.delivery import DELIVER_DUP, DELIVER_QOS
+from penstock.core.shares import Share, is_shared, parse_share
 from penstock.dispatch.groups import Start
 from penstock.doors.mqtt import shared_subscriptions as module
-from penstock.doors.mqtt.shared_subscriptions import (
-    Share,
-    SharedSubscriptions,
-    is_shared,
-    parse_share,
-)
+from penstock.doors.mqtt.shared_subscriptions import SharedSubscriptions
 from penstock.errors import StorageFull
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import ANYONE
@@ -27,6 +23,7 @@ class Recipient:
     """A connection that takes notes."""
 
     principal = ANYONE
+    is_5 = False
 
     def __init__(self) -> None:
         self.deliveries: list[tuple[bytes, bytes | None, int, int, int]] = []
@@ -73,7 +70,7 @@ class Client(Recipient):
     async def share(self, name: bytes = NAME, qos: int = 1) -> None:
         share = parse_share(name)
         assert share is not None
-        self.sharing.subscribe(name, share, qos)
+        self.sharing.subscribe(name, share, qos, lambda: None)
         await self.bench.rest()
 
 
@@ -84,7 +81,7 @@ class Client(Recipient):
     ("name", "share"),
     [
         (b"$share/g/t", Share(b"g", b"t")),
-        (b"$share/g/t/+/#", Share(b"g", b"t/+/#")),
+        (b"$share/g/t/+/#", Share(b"g/t/+/#", b"t/+/#")),
         (b"$share/g//t", Share(b"g", b"/t")),
         (b"$share/g/$dlq/t/g", Share(b"g", b"$dlq/t/g")),
         (b"$share/" + b"g" * 256 + b"/t", Share(b"g" * 256, b"t")),
@@ -196,7 +193,7 @@ async def test_subscribed_again_the_last_qos_counts(bench):
 @pytest.mark.asyncio
 async def test_who_leaves_before_the_group_is_made_joins_no_more(bench):
     client = Client(bench)
-    client.sharing.subscribe(NAME, Share(GROUP, TOPIC), 1)
+    client.sharing.subscribe(NAME, Share(GROUP, TOPIC), 1, lambda: None)
     client.sharing.unsubscribe(NAME)
     await bench.rest()
     assert bench.dispatchers.workers(TOPIC, GROUP) == 0
@@ -207,7 +204,7 @@ async def test_who_leaves_before_topics_were_found_joins_none(bench):
     bench.push(b"0")
     await bench.rest()
     client = Client(bench)
-    client.sharing.subscribe(b"$share/g/#", Share(GROUP, b"#"), 1)
+    client.sharing.subscribe(b"$share/g/#", Share(GROUP, b"#"), 1, lambda: None)
     client.sharing.leave_all()
     await bench.rest()
     assert bench.dispatchers.workers(TOPIC, GROUP) == 0
@@ -275,6 +272,6 @@ async def test_a_group_that_exists_goes_on_where_it_is(bench):
 async def test_when_the_disk_refuses_the_group_the_connection_ends(bench):
     client = Client(bench)
     bench.store.error = StorageFull("no room")
-    client.sharing.subscribe(NAME, Share(GROUP, TOPIC), 1)
+    client.sharing.subscribe(NAME, Share(GROUP, TOPIC), 1, lambda: None)
     await bench.rest()
     assert client.closed == [DisconnectReason.STORAGE_FULL]
