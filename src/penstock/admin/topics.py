@@ -162,6 +162,8 @@ def _extras(extras: Extras | None) -> dict[str, object]:
     if extras is not None and extras.signature is not None:
         fields["key_id"] = extras.signature.key_id
         fields["signature_version"] = extras.signature.version
+    if extras is not None and extras.expires_ms:
+        fields["expires"] = time_of(extras.expires_ms)
     if extras is not None and extras.headers:
         fields["headers"] = [[text_of(name), text_of(value)] for name, value in extras.headers]
     return fields

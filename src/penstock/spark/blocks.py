@@ -62,6 +62,7 @@ class _RowColumns(NamedTuple):
     priorities: Numbers
     content_types: Numbers
     times_ms: Numbers  # -1: none
+    expires_ms: Numbers  # 0: never
     headers: _Headers | None
 
 
@@ -108,6 +109,7 @@ class Blocks:
             priorities=self._priorities(rows, count),
             content_types=self._content_types(rows, count),
             times_ms=self._times(rows, count),
+            expires_ms=self._expiries(rows, count),
             headers=self._headers(rows),
         )
         self._check_sizes(columns)
@@ -162,12 +164,21 @@ class Blocks:
     def _times(self, rows: pa.RecordBatch, count: int) -> Numbers:
         if self._layout.timestamp is None:
             return np.full(count, -1, np.int64)
-        column = rows.column(self._layout.timestamp)
-        times = _numbers(column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()), -1000)
+        return self._milliseconds(rows.column(self._layout.timestamp), -1, "timestamp")
+
+    def _expiries(self, rows: pa.RecordBatch, count: int) -> Numbers:
+        if self._layout.expires is None:
+            return np.zeros(count, np.int64)
+        return self._milliseconds(rows.column(self._layout.expires), 0, "time of expiry")
+
+    def _milliseconds(self, column: pa.Array, missing: int, name: str) -> Numbers:
+        times = _numbers(
+            column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()), missing * 1000
+        )
         bad = (times < 0) & column.is_valid().to_numpy(zero_copy_only=False)
         if bad.any():
             advice = "filter such rows out, or correct it"
-            raise self._fault(int(np.argmax(bad)), "has a timestamp before 1970", advice)
+            raise self._fault(int(np.argmax(bad)), f"has a {name} before 1970", advice)
         return times // 1000
 
     def _headers(self, rows: pa.RecordBatch) -> _Headers | None:
@@ -224,6 +235,7 @@ class Blocks:
             priorities=columns.priorities[order],
             content_types=columns.content_types[order],
             times_ms=columns.times_ms[order],
+            expires_ms=columns.expires_ms[order],
             headers=None if columns.headers is None else _taken(columns.headers, order),
         )
 
@@ -287,14 +299,16 @@ def _blocks(columns: _RowColumns) -> Iterator[bytes]:
 def _fresh(columns: _RowColumns) -> Flags:
     fresh = np.ones(len(columns.topic_codes), np.bool_)
     fresh[1:] = False
-    has_time = columns.times_ms >= 0
-    for column in (columns.topic_codes, columns.priorities, columns.content_types, has_time):
+    has_time, expires = columns.times_ms >= 0, columns.expires_ms > 0
+    same = (columns.topic_codes, columns.priorities, columns.content_types, has_time, expires)
+    for column in same:
         fresh[1:] |= column[1:] != column[:-1]
     return fresh if columns.headers is None else fresh | _differ(columns.headers)
 
 
 def _row_costs(columns: _RowColumns) -> Numbers:
-    return columns.payload_bytes + PAYLOAD_COST + np.where(columns.times_ms >= 0, TIME_COST, 0)
+    times = (columns.times_ms >= 0).astype(np.int64) + (columns.expires_ms > 0)
+    return columns.payload_bytes + PAYLOAD_COST + TIME_COST * times
 
 
 def _header_bytes(columns: _RowColumns) -> Numbers:
@@ -316,6 +330,7 @@ class _Maker:
     def __init__(self, columns: _RowColumns) -> None:
         self._piece = columns
         self._has_times = bool((columns.times_ms >= 0).any())
+        self._has_expiries = bool(columns.expires_ms.any())
 
     def block(self, bounds: list[int]) -> bytes:
         columns, first, starts = self._piece, bounds[0], np.array(bounds[:-1])
@@ -337,6 +352,7 @@ class _Maker:
                 payloads=payloads[begin - first : end - first],
                 headers=headers,
                 times_ms=self._times(begin, end),
+                expires_ms=self._expiries(begin, end),
             )
         return block.SerializeToString()
 
@@ -344,6 +360,12 @@ class _Maker:
         if not self._has_times or self._piece.times_ms[begin] < 0:
             return []
         times: list[int] = self._piece.times_ms[begin:end].tolist()
+        return times
+
+    def _expiries(self, begin: int, end: int) -> list[int]:
+        if not self._has_expiries or not self._piece.expires_ms[begin]:
+            return []
+        times: list[int] = self._piece.expires_ms[begin:end].tolist()
         return times
 
     def _headers(self, starts: Numbers) -> Iterator[list[wire.Header]]:

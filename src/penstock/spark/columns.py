@@ -233,6 +233,14 @@ class FetchedColumns:
             children=[pairs],
         )
 
+    def expiries(self) -> pa.Array:
+        rows = self._placed("schedule_numbers")
+        times = np.frombuffer(self._joined("schedule_expiry"), np.int64)
+        if len(rows) != len(times):
+            raise _inconsistent("times of expiry and their row numbers differ in number")
+        expires = times > 0  # others are only scheduled
+        return self._scattered(_TIMESTAMP, rows[expires], times[expires] * 1000)
+
     @cached_property
     def signed(self) -> tuple[Numbers, Numbers]:
         rows = self._placed("signature_numbers")
@@ -395,6 +403,7 @@ MAKERS: Final[Mapping[str, Callable[[FetchedColumns], pa.Array]]] = {
     "signer": FetchedColumns.signers,
     "signature_verdict": FetchedColumns.verdicts,
     "headers": FetchedColumns.headers,
+    "expires": FetchedColumns.expiries,
     "signature": FetchedColumns.signatures,
     "incarnation": FetchedColumns.incarnations,
 }  # by column name

@@ -334,6 +334,7 @@ def _by_topic(text: str) -> dict[str, object]:
 
 _INCLUDED: Final = (
     ("includeHeaders", "headers"),
+    ("includeHeaders", "expires"),
     ("includeSignatures", "signature"),
     ("includeIncarnation", "incarnation"),
 )

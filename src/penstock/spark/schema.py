@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import types as t
 
-from penstock.model.columns import HEADERS, NUMBERS, PAYLOADS, PRODUCERS, SIGNATURES
+from penstock.model.columns import HEADERS, NUMBERS, PAYLOADS, PRODUCERS, SCHEDULES, SIGNATURES
 
 
 class Column(NamedTuple):
@@ -47,6 +47,7 @@ _ALL: Final = (
     Column("signer", t.LongType(), needs=SIGNATURES),
     Column("signature_verdict", t.StringType(), needs=SIGNATURES),
     Column("headers", HEADER_TYPE, needs=HEADERS),
+    Column("expires", t.TimestampType(), needs=SCHEDULES),
     Column("signature", SIGNATURE_TYPE, needs=SIGNATURES),
     Column("incarnation", t.LongType(), is_nullable=False),
 )

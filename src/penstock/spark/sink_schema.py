@@ -18,6 +18,7 @@ class Layout(msgspec.Struct, frozen=True):
     priority: int | None = None
     content_type: int | None = None
     timestamp: int | None = None
+    expires: int | None = None
 
 
 class _Role(NamedTuple):
@@ -48,6 +49,10 @@ def _is_headers(kind: t.DataType) -> bool:
     )
 
 
+def _is_timestamp(kind: t.DataType) -> bool:
+    return isinstance(kind, t.TimestampType)
+
+
 _ROLES: Final[Mapping[str, _Role]] = {
     "topic": _Role(_is_text, "string", 'cast it: col("topic").cast("string")'),
     "payload": _Role(
@@ -65,9 +70,14 @@ _ROLES: Final[Mapping[str, _Role]] = {
     ),
     "content_type": _Role(_is_text, "string", "one of raw, text, json, msgpack"),
     "timestamp": _Role(
-        lambda kind: isinstance(kind, t.TimestampType),
+        _is_timestamp,
         "timestamp",
         'cast it: col("timestamp").cast("timestamp"), or timestamp_millis(...) of a number',
+    ),
+    "expires": _Role(
+        _is_timestamp,
+        "timestamp",
+        'cast it, or add an interval: current_timestamp() + expr("INTERVAL 1 HOUR")',
     ),
 }
 

@@ -16,7 +16,7 @@ published ones. So the expanded headers of a block are bounded, and count for th
 
 from collections import deque
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, repeat
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -40,6 +40,7 @@ from penstock.model.message import (
     Extras,
 )
 from penstock.model.stages import Stage, stage_topic
+from penstock.store.extras import Headers
 from penstock.store.store import Store
 from penstock.wire.queue._generated.queue_pb2 import StagedBlock, StagedLot
 from penstock.wire.queue.weight import is_block_too_heavy
@@ -112,8 +113,9 @@ def _bad(fault: str) -> Validation:
 
 
 def _lot_fault(lot: StagedLot) -> str:
-    if lot.times_ms and len(lot.times_ms) != len(lot.payloads):
-        return f"{len(lot.times_ms)} times for {len(lot.payloads)} payloads"
+    for times in (lot.times_ms, lot.expires_ms):
+        if times and len(times) != len(lot.payloads):
+            return f"{len(times)} times for {len(lot.payloads)} payloads"
     if not lot.headers:
         return ""
     count = len(lot.headers) + bool(lot.times_ms)
@@ -227,7 +229,7 @@ def _payloads(lot: StagedLot, first: int, weight: int, size: int) -> list[bytes]
 
 
 def _weight(lot: StagedLot) -> int:
-    if not lot.headers and not lot.times_ms:
+    if not lot.headers and not lot.times_ms and not lot.expires_ms:
         return 1
     return EXTRAS_WEIGHT + len(lot.headers) // HEADERS_OF_WEIGHT
 
@@ -240,12 +242,20 @@ def _ready(lot: StagedLot, first: int, payloads: list[bytes]) -> PublishRun:
 
 
 def _extras(lot: StagedLot, first: int, count: int) -> list[Extras | None] | None:
-    """The same headers for all messages, unless each has its own time."""
+    """The same for all messages, unless each has its own times."""
     headers = tuple((header.name.encode(), header.value) for header in lot.headers)
-    if lot.times_ms:
-        times = islice(lot.times_ms, first, first + count)
-        return [Extras(headers=(*headers, (TIME, b"%d" % time_ms))) for time_ms in times]
-    return [Extras(headers=headers)] * count if headers else None
+    if not lot.times_ms and not lot.expires_ms:
+        return [Extras(headers=headers)] * count if headers else None
+    times = islice(lot.times_ms or repeat(-1), first, first + count)
+    expiries = islice(lot.expires_ms or repeat(0), first, first + count)
+    return [
+        Extras(headers=_with_time(headers, time_ms), expires_ms=expires_ms)
+        for time_ms, expires_ms in zip(times, expiries, strict=True)
+    ]
+
+
+def _with_time(headers: Headers, time_ms: int) -> Headers:
+    return headers if time_ms < 0 else (*headers, (TIME, b"%d" % time_ms))
 
 
 def _lost(stage: Stage, number: int) -> StorageError:

@@ -42,6 +42,7 @@ COLUMNS: Final = {
     "signature": (
         "struct<version:int,key_id:bigint,signature:binary,signed_ms:bigint,nonce:binary>"
     ),
+    "expires": "timestamp",
 }  # columns with Spark types; those that were not archived are null
 
 SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())

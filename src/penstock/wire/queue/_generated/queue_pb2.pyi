@@ -533,20 +533,22 @@ class StagedBlock(_message.Message):
     def __init__(self, lots: _Optional[_Iterable[_Union[StagedLot, _Mapping]]] = ...) -> None: ...
 
 class StagedLot(_message.Message):
-    __slots__ = ("topic", "priority", "content_type", "payloads", "headers", "times_ms")
+    __slots__ = ("topic", "priority", "content_type", "payloads", "headers", "times_ms", "expires_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
     PAYLOADS_FIELD_NUMBER: _ClassVar[int]
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     TIMES_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     priority: int
     content_type: int
     payloads: _containers.RepeatedScalarFieldContainer[bytes]
     headers: _containers.RepeatedCompositeFieldContainer[Header]
     times_ms: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic: _Optional[str] = ..., priority: _Optional[int] = ..., content_type: _Optional[int] = ..., payloads: _Optional[_Iterable[bytes]] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., times_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+    expires_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., priority: _Optional[int] = ..., content_type: _Optional[int] = ..., payloads: _Optional[_Iterable[bytes]] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., times_ms: _Optional[_Iterable[int]] = ..., expires_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommitStage(_message.Message):
     __slots__ = ("sink", "epoch", "parts", "note")
