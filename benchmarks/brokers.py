@@ -268,7 +268,9 @@ class MosquittoWebSocketBroker(MosquittoBroker):
         command = super().command()
         config = self.directory / "mosquitto.conf"
         first, rest = config.read_text().split("\n", 1)
-        config.write_text(f"{first}\nprotocol websockets\n{rest}")
+        # Mosquitto 2.0 does not start with listeners for WebSocket alone.
+        other = f"listener {free_port()} {HOST}"
+        config.write_text(f"{first}\nprotocol websockets\n{other}\n{rest}")
         return command
 
 

@@ -215,19 +215,25 @@ _TLS = (
 )
 
 
-def _websocket(
-    id_: str, title: str, load: str, figure: Figure = RATE, target: Target | None = None
-) -> Workload:
+def _websocket(id_: str, title: str, load: str) -> Workload:
     peer = Peer("mosquitto-ws")
-    return Workload(id_, title, f"{load} -Z", figure, target, group="websocket", peer=peer)
+    return Workload(id_, title, f"{load} -Z", target=Target(1.0), group="websocket", peer=peer)
 
 
 _WEBSOCKET = (
-    _websocket("A-ws", "A by WebSocket", "-s 64", target=Target(1.0)),
-    _websocket("A1-ws", "A1 by WebSocket", "-s 64 -b 1", target=Target(1.0)),
-    _websocket("M-ws", "M by WebSocket", "-t 100 -R -s 16:512 -F wild", target=Target(1.0)),
-    _websocket("E-ws", "E by WebSocket", "-q 1 -w 100", target=Target(1.0)),
-    _websocket("idle-ws", "1,000 idle clients, WebSocket", "-I 1000 -P 0 -S 0", MEMORY),
+    _websocket("A-ws", "A by WebSocket", "-s 64"),
+    _websocket("A1-ws", "A1 by WebSocket", "-s 64 -b 1"),
+    _websocket("M-ws", "M by WebSocket", "-t 100 -R -s 16:512 -F wild"),
+    _websocket("E-ws", "E by WebSocket", "-q 1 -w 100"),
+    Workload(
+        "idle-ws",
+        "1,000 idle clients, WebSocket",
+        "-I 1000 -P 0 -S 0 -Z",
+        MEMORY,
+        Target(5_000, absolute=True),
+        group="websocket",
+        peer=None,
+    ),
 )
 
 _REDIS = Peer("redis")

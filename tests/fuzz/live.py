@@ -23,6 +23,7 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.testing import Broker
 from penstock.wire.binary import client as binary
 from penstock.wire.mqtt import encode as mqtt
+from penstock.wire.websocket import masked_frame
 from tests.fuzz import corpus
 from tests.fuzz.mutate import mutated
 from tests.wire.queue_plain import request
@@ -33,11 +34,18 @@ USER, SECRET = "ann", "psd_" + "a" * 32
 
 _BASIC = base64.b64encode(f"{USER}:{SECRET}".encode())
 
+UPGRADE = (
+    b"GET /mqtt HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n"
+    b"sec-websocket-protocol: mqtt\r\n\r\n"
+)
+
 OPENINGS: dict[str, list[bytes]] = {
     "mqtt": [b"", CONNECT, mqtt.connect(b"a", username=USER.encode(), password=SECRET.encode())],
     "binary": [b"", binary.auth(1, USER.encode(), SECRET.encode())],
     "queue": [b"", request(authenticate={"user": USER, "secret": SECRET.encode()})],
     "resp": [b"", packed(b"AUTH", USER.encode(), SECRET.encode())],
+    "websocket": [UPGRADE, UPGRADE + masked_frame(2, CONNECT, bytes(4))],
     "http": [b"", b"GET /clients HTTP/1.1\r\nhost: a\r\nauthorization: Basic %b\r\n" % _BASIC],
 }
 """What comes before the mutated bytes: nothing, something without a login, a login."""

@@ -40,6 +40,7 @@ from penstock.wire.proxy import ProxyFault, decode_header
 from penstock.wire.queue import QueueServerMachine
 from penstock.wire.queue.client import QueueClientMachine
 from penstock.wire.resp import RespServerMachine
+from penstock.wire.websocket import Ping, WebSocketClientMachine, WebSocketServerMachine
 from tests.fuzz.blocks import read_all, resealed
 from tests.wire import queue_plain
 from tests.wire.binary import vectors as binary_plain
@@ -129,6 +130,22 @@ def queue(data: bytes) -> None:
     machine, other = (QueueServerMachine(FRAME_BYTES_MAX, FRAME_BYTES_MAX) for _ in range(2))
     same_however_cut(queue_plain.feed(machine, [data]), queue_plain.feed(other, pieces(data)))
     assert machine.pending_bytes <= PENDING_BYTES_MAX
+
+
+@target
+def websocket(data: bytes) -> None:
+    for kind in (WebSocketServerMachine, WebSocketClientMachine):
+        machine, other = kind(), kind()
+        payload, events = machine.receive(data)
+        parts = [other.receive(piece) for piece in pieces(data)]
+        assert payload == b"".join(part for part, _ in parts)
+        # Of the pings of a read only the last is reported.
+        same_however_cut(_ends(events), _ends(event for _, more in parts for event in more))
+        assert len(payload) <= len(data)
+
+
+def _ends(events: Iterable[object]) -> list[object]:
+    return [event for event in events if not isinstance(event, Ping)]
 
 
 @target

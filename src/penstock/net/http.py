@@ -22,6 +22,7 @@ from typing import Any
 
 import h11
 import uvicorn
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -132,6 +133,18 @@ class _HttpConnection(H11Protocol):
         """Note why the connection is about to end; the first reason stands."""
         if self._reason is None:
             self._reason, self._detail = reason, detail
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Uvicorn's asks for the socket, for which uvloop makes an object that stays.
+
+        A WebSocket would keep it for good.
+        """
+        self.connections.add(self)
+        self.transport = transport
+        self.flow = FlowControl(transport)
+        name = transport.get_extra_info("sockname")
+        self.server = (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
+        self.scheme = "https" if self._origin.is_encrypted else "http"
 
     def data_received(self, data: bytes) -> None:
         self.server_state.default_headers = [
