@@ -5,7 +5,7 @@ QoS 1 and answers once it is durable. Web pages may not post: a browser would do
 """
 
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain, islice
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
@@ -31,9 +31,11 @@ from penstock.admin.pages import (
 )
 from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import BrokerView, TopicPublisher
-from penstock.limits import MIB
+from penstock.limits import HEADERS_BYTES_MAX, HEADERS_MAX, MIB
 from penstock.model.message import Extras, Message
+from penstock.model.mqtt_headers import Headers
 from penstock.model.topic import has_wildcard
+from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store, TopicInfo
 from penstock.trust.rules import Action
@@ -41,6 +43,7 @@ from penstock.wire.resp.names import topic_of
 
 MESSAGES_DEFAULT, MESSAGES_MAX = 10, 1_000  # messages in one response; by default the newest
 BYTES_MAX = 4 * MIB  # payload bytes in one response
+EXPIRY_S_MAX = (1 << 32) - 1  # as in MQTT
 
 _ADVICE = "publish to another topic, or publish signed messages by MQTT or the binary protocol"
 
@@ -63,7 +66,7 @@ def routes(view: BrokerView, guard: Guard, publisher: TopicPublisher | None = No
     async def publish(request: Request) -> Response:
         await guard.admit(request, None, is_public=True)
         check_host_of_nobody(request)
-        check_parameters(request, ("retain",))
+        check_parameters(request, ("retain", "header", "expiry_s"))
         assert publisher is not None
         return JsonLine(await _publish(request, publisher, view.store))
 
@@ -82,14 +85,35 @@ async def _publish(request: Request, publisher: TopicPublisher, store: Store) ->
     _admit(request, publisher, topic)
     payload = await read_payload(request, publisher.payload_bytes_max, "the message")
     _admit(request, publisher, topic)  # again: the sender decides how long a body takes
-    retain = bool_parameter(request, "retain")
-    offset = await applied(publisher.publish(topic, payload, retain=retain))
+    published = publisher.publish(
+        topic,
+        payload,
+        retain=bool_parameter(request, "retain"),
+        headers=_headers(request),
+        expiry_s=int_parameter(request, "expiry_s", 0, EXPIRY_S_MAX),
+    )
+    offset = await applied(published)
     found = await run_in_threadpool(store.read_topic, topic, offset, 1, BYTES_MAX)
     stored = next((message for message in found.messages() if message.offset == offset), None)
     if stored is None:  # removed already, by retention or a deletion
         return {"topic": name, "offset": offset, "sequence": None, "time": None}
     time = time_of(stored.time_ms)
     return {"topic": name, "offset": offset, "sequence": stored.sequence, "time": time}
+
+
+def _headers(request: Request) -> Headers:
+    """The headers that a request asks for, as ``header=NAME:VALUE``; any number of them."""
+    headers: list[tuple[bytes, bytes]] = []
+    for text in request.query_params.getlist("header"):
+        name, colon, value = text.partition(":")
+        if not name or not colon:
+            advice = "write header=NAME:VALUE, once for each"
+            raise RequestRefused(400, f"{printable(text)} is not a header", advice)
+        headers.append((name.encode(), value.encode()))
+    if len(headers) > HEADERS_MAX or sum(map(len, chain(*headers))) > HEADERS_BYTES_MAX:
+        advice = f"a message may have {HEADERS_MAX} headers of {HEADERS_BYTES_MAX} bytes together"
+        raise RequestRefused(400, "too many headers, or too large ones", advice)
+    return tuple(headers)
 
 
 def _admit(request: Request, publisher: TopicPublisher, topic: bytes) -> None:

@@ -17,6 +17,7 @@ from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.groups import Group, Groups
 from penstock.core.retained import RetainedMessage
 from penstock.core.topics import Topics
+from penstock.model.mqtt_headers import Headers
 from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
@@ -146,8 +147,13 @@ class TopicPublisher(Protocol):
     def refusal(self, principal: Principal, topic: bytes) -> tuple[DisconnectReason, str] | None:
         """Why a message to this topic is refused, or None. A refusal is counted."""
 
-    async def publish(self, topic: bytes, payload: bytes, *, retain: bool) -> int:
-        """Publish with QoS 1 and return the offset once the message is durable."""
+    async def publish(
+        self, topic: bytes, payload: bytes, *, retain: bool, headers: Headers, expiry_s: int
+    ) -> int:
+        """Publish with QoS 1 and return the offset once the message is durable.
+
+        ``expiry_s``: how long the message is worth delivering; 0: for ever.
+        """
 
 
 class KeyAdmin(Confirmed, Protocol):

@@ -6,6 +6,8 @@ from penstock.commit.completion import FutureCompletion
 from penstock.commit.pipeline import Pipeline
 from penstock.core.completion import Journaled
 from penstock.limits import HTTP_PAYLOAD_BYTES_MAX
+from penstock.model.message import Extras
+from penstock.model.mqtt_headers import Headers
 from penstock.net.connections import Connections
 from penstock.trust.principal import Principal
 
@@ -27,13 +29,24 @@ class NodeTopicPublisher:
         route = self._admission.admit_unsigned(principal, topic)
         return route if isinstance(route, Refusal) else None
 
-    async def publish(self, topic: bytes, payload: bytes, *, retain: bool) -> int:
+    async def publish(
+        self, topic: bytes, payload: bytes, *, retain: bool, headers: Headers, expiry_s: int
+    ) -> int:
         """Publish with QoS 1; return the offset once it is on disk. Raises PenstockError."""
         now_ms = self._connections.wall_ms()
+        extras = Extras(headers, expires_ms=now_ms + expiry_s * 1000 if expiry_s else 0)
         waiter = FutureCompletion("the message is not stored")
         self._connections.counters.messages_in_total[1] += 1
         author = CALLER.get().author
-        self._pipeline.publish(topic, [payload], now_ms, qos=1, retain=retain, author=author)
+        self._pipeline.publish(
+            topic,
+            [payload],
+            now_ms,
+            qos=1,
+            retain=retain,
+            author=author,
+            extras=[extras] if headers or expiry_s else None,
+        )
         self._pipeline.tell_offsets(topic, 1, waiter, now_ms)
         journaled = await waiter.future
         assert isinstance(journaled, Journaled)
