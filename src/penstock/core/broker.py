@@ -40,6 +40,7 @@ from penstock.core.commands import (
     Released,
     Repeated,
     Resumed,
+    RetainedExpired,
     SessionOpened,
     Subscribed,
     TopicConfigured,
@@ -146,6 +147,7 @@ class Broker:
             KeysStored: self._access_changes.keys_stored,
             AccessChanged: self._access_changes.changed,
             Authored: self._authored,
+            RetainedExpired: self._retained_expired,
             TopicConfigured: self._topic_configured,
             TopicGone: self._topic_gone,
             Identified: self._identified,
@@ -208,6 +210,14 @@ class Broker:
 
     def _authored(self, command: Authored, _client: Publisher | None, _effects: Effects) -> None:
         self.retained.attribute(command.topic, self._position.last_sequence, command.user)
+
+    def _retained_expired(
+        self, command: RetainedExpired, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
+        for topic, sequence in command.messages:
+            self.retained.expired(topic, sequence)
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, None))
 
     # ── durable subscribers, groups, keys ──────────────────────────────────────────────────────
 

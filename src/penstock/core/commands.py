@@ -540,6 +540,12 @@ class Authored(_Event, frozen=True, tag=44):
     user: str
 
 
+class RetainedExpired(_Event, frozen=True, tag=49):
+    """Retained messages whose expiry is over: topics and sequences. Others stay."""
+
+    messages: list[tuple[bytes, int]]
+
+
 class PublishedBy(_SessionEvent, frozen=True, tag=48):
     """The next ``count`` messages of QoS 1 and 2 in the batch were published by this client.
 
@@ -578,6 +584,7 @@ Event = (
     | Swept | Resumed | GroupCommitted | GroupConfigured | DeadLettered | TopicConfigured
     | TopicGone | SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten | Identified | Trimmed
     | Erased | AccessChanged | KeysStored | Authored | SinkClaimed | WillSent | PublishedBy
+    | RetainedExpired
 )  # fmt: skip
 Command = Event | Published
 

@@ -9,6 +9,10 @@ only one kind: clients may not publish under ``$SYS``.
 on the history of the tree, so a broker that was restored from its checkpoint assigns the same
 packet ids to the same retained messages as the one that crashed.
 
+**Expiry.** A message may have a time from which on it is not sent any more: whoever looks for
+messages to send compares it with the clock. Its row goes when the command ``RetainedExpired`` is
+applied, for which ``due`` finds it.
+
 A queued delivery only knows the sequence of its message; ``find`` returns those that are no longer
 in the journal. No two durable messages have the same sequence.
 
@@ -18,6 +22,7 @@ place: a checkpoint that takes as many as there were when it began has seen all 
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
@@ -25,6 +30,8 @@ from penstock.core.topic_tree import TopicTree
 from penstock.errors import StorageDamaged
 from penstock.limits import RETAINED_MAX
 from penstock.model.message import Extras
+
+VOID_MAX = 1_000  # void times of expiry beside as many as there are messages
 
 
 class RetainedMessage(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -64,7 +71,15 @@ class RetainedMessage(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Retained:
     """All retained messages. ``bytes`` counts topics and payloads of the durable ones."""
 
-    __slots__ = ("_by_sequence", "_count_max", "_dirty", "_durable", "_ephemeral", "bytes")
+    __slots__ = (
+        "_by_sequence",
+        "_count_max",
+        "_dirty",
+        "_durable",
+        "_ephemeral",
+        "_expiring",
+        "bytes",
+    )
 
     def __init__(self, count_max: int = RETAINED_MAX) -> None:
         self._count_max = count_max
@@ -72,6 +87,7 @@ class Retained:
         self._ephemeral: TopicTree[RetainedMessage] = TopicTree()
         self._by_sequence: dict[int, RetainedMessage] = {}
         self._dirty: OrderedDict[bytes, None] = OrderedDict()
+        self._expiring: list[tuple[int, int]] = []  # a heap: times and sequences, some of them void
         self.bytes = 0
 
     @property
@@ -124,6 +140,33 @@ class Retained:
         self._durable.set(message.topic, message)
         self._by_sequence[message.sequence] = message
         self.bytes += _size(message)
+        if message.expires_ms:
+            self._note_expiry(message)
+
+    def _note_expiry(self, message: RetainedMessage) -> None:
+        heappush(self._expiring, (message.expires_ms, message.sequence))
+        if len(self._expiring) > 2 * len(self._by_sequence) + VOID_MAX:
+            kept = self._by_sequence.values()
+            self._expiring = [(one.expires_ms, one.sequence) for one in kept if one.expires_ms]
+            heapify(self._expiring)
+
+    def due(self, now_ms: int, count_max: int) -> list[tuple[bytes, int]]:
+        """Topics and sequences of messages that have expired, for ``RetainedExpired``."""
+        found: list[tuple[int, RetainedMessage]] = []
+        while self._expiring and self._expiring[0][0] <= now_ms and len(found) < count_max:
+            expires_ms, sequence = heappop(self._expiring)
+            message = self._by_sequence.get(sequence)
+            if message is not None and message.expires_ms == expires_ms:
+                found.append((expires_ms, message))
+        for expires_ms, message in found:  # they stay until the command is applied
+            heappush(self._expiring, (expires_ms, message.sequence))
+        return [(message.topic, message.sequence) for _, message in found]
+
+    def expired(self, topic: bytes, sequence: int) -> None:
+        """Remove the message of a topic, if it is the one of this sequence."""
+        message = self._durable.get(topic)
+        if message is not None and message.sequence == sequence:
+            self._clear(topic)
 
     def get(self, topic: bytes) -> RetainedMessage | None:
         return self._durable.get(topic) or self._ephemeral.get(topic)

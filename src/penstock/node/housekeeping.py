@@ -7,6 +7,7 @@ are journaled like those of clients. In a cluster one node makes each of them:
 connections of an earlier incarnation of the node  this node, when it has started and caught up
 those of a node that died or was removed           the leader, by ``Consensus.present``
 sessions that are away for too long, wills         the leader
+retained messages that have expired                the leader
 durable subscribers that were not seen for long    the leader; the node that has one connected
                                                    refreshes it
 groups, dead letters, sinks                        the leader (``led`` of their parts)
@@ -27,9 +28,10 @@ from itertools import islice
 
 from penstock.clock import SteadyClock
 from penstock.cluster.consensus import Consensus, Leadership
+from penstock.commit.completion import Callback
 from penstock.commit.pipeline import Pipeline
 from penstock.core.broker import Broker
-from penstock.core.commands import Closed, Expired, Forgotten, Progressed
+from penstock.core.commands import Closed, Expired, Forgotten, Progressed, RetainedExpired
 from penstock.core.effects import OpenedForNobody, WillLeft
 from penstock.core.session import Session
 from penstock.dispatch.dispatchers import Dispatchers
@@ -42,6 +44,8 @@ from penstock.staging.sink_commits import SinkCommits
 EXPIRE_AT_ONCE = 4_096  # sessions ended per turn
 
 WILLS_AT_ONCE = 1_024  # published per turn; those due at once do not wait for it
+
+RETAINED_AT_ONCE = 1_024  # expired ones removed per command
 
 FORGET_AT_ONCE = 256  # durable subscribers checked per turn
 
@@ -80,6 +84,7 @@ class Housekeeping:
         # alone are not enough: they grow with the clock, which may have been set back.
         self._left: dict[bytes, int] = {}
         self._expiring: dict[bytes, int] = {}  # ``Expired`` is pending; by last connection
+        self._is_expiring_retained = False  # ``RetainedExpired`` is pending
         self._publishing: set[int] = set()  # ``WillSent`` is pending; by connection
         self._forgetting: dict[bytes, int] = {}  # ``Forgotten`` is pending; by time last seen
         self._ending: dict[bytes, int] = {}  # ``Closed`` is pending; by connection
@@ -125,7 +130,7 @@ class Housekeeping:
             return
         self._is_leading = is_leading
         self._expiring, self._forgetting = {}, {}
-        self._publishing = set()
+        self._publishing, self._is_expiring_retained = set(), False
         self._present = None
         self._dispatchers.led(is_leader=is_leading)
         self._sinks.led(is_leader=is_leading)
@@ -141,6 +146,7 @@ class Housekeeping:
         if self._is_leading:
             self._expire_sessions()
             self._publish_wills()
+            self._expire_retained()
             self._forget_subscribers()
             self._clean_up_absent_nodes()
         else:
@@ -167,6 +173,19 @@ class Housekeeping:
                 self._publishing.add(pending.connection)
                 done = partial(self._publishing.discard, pending.connection)
                 self._wills.publish(pending, done)
+
+    def _expire_retained(self) -> None:
+        """Remove retained messages that nobody is sent any more, some at a time."""
+        if self._is_expiring_retained:
+            return
+        due = self._broker.retained.due(self._connections.wall_ms(), RETAINED_AT_ONCE)
+        if due:
+            self._is_expiring_retained = True
+            done = Callback(self._expired_retained, self._expired_retained)
+            self._pipeline.submit(RetainedExpired(due), done, durable=True)
+
+    def _expired_retained(self, *_result: object) -> None:
+        self._is_expiring_retained = False
 
     def will_left(self, effect: WillLeft) -> None:
         """Publish a will that is due at once; others wait for a turn."""
