@@ -20,6 +20,8 @@ COMMANDS: Final = {
     "serve": ("penstock.cli.serve:serve", "Run the broker."),
     "pub": ("penstock.cli.pub:pub", "Publish messages."),
     "sub": ("penstock.cli.sub:sub", "Subscribe and print what arrives."),
+    "request": ("penstock.cli.request:request", "Publish a request and print the answer."),
+    "respond": ("penstock.cli.request:respond", "Answer requests with the output of a command."),
     "read": ("penstock.cli.read:read", "Print messages from the journal."),
     "topics": ("penstock.cli.read:topics", "List topics."),
     "clients": ("penstock.cli.status:clients", "List connected clients."),

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cached_property, partial, wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -20,8 +20,9 @@ from penstock.cli.contexts import Context, load_contexts
 from penstock.cli.inputs import option_set
 from penstock.client import Client, Credentials, TlsOptions, connect
 from penstock.client.dial import dial
-from penstock.client.errors import ClientError
+from penstock.client.errors import ArgumentError, ClientError
 from penstock.client.mqtt.session import name_fault
+from penstock.client.mqtt.url import BrokerUrl, read_url
 from penstock.client.tls import tls_settings
 from penstock.config.address import Address
 from penstock.errors import PenstockError
@@ -102,10 +103,35 @@ _connection_options = option_set(
     tls_options,
     login_options,
 )
+_VERSIONS: Final = {"5": 5, "3.1.1": 4}
+_mqtt_options = option_set(
+    click.option(
+        "--url",
+        default="",
+        metavar="URL",
+        help="Broker as mqtt://HOST:PORT or ws://HOST:PORT/mqtt; with TLS, mqtts:// or wss://.",
+    ),
+    click.option(
+        "--mqtt-version",
+        type=click.Choice(list(_VERSIONS)),
+        help="Speak this version of MQTT.  [default: 5, or 3.1.1 if the broker has no 5]",
+    ),
+    click.option(
+        "--scram", is_flag=True, help="Log in by SCRAM-SHA-256, without sending the password."
+    ),
+)
 _NAMES: Final = (
     *("host", "port", "context_name", "tls", "ca_file", "cert_file", "key_file", "server_name"),
     *("login_user", "login_password_file", "login_token_file"),
 )
+
+
+class MqttWay(NamedTuple):
+    """How a command speaks MQTT."""
+
+    version: int | None = None
+    websocket: str | None = None  # path
+    scram: bool = False
 
 
 class BrokerTarget:
@@ -116,6 +142,7 @@ class BrokerTarget:
         servers: tuple[Address, ...],
         tls: TlsOptions | None = None,
         login: Callable[[bool], Credentials | None] | None = None,
+        way: MqttWay = MqttWay(),  # noqa: B008 - it has no state
     ) -> None:
         """``login`` is called when credentials are needed: it may ask on the terminal.
 
@@ -123,6 +150,7 @@ class BrokerTarget:
         """
         self.servers = servers
         self.tls = tls
+        self.way = way
         self._login = login
 
     @cached_property
@@ -137,7 +165,7 @@ class BrokerTarget:
     def _logged_in(self, *, for_pages: bool) -> Credentials | None:
         found = None if self._login is None else self._login(for_pages)
         exposed = [server for server in self.servers if not server.is_loopback]
-        if found is not None and self.tls is None and exposed:
+        if found is not None and self.tls is None and exposed and not self.way.scram:
             warning = f"penstock: the password or token is sent to {exposed[0]} unencrypted"
             click.echo(f"{warning}; --tls encrypts", err=True)
         return found
@@ -164,18 +192,34 @@ class BrokerTarget:
         is_proven = self.tls is not None or server.is_loopback
         return is_proven or server in self.servers or self.page_credentials is None
 
-    def mqtt(self, client_id: str = "", *, clean_session: bool = True) -> Client:
+    def choose_again(self) -> None:
+        """Look for a node that can be reached: the one in use has gone."""
+        self.__dict__.pop("server", None)
+
+    def mqtt(
+        self,
+        client_id: str = "",
+        *,
+        clean_session: bool = True,
+        session_expiry_s: int | None = None,
+    ) -> Client:
         return connect(
             self.server.host,
             self.server.port,
             client_id,
             clean_session=clean_session,
+            session_expiry_s=session_expiry_s,
             tls=self.tls,
             credentials=self.credentials,
+            version=self.way.version,
+            websocket=self.way.websocket,
+            scram=self.way.scram,
         )
 
     def queue(self, *, stale_reads: bool = False) -> "QueueClient":
         """Fail at once if nothing listens there; the client itself would retry."""
+        if self.way.websocket is not None:
+            raise click.UsageError("this reads the journal, which a WebSocket cannot: use mqtt://")
         dial(self.server.host, self.server.port, DIAL_TIMEOUT_S).close()
         servers = [self.server, *(each for each in self.servers if each != self.server)]
         return connect(
@@ -202,6 +246,43 @@ def connection_options(command: Callable[..., object]) -> Callable[..., object]:
         return command(*arguments, target=_target(given, server), **parameters)
 
     return _connection_options(with_target)
+
+
+def mqtt_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The same for a command that speaks MQTT, which has more ways to a broker."""
+
+    @wraps(command)
+    def with_way(
+        *arguments: object,
+        url: str,
+        mqtt_version: str | None,
+        scram: bool,
+        **parameters: Any,
+    ) -> object:
+        given = {name: parameters.pop(name, None) for name in _NAMES}
+        found = _given_url(url, given)
+        target = _target(given, None if found is None else Address(found.host, found.port))
+        version = None if mqtt_version is None else _VERSIONS[mqtt_version]
+        target.way = MqttWay(version, None if found is None else found.websocket, scram)
+        return command(*arguments, target=target, **parameters)
+
+    return option_set(_connection_options, _mqtt_options)(with_way)
+
+
+def _given_url(url: str, given: dict[str, Any]) -> BrokerUrl | None:
+    if not url:
+        return None
+    if given["host"] or given["port"]:
+        raise click.UsageError("give only one of --url and -h, -p")
+    try:
+        found = read_url(url)
+    except ArgumentError as error:
+        raise click.BadParameter(f"{error.message}: {error.advice}") from None
+    is_asked = given["tls"] or given["ca_file"] or given["cert_file"]
+    if is_asked and not found.is_tls:
+        raise click.UsageError(f"{found.scheme}:// is without TLS: write {found.with_tls}://")
+    given["tls"] = given["tls"] or found.is_tls
+    return found
 
 
 def _target(given: dict[str, Any], server: Address | None) -> BrokerTarget:

@@ -19,7 +19,21 @@ def delivery_text(delivery: Delivery) -> bytes:
 def delivery_json(delivery: Delivery) -> bytes:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     flags = {"qos": delivery.qos, "retain": delivery.retain, "dup": delivery.dup}
-    return _json(delivery.topic, delivery.payload, flags | {"time": now})
+    more = flags | {"time": now} | property_fields(delivery)
+    return _json(delivery.topic, delivery.payload, more)
+
+
+def property_fields(delivery: Delivery) -> dict[str, object]:
+    """What MQTT 5 says about the message; nothing if it says nothing."""
+    given = msgspec.structs.asdict(delivery.properties)
+    properties = {name: value for name, value in given.items() if value not in {None, ()}}
+    if "correlation_data" in properties:
+        data: bytes = properties.pop("correlation_data")
+        properties |= bytes_field("correlation_data", data)
+    fields: dict[str, object] = {"properties": properties} if properties else {}
+    if delivery.subscription_ids:
+        fields["subscription_ids"] = delivery.subscription_ids
+    return fields
 
 
 def record_text(record: "Record") -> bytes:
@@ -42,18 +56,26 @@ def header_field(record: "Record") -> dict[str, object]:
 
 
 def payload_field(payload: bytes) -> dict[str, str]:
+    return bytes_field("payload", payload)
+
+
+def bytes_field(name: str, data: bytes) -> dict[str, str]:
     try:
-        return {"payload": payload.decode()}
+        return {name: data.decode()}
     except UnicodeDecodeError:
-        return {"payload_base64": b64encode(payload).decode()}
+        return {f"{name}_base64": b64encode(data).decode()}
 
 
 def _text(topic: str, payload: bytes) -> bytes:
+    return _one_line(topic).encode() + b" " + one_line(payload)
+
+
+def one_line(payload: bytes) -> bytes:
+    """A payload that can neither end its line nor control a terminal."""
     try:
-        shown = _one_line(payload.decode())
+        return _one_line(payload.decode()).encode()
     except UnicodeDecodeError:
-        shown = f"hex:{payload.hex()}"
-    return f"{_one_line(topic)} {shown}".encode()
+        return f"hex:{payload.hex()}".encode()
 
 
 def _one_line(text: str) -> str:

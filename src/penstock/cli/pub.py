@@ -1,8 +1,9 @@
 """``penstock pub``: publish a message, a file, or a message per line of standard input.
 
-With QoS 0 it succeeds when the broker answers a ping sent after the last message: MQTT 3.1.1 can
-refuse only by closing the connection. With QoS 1 and 2 it succeeds when every message is confirmed;
-on failure it reports how many were, which are the first ones, as confirmations come in order.
+With QoS 0 it succeeds when the broker answers a ping sent after the last message: it can refuse
+such a message only by closing the connection. With QoS 1 and 2 it succeeds when every message is
+confirmed; on failure it reports how many were, which are the first ones if the connection broke, as
+confirmations come in order. In MQTT 5 the broker may also refuse single messages.
 
 Available lines are published together, a typed line at once.
 """
@@ -15,16 +16,13 @@ from typing import BinaryIO, Final
 import click
 import msgspec
 
-from penstock.cli.connection import (
-    BrokerTarget,
-    checked_topic,
-    client_id_option,
-    connection_options,
-)
+from penstock.cli.connection import BrokerTarget, checked_topic, client_id_option, mqtt_options
 from penstock.cli.inputs import READ_BYTES, flag, in_lines, is_given
-from penstock.client import Client, ClientError, ConnectionLostError
+from penstock.cli.message_options import property_options
+from penstock.client import Client, ClientError, ConnectionLostError, PublishProperties
 from penstock.client.dial import lost
 from penstock.errors import PenstockError
+from penstock.wire.mqtt.reason_codes import ReasonCode
 
 SIGNED_PREFIX: Final = "secure/"  # these topics require signatures by default
 
@@ -66,7 +64,7 @@ class _Pub(click.Command):
 @click.argument("words", nargs=-1, metavar="[TOPIC] [MESSAGE]")
 @click.option("-t", "--topic", help="Publish to TOPIC, instead of the argument.")
 @click.option("-m", "--message", help="Publish MESSAGE, instead of the argument.")
-@connection_options
+@mqtt_options
 @click.option("-q", "--qos", type=click.IntRange(0, 2), default=0, show_default=True)
 @click.option("-r", "--retain", is_flag=True, help="Retain the message for new subscribers.")
 @click.option("-l", "--lines", is_flag=True, help="Publish each line of standard input.")
@@ -74,6 +72,7 @@ class _Pub(click.Command):
 @click.option(
     "-n", "--null", is_flag=True, help="Publish an empty message; with -r, clear the retained one."
 )
+@property_options()
 @client_id_option("Client id. A stored session with this id is discarded.")
 @click.option("-v", "--verbose", is_flag=True, help="Report success also with QoS 0.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
@@ -89,6 +88,7 @@ def pub(
     lines: bool,
     file: BinaryIO | None,
     null: bool,
+    properties: PublishProperties | None,
     client_id: str,
     verbose: bool,
     quiet: bool,
@@ -104,7 +104,7 @@ def pub(
     try:
         with target.mqtt(client_id) as client:
             batches = in_lines(_chunks(client)) if payload is None else [[payload]]
-            _publish(client, batches, outcome)
+            _publish(client, batches, outcome, properties)
     except ClientError as error:
         outcome.error = _failure(error, outcome, target)
     outcome.ok = outcome.error is None
@@ -161,7 +161,12 @@ def _chunks(client: Client) -> Iterator[bytes]:
         client.idle(until=descriptor)
 
 
-def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) -> None:
+def _publish(
+    client: Client,
+    batches: Iterable[list[bytes]],
+    outcome: _Outcome,
+    properties: PublishProperties | None,
+) -> None:
     def pairs(batch: list[bytes]) -> Iterator[tuple[str, bytes]]:
         for payload in batch:
             outcome.sent += 1
@@ -169,7 +174,9 @@ def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) 
 
     try:
         for batch in batches:
-            client.publish_many(pairs(batch), outcome.qos, retain=outcome.retain)
+            client.publish_many(
+                pairs(batch), outcome.qos, retain=outcome.retain, properties=properties
+            )
         if not outcome.qos:
             client.ping()
     finally:
@@ -182,8 +189,10 @@ _PERHAPS_DENIED = (
 
 
 def _failure(error: ClientError, outcome: _Outcome, target: BrokerTarget) -> str:
-    if isinstance(error, ConnectionLostError):
+    if isinstance(error, ConnectionLostError) and not error.reason_code:
         error = _with_cause(error, outcome.topic, target)
+    elif error.reason_code == ReasonCode.NOT_AUTHORIZED and _is_signed(outcome.topic):
+        error = _unsigned(error)
     said = str(error)
     if outcome.sent <= 1:
         return said
@@ -197,8 +206,16 @@ def _with_cause(
 
     if reason := unreadiness(target):
         return ConnectionLostError(f"{error.message}: the broker is not ready: {reason}")
-    if not topic.startswith(SIGNED_PREFIX):
+    if not _is_signed(topic):
         is_usual = error.advice == lost().advice
         return ConnectionLostError(error.message, _PERHAPS_DENIED) if is_usual else error
+    return _unsigned(error)
+
+
+def _is_signed(topic: str) -> bool:
+    return topic.startswith(SIGNED_PREFIX)
+
+
+def _unsigned(error: ClientError) -> ConnectionLostError:
     what = f"{error.message}: topics that begin with {SIGNED_PREFIX} require signatures"
     return ConnectionLostError(what, "see docs/operating/signing.md")

@@ -34,6 +34,11 @@ class BrokerUrl(NamedTuple):
     def is_tls(self) -> bool:
         return self.scheme not in _TLS
 
+    @property
+    def with_tls(self) -> str:
+        """The scheme of the same protocol with TLS."""
+        return _TLS.get(self.scheme, self.scheme)
+
 
 def read_url(url: str) -> BrokerUrl:
     """Raises ArgumentError."""
@@ -62,5 +67,5 @@ def connect_to_url(url: str, *arguments: Any, **keywords: Any) -> Client:
     if broker.is_tls:
         keywords["tls"] = keywords.get("tls") or True
     elif keywords.get("tls"):
-        raise ArgumentError(f"{url!r} is without TLS", f"write {_TLS[broker.scheme]}://")
+        raise ArgumentError(f"{url!r} is without TLS", f"write {broker.with_tls}://")
     return connect(broker.host, broker.port, *arguments, websocket=broker.websocket, **keywords)
