@@ -82,10 +82,11 @@ def request(
     The payload of the answer is printed as it is, on a terminal as a line. Exits with 1 if nobody
     answers in time. It needs MQTT 5 at both ends.
     """
+    topic = checked_topic(topic)
     payload = _payload(message, file)
     with target.mqtt(client_id) as client:
         answer = client.request(
-            checked_topic(topic),
+            topic,
             payload,
             qos=qos,
             timeout_s=timeout_s,

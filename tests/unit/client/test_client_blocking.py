@@ -24,8 +24,9 @@ from penstock.client import (
 from penstock.errors import LocalProtocolError
 from penstock.testing import Broker
 from penstock.wire.mqtt import encode
+from penstock.wire.mqtt.properties import NONE
 
-WELCOME = encode.connack(False, 0)
+WELCOME = encode.connack(False, 0, NONE)
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +41,12 @@ def name():
     return f"t{uuid.uuid4().hex[:12]}"
 
 
-@pytest.fixture
-def dial(broker):
+@pytest.fixture(params=[4, 5], ids=["3.1.1", "5"])
+def dial(request, broker):
     """Connect to the broker; all connections end with the test."""
     with contextlib.ExitStack() as stack:
         yield lambda *arguments, **options: stack.enter_context(
-            connect(broker.host, broker.port, *arguments, **options)
+            connect(broker.host, broker.port, *arguments, version=request.param, **options)
         )
 
 
@@ -223,6 +224,8 @@ def test_unknown_host():
 def test_refused_connection():
     with impostor(encode.connack(False, 5)) as address, pytest.raises(RefusedError):
         connect(*address)
+    with impostor(encode.connack(False, 0x87, NONE)) as address, pytest.raises(RefusedError):
+        connect(*address)
 
 
 def test_not_a_broker():
@@ -322,7 +325,7 @@ def test_message_larger_than_the_socket_takes_at_once_is_sent_on_as_it_is_read()
             with connection:
                 connection.recv(1 << 16)
                 connection.sendall(WELCOME)
-                left = len(encode.publish(b"t", payload, 1, packet_id=1))
+                left = len(encode.publish(b"t", payload, 1, packet_id=1, block=b""))
                 while left:
                     left -= len(connection.recv(min(left, 1 << 20)))
                 connection.sendall(encode.acks(4, [1]))

@@ -36,6 +36,7 @@ from penstock.client.errors import (
     BrokerProtocolError,
     ClientError,
     ConnectionLostError,
+    RefusedError,
     ReplyTimeoutError,
     TakenOverError,
 )
@@ -333,7 +334,11 @@ class Client:
         window = min(window, session.limits.receive_maximum)
         count = gathered = 0
         for topic, payload in messages:
-            session.publish(topic, payload, qos, retain=retain, properties=properties)
+            try:
+                session.publish(topic, payload, qos, retain=retain, properties=properties)
+            except RefusedError:  # beyond what the broker takes: those before are sent
+                self._expect(lambda: not self._outgoing and not session.unconfirmed)
+                raise
             count += 1
             gathered += len(topic) + len(payload)
             if gathered >= WRITE_BYTES or session.unconfirmed >= window:

@@ -15,7 +15,7 @@ from penstock.wire.mqtt.packet import REMAINING_LENGTH_MAX
 if TYPE_CHECKING:  # loads hashlib
     from penstock.client.mqtt.login import ScramLogin
 
-VERSIONS: Final = (4,)  # asked for in this order, unless the caller names one
+VERSIONS: Final = (5, 4)  # asked for in this order, unless the caller names one
 NEVER: Final = SECONDS_MAX  # a session that does not expire, as far as the broker allows
 
 
