@@ -115,7 +115,7 @@ class MqttDoor(Door):
         with self._connect(login) as client:
             try:
                 client.publish(topic, b"x", qos=1)
-            except ConnectionLostError:
+            except (ConnectionLostError, RefusedError):
                 raise Denied from None
 
     def _subscribe(self, login: Login, topic_filter: str) -> None:
@@ -124,7 +124,7 @@ class MqttDoor(Door):
                 granted = client.subscribe([(topic_filter, 1)])
             except RefusedError:
                 raise Denied from None
-            if granted == [0x80]:
+            if granted[0] >= 0x80:
                 raise Denied
 
 

@@ -68,7 +68,9 @@ def password_file(tmp_path):
 def test_mqtt_logs_in_with_a_password(broker):
     with connect(broker.host, broker.port, credentials=ANN) as client:
         client.publish("ann/mqtt", b"1", qos=1)
-        assert client.subscribe([("elsewhere", 0)]) == [128]
+        assert client.subscribe([("elsewhere", 0)]) == [0x87]
+    with connect(broker.host, broker.port, credentials=ANN, version=4) as client:
+        assert client.subscribe([("elsewhere", 0)]) == [0x80]
 
 
 def test_a_password_file_is_read_for_each_connection(broker, password_file):

@@ -14,7 +14,14 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Final, Self
 
-from penstock.client import ClientError, ConnectionLostError, Publisher, SigningKey, connect
+from penstock.client import (
+    ClientError,
+    ConnectionLostError,
+    Publisher,
+    RefusedError,
+    SigningKey,
+    connect,
+)
 from penstock.client.dial import dial
 from penstock.spark.demo.broker import HOST, BrokerProcess
 from penstock.spark.demo.fleet import Door, Script, Sensor, SensorFault, SensorReading, secret_seed
@@ -86,7 +93,7 @@ class MqttGateway(Gateway):
         try:
             with connect(HOST, self._port, sensor.name, timeout_s=ANSWER_S) as client:
                 client.publish_many([self._envelope(sensor, r) for r in readings], qos=1)
-        except ConnectionLostError:
+        except (ConnectionLostError, RefusedError):
             return sensor, (), len(readings)
         return sensor, readings, 0
 
