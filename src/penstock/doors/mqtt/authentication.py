@@ -48,14 +48,13 @@ class AuthenticatedClient(Protocol):
 class MqttAuthentication:
     """What one connection proves, from CONNECT on."""
 
-    __slots__ = ("_bytes_max", "_client", "_finished", "_is_connected", "_login", "_logins")
+    __slots__ = ("_bytes_max", "_client", "_finished", "_login", "_logins")
 
     def __init__(self, logins: Logins, client: AuthenticatedClient, packet_bytes_max: int) -> None:
         """``packet_bytes_max``: the largest packet that the client takes."""
         self._logins = logins
         self._client = client
         self._bytes_max = packet_bytes_max
-        self._is_connected = False
         self._login: ScramLogin | None = None  # that waits for the client's last message
         self._finished: ScramLogin | None = None  # whose last message is to be sent
 
@@ -65,7 +64,6 @@ class MqttAuthentication:
 
     def accepted(self) -> Properties:
         """What CONNACK tells the client: method, and the broker's own proof."""
-        self._is_connected = True
         return self._last_words()
 
     def take(self, event: Auth) -> None:
@@ -87,7 +85,7 @@ class MqttAuthentication:
             return "" if self._login is not None else "that continues nothing"
         if event.code != ReasonCode.RE_AUTHENTICATE:
             return "of a client that says success"
-        if not self._is_connected or self._login is not None:
+        if self._login is not None:  # so it is before CONNACK, too
             return "that begins before the last one has ended"
         return ""
 
