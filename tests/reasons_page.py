@@ -120,6 +120,29 @@ ADVICE: dict[Enum, str] = {
         "Fix the filter; the log line has the fault. `#` must be the last level, and wildcards "
         "must be a level of their own."
     ),
+    DisconnectReason.CLIENT_ENDED: (
+        "Look at the client, if it reported an error: the log line has the reason code and what "
+        "it said."
+    ),
+    DisconnectReason.QOS_UNSUPPORTED: (
+        "Let the client use a lower QoS, or raise `mqtt.maximum_qos`. CONNACK of MQTT 5 tells it."
+    ),
+    DisconnectReason.RETAIN_UNSUPPORTED: (
+        "Let the client publish without RETAIN, or set `mqtt.retain_available`. CONNACK of MQTT 5 "
+        "tells it."
+    ),
+    DisconnectReason.PAYLOAD_FORMAT: (
+        "Let the client leave out the payload format indicator for data that is no text, or unset "
+        "`mqtt.check_payload_format`."
+    ),
+    DisconnectReason.TOO_MANY_PROPERTIES: (
+        "Put the data into the payload: a message may have 64 properties of 16 KiB together. QoS 1 "
+        "and 2 are answered with code 0x97, and the connection stays."
+    ),
+    DisconnectReason.RECEIVE_MAXIMUM: (
+        "The client ignores what CONNACK tells it: update its library, or raise "
+        "`limits.receive_maximum`."
+    ),
     DisconnectReason.TOPIC_INVALID: (
         "Fix the topic; the log line has the fault. Lengths and levels are limited by "
         "`limits.topic_bytes_max` and `limits.topic_levels_max`."

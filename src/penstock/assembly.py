@@ -314,6 +314,7 @@ class Assembly:
     @cached_property
     def mqtt_door(self) -> MqttDoor:
         return MqttDoor(
+            settings=self.config.mqtt,
             connections=self.connections,
             broker=self.broker,
             pipeline=self.pipeline,

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus
 from penstock.errors import PenstockError
+from penstock.model.message import Extras
 from penstock.raft.types import NodeId
 
 DoneCallback: TypeAlias = Callable[[PenstockError | None], None]
@@ -67,8 +68,17 @@ class Consensus(Protocol):
     def present(self) -> frozenset[NodeId]:
         """Members that were heard from lately. Only the leader knows."""
 
-    def broadcast(self, topic: bytes, payloads: Sequence[bytes]) -> None:
-        """Send messages that are not journaled to all other nodes, without any guarantee."""
+    def broadcast(
+        self,
+        topic: bytes,
+        payloads: Sequence[bytes],
+        extras: Extras | None = None,
+        flags: int = 0,
+    ) -> None:
+        """Send messages that are not journaled to all other nodes, without any guarantee.
+
+        All have these headers and this expiry; ``flags`` as in the journal: the content type.
+        """
 
     def read_barrier(self, done: DoneCallback) -> None:
         """Wait until this node has applied everything that was acknowledged before."""

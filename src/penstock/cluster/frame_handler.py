@@ -18,7 +18,10 @@ from penstock.cluster.frames import (
 from penstock.cluster.local_node import LocalNode
 from penstock.cluster.membership import Membership
 from penstock.cluster.proposals import Proposals
+from penstock.model.message import Extras
 from penstock.raft.types import MessageKind, NodeId
+
+_NO_EXTRAS = Extras()
 
 
 class FrameHandler:
@@ -96,7 +99,11 @@ class FrameHandler:
     def _deliver_live(self, sender: NodeId, frame: Frame) -> None:
         assert isinstance(frame, LiveMessages)
         if sender in self._node.record.members:
-            self._hooks.deliver_live(frame.topic, frame.payloads)
+            payloads = list(frame.payloads)
+            extras: list[Extras | None] | None = None
+            if frame.headers or frame.expires_ms:
+                extras = [Extras(frame.headers, expires_ms=frame.expires_ms)] * len(payloads)
+            self._hooks.deliver_live(frame.topic, payloads, extras, frame.flags)
 
     def _told_removed(self, sender: NodeId, _frame: Frame) -> None:
         if sender in self._node.record.members:
@@ -123,11 +130,18 @@ class FrameHandler:
             node.raw.report_snapshot(peer, is_ok)
             node.wake()
 
-    def broadcast(self, topic: bytes, payloads: Sequence[bytes]) -> None:
+    def broadcast(
+        self,
+        topic: bytes,
+        payloads: Sequence[bytes],
+        extras: Extras | None = None,
+        flags: int = 0,
+    ) -> None:
         node = self._node
         if len(node.record.members) < 2:
             return
-        frame = LiveMessages(topic, tuple(payloads))
+        extras = extras or _NO_EXTRAS
+        frame = LiveMessages(topic, tuple(payloads), extras.headers, extras.expires_ms, flags)
         for peer in node.record.members:
             if peer != node.node_id:
                 node.send(peer, frame)

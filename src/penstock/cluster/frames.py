@@ -86,6 +86,9 @@ class LiveMessages(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False
 
     topic: bytes
     payloads: tuple[bytes, ...]
+    headers: tuple[tuple[bytes, bytes], ...] = ()  # of each
+    expires_ms: int = 0  # 0: never
+    flags: int = 0  # as in the journal: the content type
 
 
 class ChangeRequest(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):

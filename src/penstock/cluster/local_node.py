@@ -1,6 +1,6 @@
 """The node as the parts of its replica see it: who it is, whether it leads, who the peers are."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from penstock.cluster.replicated_log import LogListener
 from penstock.cluster.status import ClusterCounts
 from penstock.config.schema import Cluster
 from penstock.errors import ClusterError
+from penstock.model.message import Extras
 from penstock.raft.raw_node import RawNode
 from penstock.raft.types import NO_NODE, NodeId
 from penstock.store.batch import Batch
@@ -39,7 +40,10 @@ class BrokerHooks:
 
     now_ms: Callable[[], int] = lambda: 0  # the steady time that a leader sends to its followers
     set_time: Callable[[int], None] = lambda _now_ms: None  # the leader's steady time
-    deliver_live: Callable[[bytes, Sequence[bytes]], None] = lambda _topic, _payloads: None
+    # topic, payloads, their extras, flags of the journal
+    deliver_live: Callable[[bytes, list[bytes], list[Extras | None] | None, int], None] = (
+        lambda _topic, _payloads, _extras, _flags: None
+    )
     is_late: Callable[[Batch], bool] = lambda _batch: False  # called on the writer thread
 
 

@@ -23,7 +23,7 @@ because its term has ended, is submitted again without the void commands before 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from penstock.clock import Clock
@@ -67,6 +67,8 @@ FOLLOWED_INTERVAL_S = 0.002
 """Capture interval while clients of this or another node see messages only after the commit."""
 
 PassOn = Callable[[bytes, list[bytes], list[Extras | None] | None, int], None]
+
+Capture = Callable[[bytes, list[bytes], int, int, Sequence[Extras | None] | None], int]
 
 RETRY_S = 0.5  # pause before a failed commit is retried
 
@@ -274,16 +276,26 @@ class Pipeline(PendingBatches):
             self._open.batch.add_event(to_event(command))
         self._join(command, waiter, durable=True)
 
-    def capture(self, topic: bytes, payloads: list[bytes], now_ms: int) -> None:
-        """Journal messages in the background that were delivered already."""
-        self.begin_capture()(topic, payloads, now_ms, 0)
+    def capture(
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        now_ms: int,
+        marks: int = 0,
+        extras: Sequence[Extras | None] | None = None,
+    ) -> None:
+        """Journal messages in the background that were delivered already.
+
+        ``marks``: flags for the content type.
+        """
+        self.begin_capture()(topic, payloads, now_ms, marks, extras)
         self.end_capture()
 
-    def begin_capture(self) -> Callable[[bytes, list[bytes], int, int], int]:
+    def begin_capture(self) -> Capture:
         """``capture`` for many topics at once; call ``end_capture`` after the last.
 
-        Returns a function of topic, payloads, time and flags (0). While too much waits for the
-        disk, it drops the messages and counts them.
+        Returns a function of topic, payloads, time, flags (of the content type) and extras. While
+        too much waits for the disk, it drops the messages and counts them.
         """
         pending_bytes = self.pending_bytes
         if pending_bytes > self._settings.capture_pending_bytes_max or (
@@ -294,7 +306,12 @@ class Pipeline(PendingBatches):
         return self._open.batch.append
 
     def _drop_captured(
-        self, _topic: bytes, payloads: list[bytes], _time_ms: int, _flags: int
+        self,
+        _topic: bytes,
+        payloads: list[bytes],
+        _time_ms: int,
+        _flags: int,
+        _extras: Sequence[Extras | None] | None,
     ) -> int:
         self._counters.drops[DropReason.CAPTURE_OVERFLOW] += len(payloads)
         return 0

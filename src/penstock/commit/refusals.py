@@ -11,9 +11,10 @@ from typing import Final, Protocol
 
 from penstock.commit.feed import Feed
 from penstock.commit.pending_batch import PendingBatch, Step
-from penstock.core.commands import Command, Published, Received
+from penstock.core.commands import Authored, Command, Published, PublishedBy, Received
 from penstock.core.completion import Refusable
 from penstock.core.retained import Retained
+from penstock.core.session import Publisher
 from penstock.errors import ClusterError, LeadershipLost, NoQuorum, PenstockError, StorageFull
 from penstock.model.message import Extras
 from penstock.obs.counters import Counters
@@ -139,6 +140,11 @@ class Refusals:
                 self._applier.apply([(command, waiter, False)])
             elif type(command) is Received:
                 self._applier.forget(command)
+            elif isinstance(command, Published) and isinstance(waiter, Publisher):
+                refused += count
+                waiter.publish_refused(command.qos, command.packet_ids, reason)
+            elif type(command) in {Authored, PublishedBy}:
+                pass  # about a message, whose publisher is told
             elif waiter is not None:
                 refused += count
                 waiter.refused(reason)

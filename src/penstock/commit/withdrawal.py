@@ -37,8 +37,9 @@ def withdraw(refused: PendingBatch, pending: PendingBatch) -> tuple[PendingBatch
     """Split ``pending``: what stays, and what publishers sent after messages in ``refused``.
 
     They will send all of it again. If the later messages were written now, they would precede the
-    earlier ones. Only connections that are closed on a refusal wait for publishes as a waiter;
-    requests of other protocols are independent, and each has its own reply.
+    earlier ones. Only connections that are closed on a refusal, or told which messages are refused
+    (MQTT 5), wait for publishes as a waiter; requests of other protocols are independent, and each
+    has its own reply.
     """
     publishers = {waiter for command, waiter, _ in refused.steps if type(command) is Published}
     publishers.discard(None)

@@ -521,6 +521,27 @@ class Tls(Section, frozen=True, kw_only=True):
     min_version: Annotated[Literal["1.2", "1.3"], "Lowest version of TLS that is accepted."] = "1.2"
 
 
+class Mqtt(Section, frozen=True, kw_only=True):
+    """Settings for MQTT clients."""
+
+    maximum_qos: Annotated[
+        int, _range(0, 2), "Highest QoS granted to subscriptions, and taken of publishes and wills."
+    ] = 2
+    retain_available: Annotated[
+        bool, "Whether clients may publish retained messages; if not, those are refused."
+    ] = True
+    topic_alias_maximum: Annotated[
+        int, _range(0, 1_024), "Topic aliases that an MQTT 5 client may use; 0 is none."
+    ] = limits.TOPIC_ALIASES_MAX
+    response_information: Annotated[
+        str,
+        "What MQTT 5 clients are told that ask where to expect answers; empty is nothing.",
+    ] = ""
+    check_payload_format: Annotated[
+        bool, "Whether an MQTT 5 message that is said to be text is refused if it is not UTF-8."
+    ] = False
+
+
 class Resp(Section, frozen=True, kw_only=True):
     """Settings for Redis clients."""
 
@@ -659,6 +680,7 @@ class Config(Section, frozen=True, kw_only=True):
     auth: Auth = Auth()
     cluster: Cluster = Cluster()
     tls: Tls = Tls()
+    mqtt: Mqtt = Mqtt()
     resp: Resp = Resp()
     log: Log = Log()
     sys: Sys = Sys()

@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -39,6 +39,7 @@ from penstock.core.live import Live, LiveClient
 from penstock.core.pending_will import PendingWill
 from penstock.core.retained_offers import RetainedOffer
 from penstock.core.subscription_options import Marks, is_marked
+from penstock.obs.reasons import DisconnectReason
 
 # Kinds of acknowledgement: the packet types of MQTT.
 PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
@@ -73,10 +74,14 @@ _IDS = tuple(range(PACKET_ID_MAX + 1))
 _LOOKS_MAX = 1_024
 
 
+@runtime_checkable
 class Publisher(Refusable, Protocol):
     """A connection whose publishes are acknowledged by packet id, or sequence."""
 
     def acknowledge(self, kind: int, packet_ids: list[int]) -> None: ...
+
+    def publish_refused(self, qos: int, packet_ids: list[int], reason: DisconnectReason) -> None:
+        """Messages were not stored. Whoever cannot be told is closed, and sends them again."""
 
 
 class SessionClient(Publisher, LiveClient, Protocol):

@@ -438,6 +438,15 @@ class Connection(asyncio.Protocol, Generic[Event]):
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         self.close(reason, detail)
 
+    def publish_refused(
+        self,
+        qos: int,  # noqa: ARG002 - for those who can say which
+        packet_ids: list[int],  # noqa: ARG002 - as above
+        reason: DisconnectReason,
+    ) -> None:
+        """Messages of the client were not stored."""
+        self.close(reason)
+
     def abort(self) -> None:
         self._transport.abort()
 

@@ -24,6 +24,7 @@ from penstock.config.address import parse_listen
 from penstock.config.cluster import advertised, cluster_secrets
 from penstock.config.digest import settings_digest
 from penstock.config.schema import Cluster, Config
+from penstock.model.message import Extras
 from penstock.raft.types import NodeId, RaftMessage
 from penstock.store.batch import Batch
 from penstock.store.directory import read_marker
@@ -57,7 +58,7 @@ class Node:
         clock: Clock,
         steady: SteadyClock,
         *,
-        pass_on: Callable[[bytes, list[bytes]], None],
+        pass_on: Callable[[bytes, list[bytes], list[Extras | None] | None, int], None],
         is_late: Callable[[Batch], bool],
         arrived: Callable[[], None] = lambda: None,
     ) -> None:
@@ -82,7 +83,7 @@ class Node:
             hooks=BrokerHooks(
                 steady.now_ms,
                 steady.follow,
-                lambda topic, payloads: pass_on(topic, list(payloads)),
+                pass_on,
                 is_late,
             ),
         )

@@ -64,7 +64,7 @@ def test_a_disconnect_says_why_in_words(own_broker, connect):
 
 @pytest.mark.proves5("MQTT-3.14.2-3", "MQTT-3.14.2-4", "MQTT-3.1.2-24")
 def test_the_reason_is_left_out_where_it_does_not_fit(own_broker, connect):
-    client = connect(at=own_broker(), maximum_packet_size=24)
+    client = connect("who", at=own_broker(), maximum_packet_size=24)
     client.send(v5.subscribe(1, ("a", 0x03)))
     ended = client.expect_disconnect(0x82)
     assert ended.properties == {}

@@ -279,7 +279,7 @@ def test_a_topic_beyond_the_limits_is_told_0x90_and_the_limit(own_broker, connec
 def test_a_reason_string_is_left_out_where_it_is_not_wanted_or_does_not_fit(
     own_broker, connect, qos, kind, wish
 ):
-    client = connect(at=own_broker(), **wish)
+    client = connect("who", at=own_broker(), **wish)
     client.send(v5.publish("$SYS/mine", b"m", qos=qos, packet_id=5))
     assert client.expect_ack(kind, 5, 0x87).properties == {}
 

@@ -33,7 +33,7 @@ def test_a_filter_beyond_the_limits_fails_alone(own_broker, connect, unique):
     "wish", [{"request_problem_information": 0}, {"maximum_packet_size": 26}], ids=["no", "small"]
 )
 def test_the_reason_of_a_suback_is_left_out_where_it_is_not_wanted(own_broker, connect, wish):
-    client = connect(at=own_broker(limits={"topic_bytes_max": 64}), **wish)
+    client = connect("who", at=own_broker(limits={"topic_bytes_max": 64}), **wish)
     client.send(v5.subscribe(1, ("a" * 65, 1)))
     assert client.expect_suback(1, 0x8F).properties == {}
 

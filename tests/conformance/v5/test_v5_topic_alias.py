@@ -53,7 +53,7 @@ def test_an_alias_of_0_or_above_the_maximum_is_told_0x94(connect, topic, beyond)
 
 @pytest.mark.proves5("MQTT-3.3.2-9", "MQTT-3.2.2-18")
 def test_where_no_aliases_are_announced_none_is_accepted(own_broker, connect):
-    client = connect(at=own_broker(limits={"topic_alias_maximum": 0}))
+    client = connect(at=own_broker(mqtt={"topic_alias_maximum": 0}))
     assert not client.connack.value("topic_alias_maximum")
     client.send(v5.publish("a", b"m", topic_alias=1))
     client.expect_disconnect(0x94)

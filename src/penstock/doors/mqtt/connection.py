@@ -25,9 +25,20 @@ from penstock.core.commands import (
 from penstock.core.delivery import DELIVER_OWN, Delivery
 from penstock.core.effects import Effects
 from penstock.core.owners import is_foreign
-from penstock.core.session import PACKET_ID_MAX, PUBACK, PUBCOMP, PUBREC, PUBREL, Session
+from penstock.core.session import (
+    PACKET_ID_MAX,
+    PUBACK,
+    PUBCOMP,
+    PUBCOMP_UNKNOWN,
+    PUBREC,
+    PUBREC_REFUSED,
+    PUBREL,
+    Session,
+)
 from penstock.core.subscription_options import Marks
 from penstock.doors.mqtt.authentication import SCRAM, MqttAuthentication
+from penstock.doors.mqtt.exchanges import UNKNOWN_ID, Exchanges
+from penstock.doors.mqtt.explanations import goodbye, refused_connect
 from penstock.doors.mqtt.login import (
     CONNACK_BAD_CREDENTIALS,
     CONNACK_NOT_AUTHORIZED,
@@ -36,6 +47,7 @@ from penstock.doors.mqtt.login import (
     credentials_of,
     refused_login,
 )
+from penstock.doors.mqtt.message_checks import unfit, unsupported, will_message
 from penstock.doors.mqtt.outbox import MqttOutbox
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.publishing import MqttPublishing
@@ -43,10 +55,10 @@ from penstock.doors.mqtt.reason_codes import CODES
 from penstock.doors.mqtt.retained_pages import RetainedPages
 from penstock.doors.mqtt.subscribing import MqttSubscribing
 from penstock.doors.mqtt.terms import STRANGER_TERMS, terms_of, welcome
-from penstock.limits import KEEP_ALIVE_FACTOR, TOPIC_ALIASES_MAX
+from penstock.limits import KEEP_ALIVE_FACTOR
 from penstock.net.connection import CHECK_INTERVAL_S, Connection
 from penstock.net.origin import Origin
-from penstock.obs.log import printable
+from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.principal import STRANGER, Principal
 from penstock.wire.mqtt import encode
@@ -63,13 +75,18 @@ from penstock.wire.mqtt.events import (
     MqttUnsubscribe,
     PingReq,
     Publish,
+    Will,
 )
-from penstock.wire.mqtt.properties import NONE
+from penstock.wire.mqtt.properties import NONE, Properties
+from penstock.wire.mqtt.reason_codes import FAILURE
 from penstock.wire.mqtt.server import MqttServerMachine
 from penstock.wire.violation import Violation
 
 CONNACK_IDENTIFIER_REJECTED = 2
-REFUSALS = 0x80  # the first reason code that refuses
+
+SAID_CHARACTERS_MAX = 100  # of a client's reason string, in the log
+
+_log = get_logger("mqtt")
 
 _NOT_OPENED = {
     DisconnectReason.STORAGE_FULL,
@@ -90,6 +107,7 @@ class MqttConnection(Connection[Event]):
     __slots__ = (
         "_authentication",
         "_door",
+        "_expiry_s",
         "_is_connecting",
         "_is_draining",
         "_is_named_by_us",
@@ -97,13 +115,13 @@ class MqttConnection(Connection[Event]):
         "_pages",
         "_publishing",
         "_subscribing",
-        "_terms",
         "_will",
         "client_id",
         "forward",
         "forward_marked",
         "number",
         "session",
+        "terms",
     )
 
     outbox: MqttOutbox
@@ -125,10 +143,11 @@ class MqttConnection(Connection[Event]):
         self._door = door
         self.session: Session | None = None
         self.client_id = b""
-        self._terms = STRANGER_TERMS
+        self.terms = STRANGER_TERMS
         self._authentication: MqttAuthentication | None = None  # None: no method in CONNECT
         self.number = 0
         self._will: WillMessage | None = None
+        self._expiry_s = -1  # session expiry that DISCONNECT asks for; -1: none
         self._is_connecting = False  # CONNECT is not answered yet
         self._is_named_by_us = False  # the client had no id
         self._is_opening = False  # CONNECT is in the pipeline
@@ -176,7 +195,7 @@ class MqttConnection(Connection[Event]):
             case ConnectRefused():
                 self._refuse_connect(event)
             case Disconnect():
-                self.close(DisconnectReason.CLIENT_DISCONNECT)  # and no will [MQTT-3.14.4-3]
+                self._on_disconnect(event)
             case Auth():
                 self._on_auth(event)
             case Violation():
@@ -186,14 +205,19 @@ class MqttConnection(Connection[Event]):
 
     def _on_connect(self, event: Connect) -> None:
         limits = self._connections.limits
-        if len(event.client_id) > limits.client_id_bytes_max:  # [MQTT-3.1.3-9]
+        self.terms = terms_of(event, limits)
+        size, size_max = len(event.client_id), limits.client_id_bytes_max
+        if size > size_max:  # [MQTT-3.1.3-9]
             reason = DisconnectReason.IDENTIFIER_REJECTED
-            detail = f"a client id of {len(event.client_id)} bytes"
+            detail = f"the client id has {size} bytes, {size_max} are allowed"
             self._refuse_connect(ConnectRefused(CONNACK_IDENTIFIER_REJECTED, reason, detail))
             return
         self.client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
         self._is_named_by_us = not event.client_id
-        self._terms = terms_of(event, limits)
+        if self.terms.has_size_limit and not self._connack(session_present=False):
+            text = f"CONNACK has no room in the {self.terms.packet_bytes_max} bytes of the client"
+            self.close(DisconnectReason.PACKET_TOO_LARGE, text)
+            return
         self.number = self._connections.ids.next()
         if event.properties.authentication_method is None:
             self._connect(partial(self._log_in, event))
@@ -216,7 +240,7 @@ class MqttConnection(Connection[Event]):
             self._refuse_connect(ConnectRefused(CONNACK_BAD_CREDENTIALS, reason, detail))
             return
         self.become(STRANGER)
-        self._authentication = MqttAuthentication(logins, self, self._terms.packet_bytes_max)
+        self._authentication = MqttAuthentication(logins, self, self.terms.packet_bytes_max)
         done = partial(self._authenticated, event)
         self._authentication.begin(event.properties.authentication_data, done)
 
@@ -255,14 +279,13 @@ class MqttConnection(Connection[Event]):
             self._refuse_connect(LOGIN_REQUIRED)
             return
         self.become(result)
-        if self._terms.is_lasting and (refused := self._session_refusal(event.client_id)):
+        if self.terms.is_lasting and (refused := self._session_refusal(event.client_id)):
             self._refuse_connect(refused)
             return
-        will = event.will
-        if will is not None:
-            if not self._may_leave_will(will.topic):
+        if event.will is not None:
+            if not self._may_leave_will(event.will):
                 return
-            self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
+            self._will = will_message(event.will)
         self._door.connect_queue.join(self)
 
     def _session_refusal(self, client_id: bytes) -> ConnectRefused | None:
@@ -283,17 +306,24 @@ class MqttConnection(Connection[Event]):
             ConnectRefused(CONNACK_NOT_AUTHORIZED, DisconnectReason.QUOTA, fault) if fault else None
         )
 
-    def _may_leave_will(self, topic: bytes) -> bool:
+    def _may_leave_will(self, will: Will) -> bool:
         """Whether a will may be left; it is not signed. If not, the connection was closed."""
-        route = self._door.admission.admit_unsigned(self.principal, topic, could_sign=True)
-        if isinstance(route, Refusal):
-            if route.reason is DisconnectReason.NOT_AUTHORIZED:
-                self._refuse_connect(ConnectRefused(CONNACK_NOT_AUTHORIZED, *route))
-            self.close(*route)
+        settings, properties = self._door.settings, will.properties
+        refusal = unsupported(will, settings)
+        if refusal is None and properties is not None:
+            refusal = unfit(properties, [will.payload], settings)
+        if refusal is None:
+            admit = self._door.admission.admit_unsigned
+            route = admit(self.principal, will.topic, could_sign=True)
+            refusal = route if isinstance(route, Refusal) else None
+        if refusal is not None:
+            if refusal.reason is DisconnectReason.NOT_AUTHORIZED:
+                self._refuse_connect(ConnectRefused(CONNACK_NOT_AUTHORIZED, *refusal))
+            self.close(*refusal)
         return self.reason is None
 
     def open(self) -> None:
-        door, client_id, terms = self._door, self.client_id, self._terms
+        door, client_id, terms = self._door, self.client_id, self.terms
         self._take_over(door.broker.sessions.get(client_id))
         is_clustered = door.cluster.is_clustered
         opened = SessionOpened(
@@ -324,7 +354,7 @@ class MqttConnection(Connection[Event]):
     @property
     def _is_recorded(self) -> bool:
         """Whether connecting changes something durable: its own session, or one it replaces."""
-        if self._terms.is_lasting or self._will is not None:
+        if self.terms.is_lasting or self._will is not None:
             return True
         session = self._door.broker.sessions.get(self.client_id)
         return session is not None and session.recorded
@@ -346,24 +376,29 @@ class MqttConnection(Connection[Event]):
         self._connections.counters.clients_connected += 1
         self.report_accepted(session_present=session_present)
         self._welcome(session_present=session_present)
-        self._subscribing.share((session.subscriptions or {}).items())
-        if self._terms.keep_alive_s:
+        self._subscribing.resume(session.subscriptions or {})
+        if self.terms.keep_alive_s:
             self.check_deadline_at(min(self.deadline()[0], self._last_packet_at + CHECK_INTERVAL_S))
         self.unblock_input()
 
     def _welcome(self, *, session_present: bool) -> None:
-        terms = self._terms
+        terms = self.terms
         if terms.is_5:
-            self._machine.alias_max = TOPIC_ALIASES_MAX
+            self._machine.alias_max = self._door.settings.topic_alias_maximum
+            self._publishing.exchanges = Exchanges(self._connections.limits.receive_maximum)
             self.outbox.speak_5(terms)
-        connack = welcome(
-            terms,
+        proof = NONE if self._authentication is None else self._authentication.accepted()
+        self.send(self._connack(session_present=session_present, proof=proof))
+
+    def _connack(self, *, session_present: bool, proof: Properties = NONE) -> bytes:
+        return welcome(
+            self.terms,
             self._connections.limits,
+            self._door.settings,
             session_present=session_present,
             assigned_id=self.client_id if self._is_named_by_us else b"",
-            proof=NONE if self._authentication is None else self._authentication.accepted(),
+            proof=proof,
         )
-        self.send(connack)
 
     @property
     def is_5(self) -> bool:
@@ -390,16 +425,27 @@ class MqttConnection(Connection[Event]):
     # ── acknowledgements ──────────────────────────────────────────────────────────────────────
 
     def _on_acks(self, event: MqttAcks) -> None:
-        session, door = self.session, self._door
+        session = self.session
         assert session is not None
         kind, packet_ids = event.kind, event.packet_ids
         if self.is_5:
             self._free_quota(event)
+        if event.properties.reason_string is not None:
+            self._note_said(f"packet type {kind}", event.properties.reason_string)
         if kind == PUBREL:
             self._on_release(session, packet_ids)
-            return
+        elif kind == PUBREC and event.codes is not None:
+            codes = dict(zip(packet_ids, event.codes, strict=True))
+            self._on_answers(PUBREC_REFUSED, [one for one in codes if codes[one] >= FAILURE])
+            self._on_answers(PUBREC, [one for one in codes if codes[one] < FAILURE])
+        else:
+            self._on_answers(kind, packet_ids)
+
+    def _on_answers(self, kind: int, packet_ids: list[int]) -> None:
+        """Answers to deliveries. A message that the client refuses is delivered, too."""
+        session, door = self.session, self._door
         packet_ids = self._subscribing.settle(kind, packet_ids)
-        if not packet_ids:
+        if not packet_ids or session is None:
             return
         wrong = session.fault_of(kind, packet_ids)
         if wrong:
@@ -419,7 +465,7 @@ class MqttConnection(Connection[Event]):
         if event.kind in {PUBACK, PUBCOMP}:
             self.outbox.acknowledged(len(event.packet_ids))
         elif event.kind == PUBREC and event.codes is not None:
-            self.outbox.acknowledged(sum(code >= REFUSALS for code in event.codes))
+            self.outbox.acknowledged(sum(code >= FAILURE for code in event.codes))
         if was_used_up and self.outbox.quota:
             self._subscribing.ask_for_more()
 
@@ -429,12 +475,24 @@ class MqttConnection(Connection[Event]):
             command = Released(self.client_id, packet_ids, self.number)
             self._door.pipeline.submit(command, self, durable=True)
         else:
-            session.release(packet_ids)
-            self.acknowledge(PUBCOMP, packet_ids)
+            unknown = session.release(packet_ids)
+            if unknown:
+                self.acknowledge(PUBCOMP_UNKNOWN, unknown)
+                packet_ids = [one for one in packet_ids if one not in unknown]
+            if packet_ids:
+                self.acknowledge(PUBCOMP, packet_ids)
 
     def acknowledge(self, kind: int, packet_ids: list[int]) -> None:
         if self.reason is None:
-            self.outbox.send(encode.acks(kind & 0x0F, packet_ids))
+            exchanges = self._publishing.exchanges
+            if exchanges is None:
+                self.outbox.send(encode.acks(kind & ~UNKNOWN_ID, packet_ids))
+            else:
+                self.outbox.send(exchanges.answer(kind, packet_ids))
+
+    def publish_refused(self, qos: int, packet_ids: list[int], reason: DisconnectReason) -> None:
+        if self.reason is None:
+            self._publishing.refuse_begun(qos, packet_ids, reason)
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         self._subscribing.subscribed(packet_id, return_codes)
@@ -450,6 +508,18 @@ class MqttConnection(Connection[Event]):
 
     def may_take(self) -> bool:
         return self.outbox.quota > 0 and not self.outbox.is_full()
+
+    def is_in_use(self, packet_id: int) -> bool:
+        """Whether an id of an MQTT 5 client belongs to a message that is not finished."""
+        exchanges, session = self._publishing.exchanges, self.session
+        if exchanges is None or session is None:
+            return False
+        return packet_id in exchanges or session.has_received(packet_id)
+
+    @property
+    def wants_no_own(self) -> bool:
+        """Whether some subscription wants no messages of the client's own, or is about to."""
+        return self._subscribing.has_no_local
 
     def is_id_taken(self, packet_id: int) -> bool:
         session = self.session
@@ -519,13 +589,13 @@ class MqttConnection(Connection[Event]):
         if self.session is None:
             timeout_s: float = self._connections.limits.connect_timeout_s
             return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
-        timeout_s = self._terms.keep_alive_s * KEEP_ALIVE_FACTOR or float("inf")
+        timeout_s = self.terms.keep_alive_s * KEEP_ALIVE_FACTOR or float("inf")
         return self._last_packet_at + timeout_s, DisconnectReason.KEEP_ALIVE_TIMEOUT
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         return_code = self._refused_opening(reason)
         if self.reason is None and self.is_5:
-            self._tell(reason)
+            self._tell(reason, detail)
         elif self.reason is None and return_code:
             self.send(encode.connack(session_present=False, return_code=return_code))
         super().close(reason, detail)
@@ -543,14 +613,35 @@ class MqttConnection(Connection[Event]):
             return CONNACK_UNAVAILABLE
         return 0
 
-    def _tell(self, reason: DisconnectReason) -> None:
+    def _tell(self, reason: DisconnectReason, detail: str) -> None:
         """Say why, as the last packet of an MQTT 5 connection."""
         codes = CODES[reason]
         if self.session is None:
             if codes.connack is not None:
-                self.send(encode.connack(False, codes.connack, NONE))
+                self.send(refused_connect(self.terms, codes.connack, detail))
         elif codes.disconnect is not None:
-            self.send(encode.disconnect(codes.disconnect))
+            self.send(goodbye(self.terms, codes.disconnect, detail))
+
+    def _on_disconnect(self, event: Disconnect) -> None:
+        """The client leaves; only code 0 spares the will [MQTT-3.14.4-3]."""
+        expiry_s, said = event.properties.session_expiry, event.properties.reason_string
+        if expiry_s and not self.terms.expiry_s:  # [MQTT-3.14.2-2]
+            detail = "DISCONNECT gives a session expiry to a session that has none"
+            self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
+            return
+        if expiry_s is not None:
+            self._expiry_s = min(expiry_s, self._connections.limits.session_expiry_s)
+        if event.code:
+            detail = f"reason code {event.code:#04x}: {printable(said or b'', SAID_CHARACTERS_MAX)}"
+            self.close(DisconnectReason.CLIENT_ENDED, detail)
+        else:
+            if said is not None:
+                self._note_said("DISCONNECT", said)
+            self.close(DisconnectReason.CLIENT_DISCONNECT)
+
+    def _note_said(self, where: str, said: bytes) -> None:
+        client_id, text = printable(self.client_id), printable(said, SAID_CHARACTERS_MAX)
+        _log.debug("client_said", client_id=client_id, packet=where, text=text)
 
     def let_go(self) -> None:
         self._subscribing.leave_all()
@@ -562,5 +653,7 @@ class MqttConnection(Connection[Event]):
 
     def _leave(self, session: Session) -> None:
         is_will_due = self.reason is not DisconnectReason.CLIENT_DISCONNECT
-        self._door.session_ends.close_session(session, self.number, is_will_due=is_will_due)
+        self._door.session_ends.close_session(
+            session, self.number, is_will_due=is_will_due, expiry_s=self._expiry_s
+        )
         self.session = None

@@ -9,6 +9,7 @@ from penstock.access.logins import Logins
 from penstock.cluster.consensus import Consensus
 from penstock.commit.feed import Feed
 from penstock.commit.pipeline import Pipeline
+from penstock.config.schema import Mqtt
 from penstock.core.broker import Broker
 from penstock.core.session import Session
 from penstock.delivery.effects import EffectHandlers
@@ -37,6 +38,7 @@ class SessionEnds(Protocol):
 class MqttParts:
     """The parts of the broker that MQTT connections use."""
 
+    settings: Mqtt
     connections: Connections
     broker: Broker
     pipeline: Pipeline

@@ -1,26 +1,45 @@
 """What one MQTT client publishes: live fan-out for QoS 0, the commit pipeline for the rest.
 
 Publishes that came back to back are taken together: one write, one command for many.
+
+A refused publish ends the connection of a 3.1.1 client, which cannot be told otherwise. MQTT 5 has
+a code for it in PUBACK and PUBREC, and the connection stays (``doors.mqtt.exchanges``).
 """
 
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from penstock.access.admission import CAPTURED, Refusal, TopicRoute
 from penstock.access.envelopes import OpenedEnvelopes
-from penstock.core.commands import Received, Repeated
+from penstock.core.commands import PublishedBy, Received, Repeated
 from penstock.core.live import Live
 from penstock.core.routes import UNKNOWN_POLICY
-from penstock.core.session import PUBREC, Publisher, Session
+from penstock.core.session import PUBACK, PUBREC, Publisher, Session
 from penstock.delivery.fanout import Targets
+from penstock.doors.mqtt.exchanges import Exchanges
+from penstock.doors.mqtt.explanations import refused_publish
+from penstock.doors.mqtt.message_checks import (
+    extras_of,
+    malformed_topic,
+    marks_of,
+    unfit,
+    unsupported,
+)
 from penstock.doors.mqtt.parts import MqttParts
-from penstock.model.message import Extras
+from penstock.doors.mqtt.reason_codes import CODES
+from penstock.doors.mqtt.terms import QOS_MAX, Terms
+from penstock.model.message import FLAG_RETAIN_UNKEPT, Extras
 from penstock.net.connection import SIGNED_AT_ONCE
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.wire.mqtt.decode import LEVEL_5
 from penstock.wire.mqtt.events import Event, MqttPublishRun, Publish
+from penstock.wire.mqtt.message_properties import MessageProperties
+from penstock.wire.mqtt.reason_codes import ReasonCode
+
+ANSWERS = {1: PUBACK, 2: PUBREC}  # the first answer to a message, by its QoS
 
 
 class PublishingClient(Publisher, Protocol):
@@ -32,16 +51,26 @@ class PublishingClient(Publisher, Protocol):
     number: int
     reason: DisconnectReason | None  # None while it is open
 
+    @property
+    def terms(self) -> Terms: ...
+    @property
+    def wants_no_own(self) -> bool: ...  # messages, for some of its subscriptions
+    def send(self, data: bytes) -> None: ...
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
 class MqttPublishing:
     """Handles the PUBLISH packets of one connection."""
 
+    __slots__ = ("_client", "_counters", "_door", "_is_limited", "exchanges")
+
     def __init__(self, door: MqttParts, client: PublishingClient) -> None:
         self._door = door
         self._client = client
         self._counters = door.connections.counters
+        settings = door.settings
+        self._is_limited = settings.maximum_qos < QOS_MAX or not settings.retain_available
+        self.exchanges: Exchanges | None = None  # of an MQTT 5 client
 
     def publish_runs(
         self, events: list[Event], position: int, now_ms: int, turn_ends_at: float
@@ -76,11 +105,14 @@ class MqttPublishing:
                 if route is None:
                     break
                 policy = route.policy
+            properties = event.properties
+            if properties is not None and self._is_unfit(properties, payloads):
+                break
             if policy > CAPTURED:
                 if len(payloads) > SIGNED_AT_ONCE:
                     rest = replace(event, payloads=payloads[SIGNED_AT_ONCE:])
                     events.insert(position, rest)
-                self._publish_signed_runs(topic, payloads[:SIGNED_AT_ONCE], now_ms)
+                self._publish_signed_runs(topic, payloads[:SIGNED_AT_ONCE], properties, now_ms)
                 break
             received += len(payloads)
             if stretch and route.targets == targets and _is_next(stretch[-1], event):
@@ -90,10 +122,16 @@ class MqttPublishing:
                     door.fanout.forward(targets, _joined(stretch))
                 targets = route.targets
                 stretch = [event] if targets else []
-            if policy:
+            if properties is not None:
+                extras = [extras_of(properties, now_ms)] * len(payloads)
+                if policy:
+                    capture(route.topic, payloads, now_ms, marks_of(properties), extras)
+                else:
+                    door.cluster.broadcast(topic, payloads, extras[0], marks_of(properties))
+            elif policy:
                 # the route's own name: the same object with every message, so that it is compared
                 # by identity from here on
-                capture(route.topic, payloads, now_ms, 0)
+                capture(route.topic, payloads, now_ms, 0, None)
             else:
                 door.cluster.broadcast(topic, payloads)
         if stretch:
@@ -105,13 +143,20 @@ class MqttPublishing:
     def publish(self, first: Publish, events: list[Event], position: int, now_ms: int) -> int:
         """Publish ``first`` and those like it from ``position`` on; return what comes next."""
         topic, qos = first.topic, first.qos
-        route = self._admit(topic, qos=qos)
+        if self._is_limited and (fault := unsupported(first, self._door.settings)) is not None:
+            self._client.close(*fault)
+            return position
+        route = self._admit(topic, 1, first)
         if route is None:
             return position
         is_guarded = route.policy > CAPTURED
-        if qos == 1 and position == len(events) and not (is_guarded or first.retain):
+        is_plain = qos == 1 and not (first.retain or first.properties) and not is_guarded
+        if is_plain and position == len(events):
             # alone, as the messages of those who wait for each acknowledgement are
+            if self.exchanges is not None and not self._begin([first]):
+                return position
             self._counters.messages_in_total[1] += 1
+            self._name_publisher(1)
             self._door.pipeline.publish(
                 topic,
                 [first.payload],
@@ -125,7 +170,8 @@ class MqttPublishing:
         run = [first]
         end = len(events)
         if is_guarded:
-            end = min(end, position + SIGNED_AT_ONCE - 1)
+            at_once = SIGNED_AT_ONCE if self.exchanges is None else 1
+            end = min(end, position + at_once - 1)
         while position < end:
             event = events[position]
             if type(event) is not Publish or not _continues(first, event):
@@ -135,14 +181,64 @@ class MqttPublishing:
         if is_guarded:
             self._publish_signed(run, now_ms)
             return position
-        if qos == 2:
-            run = self._without_repeated(run)
-        elif not qos:
+        run = self._fresh(run)
+        if run and not qos:
             # To be retained too, but live subscribers get it with RETAIN 0 [MQTT-3.3.1-9].
-            self._door.fanout.forward(route.targets, Live.of(topic, [first.payload]))
+            live = Live.of(topic, [first.payload], first.properties)
+            self._door.fanout.forward(route.targets, live)
         if run:
             self._submit(topic, [event.payload for event in run], run, now_ms)
         return position
+
+    def _fresh(self, run: list[Publish]) -> list[Publish]:
+        """The messages that are to be published; the others are answered."""
+        if run[0].qos == 2:
+            run = self._without_repeated(run)
+        return self._begin(run) if self.exchanges is not None and run else run
+
+    def _begin(self, run: list[Publish]) -> list[Publish]:
+        """The messages of an MQTT 5 client that are taken; the others are answered."""
+        exchanges, first = self.exchanges, run[0]
+        assert exchanges is not None
+        received: AbstractSet[int] = set()
+        if self._client.session is not None:
+            received = self._client.session.received or received
+        if any(event.properties for event in run):
+            run = [event for event in run if not self._is_refused(event)]
+        if not first.qos or not run:
+            return run
+        kind = ANSWERS[first.qos]
+        if not exchanges.begin(kind, [event.packet_id for event in run], received):
+            run = self._begin_each(exchanges, run, received)
+        if exchanges.is_beyond_maximum:
+            maximum = self._door.connections.limits.receive_maximum
+            detail = f"more than {maximum} messages are unacknowledged"
+            self._client.close(DisconnectReason.RECEIVE_MAXIMUM, detail)
+            return []
+        return run
+
+    def _is_refused(self, event: Publish) -> bool:
+        properties = event.properties
+        if properties is None:
+            return False
+        fault = unfit(properties, [event.payload], self._door.settings)
+        if fault is not None:
+            self._refuse(fault, event)
+        return fault is not None
+
+    def _begin_each(
+        self, exchanges: Exchanges, run: list[Publish], received: AbstractSet[int]
+    ) -> list[Publish]:
+        begun = []
+        for event in run:
+            kind = ANSWERS[event.qos]
+            if exchanges.begin(kind, [event.packet_id], received):
+                begun.append(event)
+            else:
+                text = f"packet identifier {event.packet_id} is in use"
+                code = ReasonCode.PACKET_IDENTIFIER_IN_USE
+                self._answer(event.qos, event.packet_id, code, text)
+        return begun
 
     def _submit(
         self,
@@ -150,69 +246,136 @@ class MqttPublishing:
         payloads: list[bytes],
         run: list[Publish],
         now_ms: int,
-        extras: list[Extras | None] | None = None,
+        signed: list[Extras | None] | None = None,
     ) -> None:
+        """``signed``: the signatures of the payloads, if they have some."""
         client, pipeline, first = self._client, self._door.pipeline, run[0]
         self._counters.messages_in_total[first.qos] += len(run)
         packet_ids = [event.packet_id for event in run] if first.qos else None
         if first.qos == 2 and packet_ids and (session := client.session) is not None:
             received = Received(client.client_id, packet_ids, session.origin, client.number)
             pipeline.receive(received, client, record=session.durable)
+        self._name_publisher(len(payloads) if first.qos else 0)
+        retain = bool(
+            first.retain and payloads and self._door.admission.may_retain(topic, payloads[-1])
+        )
+        extras = signed
+        if signed is None and self.exchanges is not None:
+            extras = _extras(run, now_ms)
+        marks = marks_of(first.properties)
+        if first.retain and not retain:
+            marks |= FLAG_RETAIN_UNKEPT
         pipeline.publish(
             topic,
             payloads,
             now_ms,
             qos=first.qos,
-            retain=first.retain
-            and bool(payloads)
-            and self._door.admission.may_retain(topic, payloads[-1]),
+            retain=retain,
             packet_ids=packet_ids,
             client=client if first.qos else None,
             extras=extras,
+            marks=marks,
             author=client.principal.author,
         )
 
-    def _admit(self, topic: bytes, count: int = 1, qos: int = 0) -> TopicRoute | None:
-        """The route of a topic; None if publishing is refused."""
+    def _name_publisher(self, count: int) -> None:
+        """Journal who published the next messages, if that matters to a subscription."""
+        client = self._client
+        if count and client.wants_no_own:
+            named = PublishedBy(client.client_id, count)
+            self._door.pipeline.submit(named, client, durable=True)
+
+    def _admit(self, topic: bytes, count: int, event: Publish | None = None) -> TopicRoute | None:
+        """The route of a topic; None if publishing is refused. ``event`` is answered, if any."""
         route = self._door.admission.admit(self._client.principal, topic, count)
         if isinstance(route, Refusal):
-            self._refuse(route, qos)
+            fault = malformed_topic(topic) if self.exchanges is not None else None
+            if fault is not None:
+                self._client.close(*fault)
+            else:
+                self._refuse(route, event)
             return None
         return route
 
-    def _refuse(self, refusal: Refusal, qos: int) -> None:
-        """Close the connection. Only a denied message that wants no answer is just dropped.
+    def _refuse(self, refusal: Refusal, event: Publish | None = None) -> None:
+        """Refuse a message, or close the connection.
 
-        3.1.1 has no negative acknowledgement, and a positive one would be a lie [MQTT-3.3.5-2].
+        A denied message that wants no answer is just dropped. 3.1.1 has no negative
+        acknowledgement, and a positive one would be a lie [MQTT-3.3.5-2].
         """
-        if qos or refusal.reason is not DisconnectReason.NOT_AUTHORIZED:
+        code = CODES[refusal.reason].ack if self.exchanges is not None else None
+        if event is not None and event.qos and code is not None:
+            self._answer(event.qos, event.packet_id, code, refusal.text)
+        elif (event is not None and event.qos) or (
+            refusal.reason is not DisconnectReason.NOT_AUTHORIZED
+        ):
             self._client.close(*refusal)
 
+    def _answer(self, qos: int, packet_id: int, code: int, text: str) -> None:
+        """Refuse a message that has not begun: its id is free at once [MQTT-4.3.3-9]."""
+        exchanges, kind = self.exchanges, ANSWERS[qos]
+        assert exchanges is not None
+        packet = refused_publish(self._client.terms, kind, packet_id, code, text)
+        if not exchanges.hold(kind, packet):
+            self._client.send(packet)
+
+    def refuse_begun(self, qos: int, packet_ids: list[int], reason: DisconnectReason) -> None:
+        """The disk took no messages that had begun: tell an MQTT 5 client, if there is a code."""
+        exchanges, code = self.exchanges, CODES[reason].ack
+        if exchanges is None or code is None:
+            self._client.close(reason)
+            return
+        kind, terms = ANSWERS[qos], self._client.terms
+        text = "the broker cannot store the message"
+        refusals = {one: refused_publish(terms, kind, one, code, text) for one in packet_ids}
+        self._client.send(exchanges.refuse(kind, refusals))
+
+    def _is_unfit(self, properties: MessageProperties, payloads: list[bytes]) -> bool:
+        """Whether QoS 0 messages are refused, which ends the connection."""
+        fault = unfit(properties, payloads, self._door.settings)
+        if fault is not None:
+            self._client.close(*fault)
+        return fault is not None
+
     def _publish_signed(self, run: list[Publish], now_ms: int) -> None:
-        qos = run[0].qos
-        if qos == 2:
-            run = self._without_repeated(run)
+        """Publish what is in envelopes. A run of an MQTT 5 client has one, which may be refused."""
+        exchanges, first = self.exchanges, run[0]
+        last = exchanges.last(ANSWERS[first.qos]) if exchanges is not None and first.qos else 0
+        run = self._fresh(run)
         if not run:
             return
-        found = self._open(run[0].topic, [event.payload for event in run], now_ms)
-        if found.payloads and not qos:
-            targets = self._door.admission.route(found.topic).targets
-            self._door.fanout.forward(targets, Live.of(found.topic, found.payloads))
+        found = self._open(first.topic, [event.payload for event in run], now_ms)
+        if found.payloads and not first.qos:
+            live = Live.of(found.topic, found.payloads, first.properties)
+            self._door.fanout.forward(self._door.admission.route(found.topic).targets, live)
         if found.taken:
-            self._submit(found.topic, found.payloads, run[: found.taken], now_ms, found.extras)
+            signed = _signed(found, first.properties, now_ms)
+            self._submit(found.topic, found.payloads, run[: found.taken], now_ms, signed)
         if found.refused is not None:
-            self._refuse(found.refused, qos)
+            if exchanges is not None and first.qos:
+                exchanges.undo(ANSWERS[first.qos], first.packet_id, last)
+            self._refuse(found.refused, first)
 
-    def _publish_signed_runs(self, topic: bytes, envelopes: list[bytes], now_ms: int) -> None:
+    def _publish_signed_runs(
+        self,
+        topic: bytes,
+        envelopes: list[bytes],
+        properties: MessageProperties | None,
+        now_ms: int,
+    ) -> None:
         door = self._door
         found = self._open(topic, envelopes, now_ms)
         topic, payloads = found.topic, found.payloads
         if payloads:
             self._counters.messages_in_total[0] += len(payloads)
-            door.fanout.forward(door.admission.route(topic).targets, Live.of(topic, payloads))
-            door.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
+            live = Live.of(topic, payloads, properties)
+            door.fanout.forward(door.admission.route(topic).targets, live)
+            extras, marks = _signed(found, properties, now_ms), marks_of(properties)
+            door.pipeline.publish(
+                topic, payloads, now_ms, qos=0, retain=False, extras=extras, marks=marks
+            )
         if found.refused is not None:
-            self._refuse(found.refused, 0)
+            self._refuse(found.refused)
 
     def _open(self, topic: bytes, payloads: list[bytes], now_ms: int) -> OpenedEnvelopes:
         door, principal = self._door, self._client.principal
@@ -260,5 +423,32 @@ def _is_next(last: MqttPublishRun, event: MqttPublishRun) -> bool:
 def _continues(first: Publish, event: Publish) -> bool:
     """Whether ``event`` may join a run; QoS 0 to be retained goes alone."""
     return (
-        event.topic == first.topic and event.qos == first.qos > 0 and event.retain == first.retain
+        event.topic == first.topic
+        and event.qos == first.qos > 0
+        and event.retain == first.retain
+        and (
+            event.properties is first.properties
+            or marks_of(event.properties) == marks_of(first.properties)
+        )
     )
+
+
+def _extras(run: list[Publish], now_ms: int) -> list[Extras | None] | None:
+    """The properties of messages as the journal has them; None if no message has some."""
+    if not any(event.properties for event in run):
+        return None
+    return [
+        None if event.properties is None else extras_of(event.properties, now_ms) for event in run
+    ]
+
+
+def _signed(
+    found: OpenedEnvelopes, properties: MessageProperties | None, now_ms: int
+) -> list[Extras | None]:
+    """The signatures of messages, and the properties that their envelopes came with."""
+    if properties is None:
+        return found.extras
+    extras = extras_of(properties, now_ms)
+    return [
+        replace(extras, signature=None if one is None else one.signature) for one in found.extras
+    ]

@@ -5,9 +5,11 @@ session is resumed: the rights of that moment count.
 """
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
-from typing import Protocol
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple, Protocol
 
+from penstock.access.admission import Refusal
 from penstock.core.commands import Subscribed, Unsubscribed
 from penstock.core.session import PUBACK, Session, SessionClient
 from penstock.core.shares import is_shared, parse_share
@@ -15,9 +17,11 @@ from penstock.core.subscription_options import (
     ID_SHIFT,
     OPTION_QOS,
     SUBSCRIBE_FAILED,
+    is_no_local,
     is_refusal,
     qos_of,
 )
+from penstock.doors.mqtt.explanations import answered_filters
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.shared_subscriptions import (
     SHARED_QOS_MAX,
@@ -25,6 +29,7 @@ from penstock.doors.mqtt.shared_subscriptions import (
     GroupClient,
     SharedSubscriptions,
 )
+from penstock.doors.mqtt.terms import Terms
 from penstock.model.topic import filter_fault
 from penstock.net.meter import Meter
 from penstock.obs.log import printable
@@ -47,7 +52,10 @@ class SubscribingClient(SessionClient, GroupClient, Protocol):
     number: int
 
     @property
+    def terms(self) -> Terms: ...
+    @property
     def is_5(self) -> bool: ...  # whether it speaks MQTT 5
+    def is_in_use(self, packet_id: int) -> bool: ...  # by a message that is not finished
     def send(self, data: bytes) -> None: ...
 
 
@@ -78,10 +86,25 @@ class PendingFilters:
         return len(self._pending)
 
 
+class Fault(NamedTuple):
+    """Why a filter is refused."""
+
+    code: ReasonCode
+    text: str
+
+
 class MqttSubscribing:
     """Handles SUBSCRIBE and UNSUBSCRIBE of one connection."""
 
-    __slots__ = ("_client", "_door", "_pending_filters", "_pending_shares", "_shared")
+    __slots__ = (
+        "_client",
+        "_door",
+        "_pending_filters",
+        "_pending_shares",
+        "_reasons",
+        "_shared",
+        "has_no_local",
+    )
 
     def __init__(self, door: MqttParts, client: SubscribingClient) -> None:
         self._door = door
@@ -89,10 +112,21 @@ class MqttSubscribing:
         self._pending_filters = PendingFilters()
         self._shared: SharedSubscriptions | None = None
         self._pending_shares: dict[int, list[tuple[bytes, int | None]]] = {}  # None: unsubscribe
+        self._reasons: dict[int, str] | None = None  # why filters are refused, by packet id
+        # whether some subscription wants no messages of the client's own, or is about to
+        self.has_no_local = False
+
+    def resume(self, subscriptions: Mapping[bytes, int]) -> None:
+        """The session has these already."""
+        self.has_no_local = any(map(is_no_local, subscriptions.values()))
+        self.share(subscriptions.items())
 
     def subscribe(self, event: MqttSubscribe) -> None:
         client, session = self._client, self._client.session
         assert session is not None
+        if client.is_in_use(event.packet_id):
+            self._refuse_id(event.packet_id, len(event.requests), encode.suback)
+            return
         known = session.subscriptions or {}
         before = len(known) + self._pending_filters.beside(known)
         new: set[bytes] = set()
@@ -104,12 +138,12 @@ class MqttSubscribing:
             if topic_filter not in known:
                 new.add(topic_filter)
             granted = self._grant(topic_filter, options, before + len(new))
-            if is_refusal(granted):
+            if isinstance(granted, Fault):
                 new.discard(topic_filter)
-                granted = granted if self._client.is_5 else SUBSCRIBE_FAILED
+                requests.append((topic_filter, self._refused(event.packet_id, granted)))
             else:
-                granted |= identifier << ID_SHIFT
-            requests.append((topic_filter, granted))
+                self.has_no_local |= is_no_local(granted)
+                requests.append((topic_filter, granted | identifier << ID_SHIFT))
         self._note_shares(event.packet_id, requests)
         self._pending_filters.add(event.packet_id, new)
         command = Subscribed(
@@ -129,34 +163,62 @@ class MqttSubscribing:
             self._client.close(DisconnectReason.FILTER_INVALID, detail)
         return not fault
 
-    def _grant(self, topic_filter: bytes, options: int, count: int) -> int:
+    def _refused(self, packet_id: int, fault: "Fault") -> int:
+        """The code of a refused filter; MQTT 5 is told the first reason, too."""
+        if not self._client.is_5:
+            return SUBSCRIBE_FAILED
+        if self._reasons is None:
+            self._reasons = {}
+        self._reasons.setdefault(packet_id, fault.text)
+        return fault.code
+
+    def _refuse_id(self, packet_id: int, count: int, packet: Callable[..., bytes]) -> None:
+        """Answer a request whose packet id belongs to a message that is not finished."""
+        text = f"packet identifier {packet_id} is in use"
+        codes = [ReasonCode.PACKET_IDENTIFIER_IN_USE] * count
+        answer = partial(packet, packet_id, codes)
+        self._client.send(answered_filters(self._client.terms, answer, text))
+
+    def _grant(self, topic_filter: bytes, options: int, count: int) -> "int | Fault":
         """The options of the subscription that would be the ``count``-th, or why it is refused."""
         limits = self._door.connections.limits
-        if filter_fault(topic_filter, limits.topic_bytes_max, limits.topic_levels_max):
-            return ReasonCode.TOPIC_FILTER_INVALID
+        fault = filter_fault(topic_filter, limits.topic_bytes_max, limits.topic_levels_max)
+        if fault:
+            return Fault(ReasonCode.TOPIC_FILTER_INVALID, f"a filter is {fault}")
+        if count > limits.subscriptions_max:
+            text = f"{limits.subscriptions_max} subscriptions are allowed"
+            return Fault(ReasonCode.QUOTA_EXCEEDED, text)
         meter = self._client.meter
-        if count > limits.subscriptions_max or (
-            meter is not None and meter.admit_subscriptions(count)
-        ):
-            return ReasonCode.QUOTA_EXCEEDED
-        if not is_shared(topic_filter):
-            return options if self._may_receive(topic_filter) else ReasonCode.NOT_AUTHORIZED
-        share = parse_share(topic_filter)
-        if share is None:
-            return ReasonCode.TOPIC_FILTER_INVALID
-        if not self._may_work(share.topic_filter):
-            return ReasonCode.NOT_AUTHORIZED
-        return options & ~OPTION_QOS | min(qos_of(options), SHARED_QOS_MAX)
+        if meter is not None and (fault := meter.admit_subscriptions(count)):
+            return Fault(ReasonCode.QUOTA_EXCEEDED, fault)
+        qos_max, judge = self._door.settings.maximum_qos, self._judge_receiving
+        if is_shared(topic_filter):
+            share = parse_share(topic_filter)
+            if share is None:
+                text = "a shared subscription is $share/NAME/FILTER"
+                return Fault(ReasonCode.TOPIC_FILTER_INVALID, text)
+            topic_filter, qos_max, judge = (
+                share.topic_filter,
+                min(qos_max, SHARED_QOS_MAX),
+                self._judge_work,
+            )
+        refusal = judge(topic_filter)
+        if refusal is not None:
+            return Fault(ReasonCode.NOT_AUTHORIZED, refusal.text)
+        return options & ~OPTION_QOS | min(qos_of(options), qos_max)
 
-    def _may_receive(self, topic_filter: bytes) -> bool:
-        """Whether any of it may be received; the rest is left out when topics are routed."""
+    def _judge_receiving(self, topic_filter: bytes) -> Refusal | None:
+        """Why none of it may be received; what else may not is left out when topics are routed."""
         judge = self._door.admission.judge_filter
-        return judge(self._client.principal, Action.SUBSCRIBE, topic_filter) is None
+        return judge(self._client.principal, Action.SUBSCRIBE, topic_filter)
+
+    def _judge_work(self, topic_filter: bytes) -> Refusal | None:
+        judge = self._door.admission.judge_filter
+        refusal = judge(self._client.principal, Action.WORK, topic_filter)
+        return refusal or self._judge_receiving(topic_filter)
 
     def _may_work(self, topic_filter: bytes) -> bool:
-        judge = self._door.admission.judge_filter
-        is_worker = judge(self._client.principal, Action.WORK, topic_filter) is None
-        return is_worker and self._may_receive(topic_filter)
+        return self._judge_work(topic_filter) is None
 
     def judge_again(self) -> None:
         """The rights have changed. Ordinary subscriptions are narrowed where topics are routed."""
@@ -169,6 +231,9 @@ class MqttSubscribing:
     def unsubscribe(self, event: MqttUnsubscribe) -> None:
         client, session = self._client, self._client.session
         assert session is not None
+        if client.is_in_use(event.packet_id):
+            self._refuse_id(event.packet_id, len(event.filters), encode.unsuback)
+            return
         if not all(map(self._is_valid, event.filters)):
             return
         self._note_shares(event.packet_id, [(name, None) for name in event.filters])
@@ -179,8 +244,12 @@ class MqttSubscribing:
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         """Answer SUBACK [MQTT-3.8.4-1]."""
         self._pending_filters.answered(packet_id)
-        properties = NONE if self._client.is_5 else None
-        answer = encode.suback(packet_id, return_codes, properties)
+        if self._client.is_5:
+            text = self._reasons.pop(packet_id, "") if self._reasons else ""
+            packet = partial(encode.suback, packet_id, return_codes)
+            answer = answered_filters(self._client.terms, packet, text)
+        else:
+            answer = encode.suback(packet_id, return_codes)
         shares = self._pending_shares.pop(packet_id, ())
         self.share(shares, lambda: self._client.send(answer))
         self._note_quota()
@@ -213,7 +282,9 @@ class MqttSubscribing:
         awaited = Countdown(ready)
         for name, options in requests:
             share = parse_share(name) if is_shared(name) else None
-            if share is None or (options is not None and not self._may_work(share.topic_filter)):
+            if share is None or (
+                options is not None and self._judge_work(share.topic_filter) is not None
+            ):
                 continue
             if self._shared is None:
                 client = self._client

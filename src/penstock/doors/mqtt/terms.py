@@ -8,9 +8,10 @@ they share one object.
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
-from penstock.config.schema import Limits
-from penstock.limits import KEEP_ALIVE_S_MAX, TOPIC_ALIASES_MAX
+from penstock.config.schema import Limits, Mqtt
+from penstock.limits import KEEP_ALIVE_S_MAX
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.decode import LEVEL_5
 from penstock.wire.mqtt.events import Connect
@@ -18,6 +19,17 @@ from penstock.wire.mqtt.properties import NONE, Properties
 
 PACKET_BYTES_UNLIMITED = 1 << 32  # of a client that names no maximum
 RECEIVE_MAXIMUM_DEFAULT = 65_535
+QOS_MAX = 2
+
+# what holds if CONNACK does not say it
+_DEFAULTS = {
+    "receive_maximum": RECEIVE_MAXIMUM_DEFAULT,
+    "topic_alias_maximum": 0,
+    "retain_available": 1,
+    "wildcard_available": 1,
+    "subscription_ids_available": 1,
+    "shared_available": 1,
+}
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -38,6 +50,10 @@ class Terms(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def is_5(self) -> bool:
         return self.version >= LEVEL_5
+
+    @property
+    def has_size_limit(self) -> bool:
+        return self.packet_bytes_max < PACKET_BYTES_UNLIMITED
 
     @property
     def is_lasting(self) -> bool:
@@ -92,6 +108,7 @@ def _keep_alive(asked_s: int, maximum_s: int) -> int:
 def welcome(
     terms: Terms,
     limits: Limits,
+    settings: Mqtt,
     *,
     session_present: bool,
     assigned_id: bytes,
@@ -99,22 +116,34 @@ def welcome(
 ) -> bytes:
     """CONNACK; ``assigned_id`` is empty if the client had an id of its own.
 
-    ``proof`` ends the authentication of a client that named a method.
+    ``proof`` ends the authentication of a client that named a method. Empty if the client takes no
+    packet of that size, even without what it assumes if it is told nothing.
     """
     if not terms.is_5:
         return encode.connack(session_present, 0)
+    information = settings.response_information if terms.wants_response_information else ""
     properties = Properties(
         session_expiry=terms.expiry_s if terms.is_expiry_capped else None,
         assigned_client_id=assigned_id or None,
         server_keep_alive=terms.keep_alive_s if terms.is_keep_alive_capped else None,
         authentication_method=proof.authentication_method,
         authentication_data=proof.authentication_data,
+        response_information=information.encode() or None,
         receive_maximum=limits.receive_maximum,
-        topic_alias_maximum=TOPIC_ALIASES_MAX,
-        retain_available=1,
+        topic_alias_maximum=settings.topic_alias_maximum,
+        maximum_qos=settings.maximum_qos if settings.maximum_qos < QOS_MAX else None,
+        retain_available=int(settings.retain_available),
         maximum_packet_size=limits.packet_bytes_max,
         wildcard_available=1,
         subscription_ids_available=1,
         shared_available=1,
     )
-    return encode.connack(session_present, 0, properties)
+    packet = encode.connack(session_present, 0, properties)
+    if len(packet) > terms.packet_bytes_max:
+        packet = encode.connack(session_present, 0, _without_defaults(properties))
+    return packet if len(packet) <= terms.packet_bytes_max else b""
+
+
+def _without_defaults(properties: Properties) -> Properties:
+    same = [name for name, value in _DEFAULTS.items() if getattr(properties, name) == value]
+    return replace(properties, **dict.fromkeys(same))

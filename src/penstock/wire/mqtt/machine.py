@@ -237,6 +237,8 @@ class MqttMachine:
             raise PacketError("a remaining length that is longer than needed")
         end = position + 1 + length
         if end - start > self._bytes_max:
+            if self._state is State.OPENING:
+                self._open(data[position + 1 :])  # so that its version is known, and can be told
             detail = f"packet of {end - start} bytes exceeds the limit of {self._bytes_max}"
             raise PacketError(detail, DisconnectReason.PACKET_TOO_LARGE)
         return position + 1, end

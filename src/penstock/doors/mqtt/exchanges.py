@@ -1,0 +1,99 @@
+"""QoS 1 and 2 messages of one MQTT 5 client that are not finished.
+
+**Receive maximum.** A message counts from PUBLISH until its PUBACK or PUBCOMP, or a PUBREC that
+refuses it, is sent. The client knows how many it may have on the way.
+
+**Packet ids.** An id belongs to one message until that is finished [MQTT-2.2.1-2]. Ids of QoS 2
+messages of former connections are the session's; they do not count.
+
+**Order.** Acknowledgements are sent in the order of their messages [MQTT-4.6.0-2],
+[MQTT-4.6.0-3]. A message that is refused is refused at once, while those before it are still being
+committed. So the refusal is held until the last of those is answered.
+"""
+
+from collections.abc import Set as AbstractSet
+
+from penstock.core.session import PUBACK, PUBCOMP, PUBREC
+from penstock.wire.mqtt import encode
+from penstock.wire.mqtt.reason_codes import ReasonCode
+
+UNKNOWN_ID = 0x80  # bit of ``kind``: the id of the packet that is answered is not known
+
+
+class Exchanges:
+    """The unfinished messages of one connection, by packet id."""
+
+    __slots__ = ("_held", "_last", "_maximum", "_open")
+
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
+        self._open: set[int] = set()
+        # by PUBACK and PUBREC: the last id that is to be answered with it; 0: none
+        self._last = {PUBACK: 0, PUBREC: 0}
+        # refusals that follow an answer, by its kind and packet id
+        self._held: dict[tuple[int, int], list[bytes]] = {}
+
+    @property
+    def is_beyond_maximum(self) -> bool:
+        return len(self._open) > self._maximum
+
+    def __contains__(self, packet_id: object) -> bool:
+        return packet_id in self._open
+
+    def begin(self, kind: int, packet_ids: list[int], received: AbstractSet[int]) -> bool:
+        """Begin messages that are to be answered with ``kind``; False if an id is in use.
+
+        ``received``: ids of QoS 2 messages that the session knows.
+        """
+        fresh = set(packet_ids)
+        if len(fresh) < len(packet_ids) or not fresh.isdisjoint(self._open):
+            return False
+        if received and not fresh.isdisjoint(received):
+            return False
+        self._open |= fresh
+        self._last[kind] = packet_ids[-1]
+        return True
+
+    def answer(self, kind: int, packet_ids: list[int]) -> bytes:
+        """The acknowledgements of these messages, and the refusals that follow them."""
+        if kind & UNKNOWN_ID:
+            kind, code = kind & ~UNKNOWN_ID, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+            return b"".join([encode.ack(kind, packet_id, code) for packet_id in packet_ids])
+        self._answered(kind, packet_ids)
+        if self._held:
+            pieces = [(encode.acks(kind, [one]), *self._held_by(kind, one)) for one in packet_ids]
+            return b"".join([packet for piece in pieces for packet in piece])
+        return encode.acks(kind, packet_ids)
+
+    def refuse(self, kind: int, refusals: dict[int, bytes]) -> bytes:
+        """Messages that had begun are refused: packet id to PUBACK or PUBREC; as ``answer``."""
+        packet_ids = list(refusals)
+        self._answered(kind, packet_ids)
+        self._open.difference_update(packet_ids)
+        pieces = [(refusals[one], *self._held_by(kind, one)) for one in packet_ids]
+        return b"".join([packet for piece in pieces for packet in piece])
+
+    def last(self, kind: int) -> int:
+        """The last packet id that is to be answered with ``kind``; 0: none."""
+        return self._last[kind]
+
+    def undo(self, kind: int, packet_id: int, last: int) -> None:
+        """A message has not begun after all; ``last`` is what ``last`` told before it did."""
+        self._open.discard(packet_id)
+        self._last[kind] = last
+
+    def _answered(self, kind: int, packet_ids: list[int]) -> None:
+        if kind in {PUBACK, PUBCOMP}:
+            self._open.difference_update(packet_ids)
+        if self._last.get(kind) in packet_ids:
+            self._last[kind] = 0
+
+    def _held_by(self, kind: int, packet_id: int) -> list[bytes]:
+        return self._held.pop((kind, packet_id), [])
+
+    def hold(self, kind: int, packet: bytes) -> bool:
+        """Keep the refusal of a message that has not begun, if others are answered before it."""
+        last = self._last[kind]
+        if last:
+            self._held.setdefault((kind, last), []).append(packet)
+        return bool(last)

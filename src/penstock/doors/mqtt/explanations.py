@@ -1,0 +1,63 @@
+"""Packets of MQTT 5 that say what went wrong: a reason code, and a sentence for people.
+
+The sentence (reason string) is left out if the client's maximum packet size has no room for it.
+Where a client wants no problem information, only CONNACK and DISCONNECT may have one
+[MQTT-3.1.2-29].
+"""
+
+from collections.abc import Callable
+
+from penstock.doors.mqtt.terms import Terms
+from penstock.obs.log import printable
+from penstock.wire.mqtt import encode
+from penstock.wire.mqtt.properties import NONE, Properties
+
+SENTENCE_CHARACTERS_MAX = 256
+
+
+def refused_connect(terms: Terms, code: int, text: str) -> bytes:
+    """CONNACK; empty if even its code is too large for the client."""
+
+    def packet(properties: Properties) -> bytes:
+        return encode.connack(session_present=False, return_code=code, properties=properties)
+
+    return _fitting(terms, text, packet)
+
+
+def goodbye(terms: Terms, code: int, text: str, server_reference: str = "") -> bytes:
+    """DISCONNECT; empty if even its code is too large for the client."""
+    reference = server_reference.encode() or None
+
+    def packet(properties: Properties) -> bytes:
+        if properties is NONE and reference is None:
+            return encode.disconnect(code)
+        sentence = properties.reason_string
+        return encode.disconnect(
+            code, Properties(server_reference=reference, reason_string=sentence)
+        )
+
+    return _fitting(terms, text, packet)
+
+
+def refused_publish(terms: Terms, kind: int, packet_id: int, code: int, text: str) -> bytes:
+    """PUBACK or PUBREC (``kind``)."""
+
+    def packet(properties: Properties) -> bytes:
+        return encode.ack(kind, packet_id, code, None if properties is NONE else properties)
+
+    return _fitting(terms, text if terms.wants_reasons else "", packet)
+
+
+def answered_filters(terms: Terms, packet: Callable[[Properties], bytes], text: str) -> bytes:
+    """SUBACK or UNSUBACK, as ``packet`` makes it; ``text``: why filters were refused, if any."""
+    return _fitting(terms, text if terms.wants_reasons else "", packet)
+
+
+def _fitting(terms: Terms, text: str, packet: Callable[[Properties], bytes]) -> bytes:
+    if text:
+        sentence = printable(text, SENTENCE_CHARACTERS_MAX).encode()
+        whole = packet(Properties(reason_string=sentence))
+        if len(whole) <= terms.packet_bytes_max:
+            return whole
+    short = packet(NONE)
+    return short if len(short) <= terms.packet_bytes_max else b""
