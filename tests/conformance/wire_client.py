@@ -162,11 +162,20 @@ PINGRESP = packet(0xD0)
 DISCONNECT = packet(0xE0)
 
 
+def connected_socket(host: str, port: int) -> socket.socket:
+    """A socket; with ``PENSTOCK_TEST_WEBSOCKET`` one that puts frames around what it sends."""
+    if os.environ.get("PENSTOCK_TEST_WEBSOCKET"):
+        from tests.websocket.framed_socket import FramedSocket
+
+        return FramedSocket(host, port, TIMEOUT_S)
+    return socket.create_connection((host, port), timeout=TIMEOUT_S)
+
+
 class WireClient:
     """One blocking TCP connection to the broker. Sends nothing by itself, not even CONNECT."""
 
     def __init__(self, host: str, port: int) -> None:
-        self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+        self.socket = connected_socket(host, port)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Self:
