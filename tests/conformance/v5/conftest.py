@@ -11,6 +11,7 @@ from tests.conformance import packets5 as v5
 from tests.conformance.client5 import Client5
 from tests.conformance.v5.missing import MISSING
 from tests.conformance.wire_client import TARGET
+from tests.websocket.stream import Stream
 
 HERE = Path(__file__).parent
 
@@ -21,14 +22,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xfail(strict=True, reason=MISSING[item.name]))
 
 
+both_transports = pytest.mark.parametrize("transport", ["tcp", "ws"], indirect=True)
+"""For a sample of the tests: their claims hold by WebSocket as well."""
+
+
 @pytest.fixture
-def dial(request: pytest.FixtureRequest) -> Iterator[Callable[..., Client5]]:
+def transport(request: pytest.FixtureRequest) -> str:
+    return getattr(request, "param", "tcp")
+
+
+@pytest.fixture
+def dial(request: pytest.FixtureRequest, transport: str) -> Iterator[Callable[..., Client5]]:
     """Open a bare connection; ``at=`` names a broker other than the file's."""
     with contextlib.ExitStack() as stack:
 
         def open_connection(*, at: Any = None) -> Client5:
             target = at or request.getfixturevalue("broker")
             client = stack.enter_context(Client5(target.host, target.port))
+            if transport == "ws":
+                client.socket.close()
+                client.socket = Stream(target)
             if request.node.name in MISSING:
                 client.socket.settimeout(1)  # what is not there is not waited for
             return client

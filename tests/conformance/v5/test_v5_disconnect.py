@@ -4,6 +4,9 @@ import pytest
 
 from tests.conformance import packets5 as v5
 from tests.conformance.packets5 import Will
+from tests.conformance.v5.conftest import both_transports
+
+pytestmark = both_transports
 
 
 @pytest.mark.proves5("MQTT-3.14.4-1", "MQTT-3.14.4-2")

@@ -4,11 +4,14 @@ import pytest
 
 from tests.conformance import packets5 as v5
 from tests.conformance.packets5 import options
+from tests.conformance.v5.conftest import both_transports
 from tests.conformance.wire_client import connack as connack_3_1_1
 from tests.conformance.wire_client import connect_packet as connect_3_1_1
 from tests.conformance.wire_client import publish as publish_3_1_1
 from tests.conformance.wire_client import suback as suback_3_1_1
 from tests.conformance.wire_client import subscribe as subscribe_3_1_1
+
+pytestmark = both_transports
 
 MANY = [("b", "2"), ("a", "1"), ("b", "2"), ("", ""), ("a", "0"), ("ü\ufeff", "\U0001f600")]
 
@@ -301,7 +304,7 @@ def test_acknowledgements_carry_no_user_properties(own_broker, connect, unique):
 @pytest.mark.parametrize("limit", [20, 1_000])
 def test_releases_and_completions_stay_small(own_broker, connect, limit):
     """A code is enough where an id is unknown."""
-    client = connect(at=own_broker(), maximum_packet_size=limit)
+    client = connect("who", at=own_broker(), maximum_packet_size=limit)
     client.send(v5.pubrec(77, 0, user=("a", "b")))
     assert client.expect_ack(v5.PUBREL, 77, 0x92).properties == {}
     client.send(v5.pubrel(78, 0, user=("a", "b")))
