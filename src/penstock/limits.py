@@ -39,6 +39,7 @@ IDLE_TIMEOUT_S = 330  # of a binary connection: clients ping every minute, and r
 SUBSCRIBER_EXPIRY_S = 30 * 24 * 3600  # of a durable subscriber after its last acknowledgement
 SESSIONS_MAX = 100_000  # for persistent ones: each uses memory and disk, even while away
 SUBSCRIPTIONS_MAX = 10_000  # filters per session; SUBSCRIBE returns a failure code for further ones
+REPLAYS_MAX = 16  # subscriptions of a session whose history is being sent; further ones are refused
 OUTBOUND_BYTES_MAX = 8 * MIB  # for one slow reader; then the oldest QoS 0 frames are dropped
 
 OUTGOING_BYTES_MAX = 512 * MIB

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from penstock.model.history_start import HistoryStart
 from penstock.model.message import Extras, Signature
 from penstock.store import lmdb_store
 from penstock.store.batch import Batch
@@ -23,7 +24,7 @@ from penstock.store.blocks import tail_folding
 from penstock.store.blocks.folder import InlineFolder
 from penstock.store.deletions import NOTHING, erase, ranges_of
 from penstock.store.entry import Placement, decode, encode
-from penstock.store.history import History, HistoryStart
+from penstock.store.history import History
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
 from penstock.store.retention import engine as retention

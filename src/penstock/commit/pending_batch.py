@@ -2,9 +2,10 @@
 
 from collections import deque
 
+from penstock.commit.replay import live_of
 from penstock.core.commands import Command, Published
 from penstock.core.completion import Completion, Journaled, Refusable
-from penstock.model.message import FLAG_QOS
+from penstock.model.message import FLAG_QOS, Extras
 from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
 
 OVERHEAD_BYTES = 512  # rough memory of a message or an event beside its topic and payload
@@ -93,6 +94,17 @@ class PendingBatches:
         if self._applies_first and self._in_flight:
             return self.next_sequence - self._in_flight[0].batch.count
         return self.next_sequence
+
+    def seam(self) -> tuple[int, list[tuple[bytes, list[bytes], list[Extras | None] | None, int]]]:
+        """Where to end reading the journal, and what comes behind, to go live in this turn.
+
+        Messages below the sequence are on disk and applied, or will be (durability "interval"):
+        ``Pipeline.when_readable``. The others are those that were delivered live already.
+        """
+        if self._applies_first:
+            return self.next_sequence + self._open.batch.count, []
+        batches = [pending.batch for pending in (*self._in_flight, self._open)]
+        return self.next_sequence, [found for batch in batches for found in live_of(batch)]
 
     @property
     def is_unsettled(self) -> bool:

@@ -39,6 +39,7 @@ from penstock.core.commands import (
     Received,
     Released,
     Repeated,
+    Replayed,
     Resumed,
     RetainedExpired,
     SessionOpened,
@@ -63,6 +64,7 @@ from penstock.core.journal_position import JournalPosition
 from penstock.core.live import LiveSubscriber
 from penstock.core.owners import OWNED_BY_ANOTHER, Owners
 from penstock.core.producers import Producers
+from penstock.core.replay_delivery import ReplayDelivery
 from penstock.core.retained import Retained
 from penstock.core.retained_delivery import RetainedDelivery
 from penstock.core.routes import Routes
@@ -132,11 +134,14 @@ class Broker:
             self._deliveries.offer,
         )
         self._deliveries.retained_delivery = self.retained_delivery
+        sessions, deliveries = self.session_table, self._deliveries
+        self.replay_delivery = ReplayDelivery(sessions, self.routes, deliveries.offer)
+        deliveries.replay_delivery = self.replay_delivery
         self.acknowledge = self._deliveries.acknowledge
         self.orphans = self.session_table.orphans
         self.oldest_needed = self.session_table.oldest_needed
         self._session_commands = SessionCommands(
-            self.session_table, self._deliveries, self.retained_delivery, self.routes
+            sessions, deliveries, self.retained_delivery, self.replay_delivery, self.routes
         )
         self._access_changes = self._make_access_changes()
         self._handlers: dict[type, Callable[..., None]] = {
@@ -168,6 +173,7 @@ class Broker:
             Subscribed: sessions.subscribed,
             Unsubscribed: sessions.unsubscribed,
             Offered: sessions.offered,
+            Replayed: self.replay_delivery.replayed,
             Drained: sessions.drained,
             Acknowledged: sessions.acknowledged,
             Received: sessions.received,

@@ -9,9 +9,12 @@ compact form of ``to_event``; ``from_event`` is its inverse.
 written beside it and records the packet id of an exactly-once publish.
 """
 
+from collections.abc import Iterator
+from heapq import merge
+
 import msgspec
 
-from penstock.model.message import Extras
+from penstock.model.message import Extras, Message
 
 
 class _Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -136,6 +139,29 @@ class Offered(_SessionEvent, frozen=True, tag=6):
     since: int = 0  # position of the offer when the page was made; void at any other
     after: int = 0  # position of the offer after these messages
     is_last: bool = True
+
+
+class Replayed(_SessionEvent, frozen=True, tag=60):
+    """A page of the history of a subscription (``core.replay_offers``).
+
+    ``runs`` are messages of QoS 1 and 2: first sequence, count, QoS. ``found`` are all messages of
+    the page, as the client's node has read them; it is not written. Void if ``connection`` no
+    longer has the session, or if the offer has another number or position.
+    """
+
+    connection: int
+    number: int  # of the offer
+    since: int  # position of the offer when the page was made
+    after: int  # position of the offer after these messages
+    runs: list[tuple[int, int, int]]
+    step: int = 0  # what else it does (``core.replay_delivery``)
+    found: list[Message] = []
+    live: list[int] = []  # sequences of those of ``found`` that are sent with QoS 0; not written
+
+    def each(self) -> Iterator[tuple[int, int]]:
+        """Sequence and QoS of the messages, in order."""
+        kept = ((first + n, qos) for first, count, qos in self.runs for n in range(count))
+        return merge(kept, ((sequence, 0) for sequence in self.live))
 
 
 class Drained(_SessionEvent, frozen=True, tag=45):
@@ -584,7 +610,7 @@ Event = (
     | Swept | Resumed | GroupCommitted | GroupConfigured | DeadLettered | TopicConfigured
     | TopicGone | SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten | Identified | Trimmed
     | Erased | AccessChanged | KeysStored | Authored | SinkClaimed | WillSent | PublishedBy
-    | RetainedExpired
+    | RetainedExpired | Replayed
 )  # fmt: skip
 Command = Event | Published
 
@@ -593,6 +619,8 @@ def to_event(command: Event) -> tuple[object, ...]:
     """The command as it is journaled."""
     if isinstance(command, Offered) and command.live:
         command = msgspec.structs.replace(command, live=[])
+    elif isinstance(command, Replayed) and command.found:
+        command = msgspec.structs.replace(command, found=[], live=[])
     plain: tuple[object, ...] = msgspec.to_builtins(command, builtin_types=(bytes,))
     return plain
 

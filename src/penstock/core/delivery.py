@@ -13,6 +13,8 @@ DELIVER_CONTENT_TYPE_SHIFT = 6
 # published by the client itself, to which a subscription with no local also matches:
 # ``Marks.own`` says what else belongs to it
 DELIVER_OWN = 0b1_0000_0000
+# of a replay: QoS 0 is sent as the client reads, and not dropped
+DELIVER_HISTORY = 0b10_0000_0000
 # bits above: identifier of the SUBSCRIBE that a retained message answers; 0: it had none
 DELIVER_ID_SHIFT = 16
 

@@ -11,6 +11,8 @@ this node all the same: a client id connected at another node, or messages becam
 workers here. Such effects have no waiter.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from penstock.core.commands import Erased, Offered, Trimmed
@@ -72,6 +74,13 @@ class FollowUp(msgspec.Struct, frozen=True):
 
 class PageTurned(msgspec.Struct, frozen=True):
     """There may be room for a page of retained messages; ``is_done``: the last one was applied."""
+
+    waiter: SessionClient
+    is_done: bool = False
+
+
+class ReplayTurned(msgspec.Struct, frozen=True):
+    """There may be room for a page of history; ``is_done``: the last one was applied."""
 
     waiter: SessionClient
     is_done: bool = False
@@ -156,21 +165,24 @@ class AccessApplied(msgspec.Struct, frozen=True):
 
 Control = (
     Accepted | SessionDenied | TakenOver | Ended | SubscribeAnswer | UnsubscribeAnswer | FollowUp
-    | PageTurned | PortionSent | Unkept | Outcome | OpenedForNobody | WillLeft | IdentityTaken
-    | GroupChanged | TopicEnded | Erasing | AccessApplied
+    | PageTurned | ReplayTurned | PortionSent | Unkept | Outcome | OpenedForNobody | WillLeft
+    | IdentityTaken | GroupChanged | TopicEnded | Erasing | AccessApplied
 )  # fmt: skip
 
 
 class Effects:
     """What a batch of commands has caused."""
 
-    __slots__ = ("acks", "controls", "deliveries")
+    __slots__ = ("acks", "controls", "deliveries", "seams")
 
     def __init__(self) -> None:
         self.controls: list[Control] = []
         self.deliveries: dict[LiveClient, list[Delivery]] = {}
         # ``(client, kind)`` → packet ids, in the order of the packets they answer
         self.acks: dict[tuple[Publisher, int], list[int]] = {}
+        # clients whose replay has ended, and what hands on their live messages: before all else,
+        # because anything else may bring further live messages
+        self.seams: list[tuple[SessionClient, Callable[[], None]]] = []
 
     def deliver(self, client: LiveClient, delivery: Delivery) -> None:
         """Send a message (or a PUBREL) to a client."""
@@ -195,3 +207,13 @@ class Effects:
             self.acks[key] = list(packet_ids)
         else:
             waiting += packet_ids
+
+    def ask_for_pages(self, session: Session, *, is_page_done: bool = False) -> None:
+        """Let the client of a session have retained messages and history, if some are due.
+
+        ``is_page_done``: the last page of retained messages was applied.
+        """
+        if session.client is not None and session.offers:
+            self.controls.append(PageTurned(session.client, is_page_done))
+        if session.client is not None and session.replays:
+            self.controls.append(ReplayTurned(session.client))

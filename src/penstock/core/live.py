@@ -23,7 +23,7 @@ from penstock.model.message import (
 )
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
-from penstock.trust.rights import Rights
+from penstock.trust.rights import NO_RIGHTS, Rights
 from penstock.wire.mqtt import encode as mqtt
 from penstock.wire.mqtt.message_properties import MessageProperties
 from penstock.wire.mqtt.sent_properties import ids_block, message_block
@@ -217,9 +217,9 @@ class LiveSubscriber:
 
     __slots__ = ("client",)
 
-    def __init__(self, client: LiveClient) -> None:
+    def __init__(self, client: LiveClient | None) -> None:
         self.client = client
 
     @property
     def rights(self) -> Rights:
-        return self.client.principal.rights
+        return self.client.principal.rights if self.client is not None else NO_RIGHTS

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock.core.live import LiveSubscriber
 from penstock.core.pending_will import PendingWill
+from penstock.core.replay_routes import JoiningSubscription
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.session import Session
 from penstock.trust.book import RIGHTS_CACHED_MAX, AccessBook
@@ -68,6 +69,8 @@ class Owners:
 
     def may_receive(self, target: Session | LiveSubscriber, topic: bytes) -> bool:
         """Whether messages of a topic may be routed to a subscriber."""
+        if isinstance(target, JoiningSubscription):
+            target = target.session
         rights = self.rights(target) if isinstance(target, Session) else target.rights
         return may_receive(rights, topic)
 

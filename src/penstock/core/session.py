@@ -37,6 +37,7 @@ from penstock.core.completion import Refusable
 from penstock.core.delivery_notes import DeliveryNotes
 from penstock.core.live import Live, LiveClient
 from penstock.core.pending_will import PendingWill
+from penstock.core.replay_offers import ReplayOffer
 from penstock.core.retained_offers import RetainedOffer
 from penstock.core.subscription_options import Marks, is_marked
 from penstock.obs.reasons import DisconnectReason
@@ -99,6 +100,9 @@ class SessionClient(Publisher, LiveClient, Protocol):
     def offer_more(self, *, is_page_done: bool = False) -> None:
         """Send the next page of retained messages, if there is room."""
 
+    def replay_more(self, *, is_page_done: bool = False) -> None:
+        """Send the next page of history, if there is room."""
+
     def drain_more(self) -> None:
         """Send the next portion of the messages that waited for the client."""
 
@@ -134,6 +138,7 @@ class _SessionRow(msgspec.Struct, array_like=True):
     expiry_s: int = -1
     receive_maximum: int = 0
     wills: tuple[PendingWill, ...] = ()
+    replays: list[ReplayOffer] = []
 
 
 _decoder = msgspec.msgpack.Decoder(_SessionRow)
@@ -191,6 +196,7 @@ class Session:
         "everywhere",
         "expiry_s",
         "inflight",
+        "is_unordered",
         "marked_count",
         "next_packet_id",
         "notes",
@@ -202,6 +208,7 @@ class Session:
         "queue",
         "receive_maximum",
         "received",
+        "replays",
         "roles",
         "shares",
         "subscriptions",
@@ -248,6 +255,10 @@ class Session:
         # subscriptions whose retained messages are being sent, in order
         self.offers: list[RetainedOffer] | None = None
         self.offers_made = 0
+        # subscriptions whose history is being sent
+        self.replays: list[ReplayOffer] | None = None
+        # whether history was sent: then older messages may be behind newer ones
+        self.is_unordered = False
         # topics with another retained message since the last page was applied
         self.overtaken: set[bytes] | None = None
         # no retained message under way has a lower sequence; 0: none is under way
@@ -293,6 +304,7 @@ class Session:
         self.client = self.will = None
         self.subscriptions = self.queue = self.inflight = self.received = None
         self.offers = self.overtaken = self.notes = self.shares = self._taken_ids = None
+        self.replays = None
         self.marked_count = 0
         self.wills = tuple([msgspec.structs.replace(one, at_ms=0) for one in self.wills])
 
@@ -507,6 +519,11 @@ class Session:
         if self.offer_floor and not self._has_offers():
             self.offer_floor = 0
         needed = [self.offer_floor] if self.offer_floor else []
+        if self.is_unordered:
+            on_the_way = chain((self.inflight or {}).values(), self.queue or ())
+            lowest = min(on_the_way, default=None)
+            self.is_unordered = lowest is not None
+            return min([*needed, *(() if lowest is None else (lowest >> _SHIFT,))], default=None)
         if self.inflight:
             needed.append(next(iter(self.inflight.values())) >> _SHIFT)
         if self.queue:
@@ -619,6 +636,7 @@ class Session:
             row.offer_floor = self.offer_floor if self._has_offers() else 0
             row.offers, row.offers_made = self.offers or [], self.offers_made
             row.notes = self.notes if self.notes is not None and not self.notes.is_empty else None
+            row.replays = self.replays or []
         return _encoder.encode(row)
 
     @classmethod
@@ -641,6 +659,8 @@ class Session:
         session.offers, session.offers_made = data.offers or None, data.offers_made
         session.overtaken = set(data.overtaken) if data.offering and data.connected else None
         session.offer_floor = data.offer_floor
+        session.replays = data.replays or None
+        session.is_unordered = bool(data.inflight)  # perhaps; looking at all is right anyway
         session.everywhere, session.origin = data.everywhere, data.origin
         session.user, session.roles, session.via = data.user, data.roles, data.via
         session.version, session.expiry_s, session.wills = data.version, data.expiry_s, data.wills

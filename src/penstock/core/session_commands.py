@@ -41,7 +41,6 @@ from penstock.core.effects import (
     FollowUp,
     OpenedForNobody,
     Outcome,
-    PageTurned,
     SessionDenied,
     SubscribeAnswer,
     TakenOver,
@@ -52,6 +51,7 @@ from penstock.core.effects import (
 from penstock.core.live import LiveSubscriber
 from penstock.core.owners import OWNED_BY_ANOTHER, is_foreign
 from penstock.core.pending_will import PendingWill
+from penstock.core.replay_delivery import ReplayDelivery
 from penstock.core.retained_delivery import RetainedDelivery
 from penstock.core.routes import Routes
 from penstock.core.session import (
@@ -85,12 +85,14 @@ class SessionCommands:
         sessions: SessionTable,
         deliveries: SessionDeliveries,
         retained_delivery: RetainedDelivery,
+        replay_delivery: ReplayDelivery,
         routes: Routes[Session | LiveSubscriber],
     ) -> None:
         self._sessions = sessions
         self._position = sessions.position
         self._deliveries = deliveries
         self._retained_delivery = retained_delivery
+        self._replay_delivery = replay_delivery
         self._routes = routes
 
     # ── connecting ────────────────────────────────────────────────────────────────────────────
@@ -121,8 +123,7 @@ class SessionCommands:
             effects.controls.append(Accepted(client, session, is_present))
         portion = PORTION if command.is_paced else PACKET_ID_MAX
         self._deliveries.resume(session, effects, portion)
-        if client is not None and session.offers:
-            effects.controls.append(PageTurned(client))
+        effects.ask_for_pages(session)
 
     def _before(self, session: Session, command: SessionOpened) -> _Before:
         """What is left of the session that was there [MQTT-3.1.2-4], [MQTT-3.1.2-5]."""
@@ -150,6 +151,7 @@ class SessionCommands:
     ) -> None:
         self._sessions.away.pop(command.client_id, None)
         session.resume_offers(self._position.last_sequence)
+        self._sessions.replays.part(session)
         session.connected = True
         session.connection = command.connection
         session.client = client
@@ -267,6 +269,8 @@ class SessionCommands:
         for topic_filter, options in command.requests:
             if is_refusal(options):
                 continue
+            if self._replay_delivery.begin(session, topic_filter, options):
+                continue
             is_new = session.subscribe(topic_filter, options)
             if is_new and command.now_ms and is_shared(topic_filter):
                 session.note_share(topic_filter, command.now_ms)
@@ -294,8 +298,7 @@ class SessionCommands:
             effects.controls.append(answer)
         self._retained_delivery.turn(session, command, effects)
         self._sessions.touch(session)
-        if client is not None and session.offers:
-            effects.controls.append(PageTurned(client, is_done=True))
+        effects.ask_for_pages(session, is_page_done=True)
 
     def unsubscribed(
         self, command: Unsubscribed, client: SessionClient | None, effects: Effects
@@ -307,6 +310,7 @@ class SessionCommands:
         for topic_filter in compress(command.filters, existed):
             self._routes.unsubscribe(topic_filter, session)
         session.withdraw_offers(command.filters)
+        self._sessions.replays.withdraw(session, command.filters)
         self._retained_delivery.note(session)
         self._sessions.touch(session)
         if client is not None:

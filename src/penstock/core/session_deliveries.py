@@ -26,8 +26,10 @@ from penstock.core.delivery import (
     DELIVER_RETAIN,
     Delivery,
 )
-from penstock.core.effects import Effects, PageTurned, PortionSent
+from penstock.core.effects import Effects, PortionSent
 from penstock.core.live import LiveSubscriber
+from penstock.core.replay_delivery import ReplayDelivery
+from penstock.core.replay_routes import JoiningSubscription
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.retained_delivery import RetainedDelivery
 from penstock.core.routes import Route, Routes
@@ -58,7 +60,9 @@ class SessionDeliveries:
         self._counters = sessions.counters
         self._routes = routes
         self._retained = retained
-        self.retained_delivery: RetainedDelivery  # set by the broker, as each needs the other
+        # set by the broker, as each needs the other
+        self.retained_delivery: RetainedDelivery
+        self.replay_delivery: ReplayDelivery
         self._now_ms = 0  # when the last message was published
         # who published the next messages, and how many of them; see ``PublishedBy``
         self._publisher, self._published_left = b"", 0
@@ -106,6 +110,8 @@ class SessionDeliveries:
             qos = min(granted, command.qos)
             if qos and isinstance(session, Session):
                 self._offer_run(session, command, sequence, qos | flags, effects)
+            elif isinstance(session, JoiningSubscription):
+                self.replay_delivery.hold(session, command, sequence, flags)
             elif session.client is not None:
                 extras = command.extras or repeat(None)
                 for payload, extra in zip(command.payloads, extras, strict=False):
@@ -250,8 +256,8 @@ class SessionDeliveries:
             self._sessions.dirty[session.client_id] = None
         if session.queue:
             self.drain(session, effects, max(PORTION, 2 * len(packet_ids)))
-        if session.offers and session.client is not None:
-            effects.controls.append(PageTurned(session.client))
+        if session.offers or session.replays:
+            effects.ask_for_pages(session)
 
     def lost(self, session: Session, command: DeliveriesLost, effects: Effects) -> None:
         """Free the ids of messages that will not be delivered, and go on."""

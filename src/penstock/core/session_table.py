@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from penstock.core.journal_position import JournalPosition
 from penstock.core.live import LiveSubscriber
+from penstock.core.replay_routes import ReplayRoutes
 from penstock.core.routes import Routes
 from penstock.core.session import Session
 from penstock.core.session_ends import SessionTimes
@@ -29,6 +30,7 @@ class SessionTable:
         self.position = position
         self.queues = queues
         self._routes = routes
+        self.replays = ReplayRoutes(routes)
         self.inflight_max = inflight_max
         self._expiry_s = expiry_s
         self.by_id: dict[bytes, Session] = {}
@@ -61,6 +63,7 @@ class SessionTable:
     def left(self, session: Session, now_ms: int) -> None:
         """The client is away; the session waits for it."""
         session.overtaken = None  # the next offer searches again
+        self.replays.part(session)
         session.connected = False
         session.client = None
         session.will = None
@@ -78,6 +81,7 @@ class SessionTable:
         self.away.pop(session.client_id, None)
         self._routes.remove_subscriber(session, session.subscriptions or ())
         self.with_offers.discard(session)
+        self.replays.withdraw_all(session)
         self.queues.count -= session.queue_count
         if session.recorded:
             self.dirty[session.client_id] = None
@@ -109,8 +113,9 @@ class SessionTable:
         self.limit_window(session)
         self.by_id[session.client_id] = session
         self.queues.count += session.queue_count
-        for topic_filter, options in (session.subscriptions or {}).items():
+        for topic_filter, options in self.replays.routed(session):
             self._routes.subscribe(topic_filter, session, options)
+        self.replays.load(session)
         return session
 
     def settle(self) -> None:

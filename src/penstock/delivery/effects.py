@@ -7,6 +7,7 @@ an effect may have several.
 from collections.abc import Callable
 from typing import TypeVar
 
+from penstock.core.delivery import Delivery
 from penstock.core.effects import (
     Accepted,
     Control,
@@ -15,12 +16,14 @@ from penstock.core.effects import (
     Outcome,
     PageTurned,
     PortionSent,
+    ReplayTurned,
     SessionDenied,
     SubscribeAnswer,
     TakenOver,
     Unkept,
     UnsubscribeAnswer,
 )
+from penstock.core.session import SessionClient
 from penstock.core.subscription_options import is_refusal
 from penstock.net.flusher import Flusher
 from penstock.obs.counters import Counters
@@ -48,6 +51,7 @@ class EffectHandlers:
         self.on(Unkept, lambda effect: effect.waiter.close(DisconnectReason.STORAGE_FAILED))
         self.on(Outcome, lambda effect: effect.waiter.done(effect.value))
         self.on(PageTurned, lambda effect: effect.waiter.offer_more(is_page_done=effect.is_done))
+        self.on(ReplayTurned, lambda effect: effect.waiter.replay_more(is_page_done=effect.is_done))
         self.on(PortionSent, lambda effect: effect.waiter.drain_more())
 
     def on(self, effect: type[Effect], handler: Callable[[Effect], None]) -> None:
@@ -56,6 +60,8 @@ class EffectHandlers:
     def execute(self, effects: Effects) -> None:
         """Carry out controls, then deliveries, then acknowledgements; write what they produced."""
         was_holding = self._flusher.hold()
+        for replayed, pass_on in effects.seams:
+            self._end_replay(replayed, effects.deliveries.pop(replayed, []), pass_on)
         for control in effects.controls:
             try:
                 for handler in self._handlers.get(type(control), ()):
@@ -77,6 +83,17 @@ class EffectHandlers:
                 _log.exception("delivery_failed")
                 acknowledged.refused(DisconnectReason.INTERNAL_ERROR)
         self._flusher.restore(was_holding)
+
+    def _end_replay(
+        self, client: SessionClient, deliveries: list[Delivery], pass_on: Callable[[], None]
+    ) -> None:
+        """Send the end of a history, and the live messages that have waited for it."""
+        try:
+            client.deliver(deliveries)
+            pass_on()
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("delivery_failed")
+            client.close(DisconnectReason.INTERNAL_ERROR)
 
     def _answer_subscribe(self, effect: SubscribeAnswer) -> None:
         refused = sum(map(is_refusal, effect.return_codes))

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from penstock.model.history_start import HistoryStart
 from penstock.model.message import Message
 from penstock.model.topic import has_wildcard
 from penstock.store import entry as sections
@@ -36,14 +37,6 @@ WINDOWS_MAX: Final = 4  # windows without a find in one step
 SPARSE: Final = 16  # groups per wanted topic beyond which topics are looked up one by one
 
 _by_sequence = itemgetter(0)
-
-
-class HistoryStart(NamedTuple):
-    """Where the history of each topic begins; a message must fulfil all conditions."""
-
-    last: int = 0  # the last so many messages at the horizon; 0: all
-    since_ms: int = 0
-    offset: int = 0
 
 
 class HistoryStep(NamedTuple):
@@ -90,7 +83,7 @@ class History:
         self.start = start
         self.horizon = horizon
         self.is_listed = False
-        self._matches = matches
+        self.matches = matches
         self._listed_id = 0  # topics with higher ids were created after the listing
         self._ids = array("I")
         self._starts = array("Q")
@@ -118,7 +111,7 @@ class History:
         else:
             info = one(topic_filter)
             found = () if info is None else (info,)
-        return (info for info in found if self._matches(info.name))
+        return (info for info in found if self.matches(info.name))
 
     def list(self, found: Iterable[tuple[ListedTopic, int]], listed_id: int) -> None:
         """Take the topics that match, each with the offset with which its history begins."""
@@ -145,7 +138,7 @@ class History:
         """``begins_at`` of a topic that was created after the listing."""
         if len(self._judged) >= JUDGED_MAX:
             self._judged.clear()
-        start = self.start.offset if self._matches(name) else UNWANTED
+        start = self.start.offset if self.matches(name) else UNWANTED
         self._judged[topic_id] = start
         return start
 

@@ -6,11 +6,12 @@ import pytest
 from tests.unit.store.conftest import make_store
 
 from penstock.core.subscriptions import SubscriptionTrie
+from penstock.model.history_start import HistoryStart
 from penstock.model.message import Extras
 from penstock.model.stages import PREFIX
 from penstock.staging.visible_store import VisibleStore
 from penstock.store.batch import Batch
-from penstock.store.history import History, HistoryStart
+from penstock.store.history import History
 from penstock.store.store import RetentionRequest, RetentionRules
 
 MANY = 1_000_000

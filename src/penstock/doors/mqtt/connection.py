@@ -22,7 +22,7 @@ from penstock.core.commands import (
     SessionOpened,
     WillMessage,
 )
-from penstock.core.delivery import DELIVER_OWN, Delivery
+from penstock.core.delivery import DELIVER_HISTORY, DELIVER_OWN, Delivery
 from penstock.core.effects import Effects
 from penstock.core.owners import is_foreign
 from penstock.core.session import (
@@ -52,6 +52,8 @@ from penstock.doors.mqtt.outbox import MqttOutbox
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.publishing import MqttPublishing
 from penstock.doors.mqtt.reason_codes import CODES
+from penstock.doors.mqtt.replay_requests import history_marks
+from penstock.doors.mqtt.replays import MqttReplays
 from penstock.doors.mqtt.retained_pages import RetainedPages
 from penstock.doors.mqtt.subscribing import MqttSubscribing
 from penstock.doors.mqtt.terms import STRANGER_TERMS, terms_of, welcome
@@ -114,6 +116,7 @@ class MqttConnection(Connection[Event]):
         "_is_opening",
         "_pages",
         "_publishing",
+        "_replays",
         "_subscribing",
         "_will",
         "client_id",
@@ -153,6 +156,7 @@ class MqttConnection(Connection[Event]):
         self._is_opening = False  # CONNECT is in the pipeline
         self._is_draining = False  # a command that sends queued messages is in the pipeline
         self._pages: RetainedPages | None = None
+        self._replays: MqttReplays | None = None
         self._publishing = MqttPublishing(door, self)
         self._subscribing = MqttSubscribing(door, self)
         self.forward = outbox.forward
@@ -532,6 +536,7 @@ class MqttConnection(Connection[Event]):
     def _on_idle(self) -> None:
         self.drain_more(is_drained=False)
         self.offer_more()
+        self.replay_more()
 
     def drain_more(self, *, is_drained: bool = True) -> None:
         self._is_draining = self._is_draining and not is_drained
@@ -550,6 +555,13 @@ class MqttConnection(Connection[Event]):
                 self._pages = RetainedPages(self._door, self, session)
             self._pages.go_on(is_page_done=is_page_done)
 
+    def replay_more(self, *, is_page_done: bool = False) -> None:
+        session = self.session
+        if session is not None and (session.replays or self._replays is not None):
+            if self._replays is None:
+                self._replays = MqttReplays(self._door, self, session)
+            self._replays.go_on(is_page_done=is_page_done)
+
     def _may_send(self, topic: bytes) -> bool:
         """Whether the client may (still) have messages of a topic; asked for queued ones."""
         may_receive, session = self._door.broker.routes.may_receive, self.session
@@ -563,6 +575,10 @@ class MqttConnection(Connection[Event]):
         session, routes = self.session, self._door.broker.routes
         if session is None or not session.has_marks or packet_id > PACKET_ID_MAX:
             return None
+        if flags & DELIVER_HISTORY or session.replays:
+            marks = history_marks(session, topic, flags)
+            if marks is not None:
+                return marks
         route = routes.cached.get(topic) or routes.resolve(topic)
         marks = None if route.marked is None else route.marked.get(session)
         return marks.own if marks is not None and flags & DELIVER_OWN else marks
@@ -645,6 +661,8 @@ class MqttConnection(Connection[Event]):
 
     def let_go(self) -> None:
         self._subscribing.leave_all()
+        if self._replays is not None:
+            self._replays.close()
         if not self._is_opening:
             self._door.connect_queue.leave(self)
         if self.session is not None:

@@ -23,6 +23,7 @@ from penstock.core.delivery import (
     DELIVER_CONTENT_TYPE,
     DELIVER_CONTENT_TYPE_SHIFT,
     DELIVER_DUP,
+    DELIVER_HISTORY,
     DELIVER_ID_SHIFT,
     DELIVER_PUBLISHED_RETAIN,
     DELIVER_PUBREL,
@@ -61,6 +62,7 @@ LEAST_BYTES = KIB  # room in the shared budget below which nothing is read for a
 _COMPACT_AT = 1_024  # entries at the front that are sent before the columns are moved up
 _UNLIMITED = 1 << 62  # bytes of a packet, or deliveries, where the client sets no limit
 _LOW_FLAGS = 0xFF
+_KEPT = DELIVER_RETAIN | DELIVER_HISTORY  # of QoS 0, yet sent as the reader has room: not dropped
 _PLAIN_FLAGS_MAX = DELIVER_QOS | DELIVER_RETAIN | DELIVER_DUP | DELIVER_PUBREL
 
 
@@ -372,12 +374,12 @@ class MqttOutbox(Outbox):
         extras: Extras | None,
     ) -> None:
         qos = flags & DELIVER_QOS
-        if self._aliases is not None and (qos or flags & DELIVER_RETAIN):
+        if self._aliases is not None and (qos or flags & _KEPT):
             head, tail = self._aliased(topic, head, tail, payload)
         if qos:
             self._connections.counters.messages_out_total[qos] += 1
             self.send(b"%b%b%b%b" % (head, PACKET_IDS[packet_id], tail, payload))
-        elif flags & DELIVER_RETAIN:  # sent as the reader has room: nothing of it is dropped
+        elif flags & _KEPT:
             self._connections.counters.messages_out_total[0] += 1
             self.send(head + tail + payload)
         elif self._aliases is not None or (extras is not None and extras.expires_ms):

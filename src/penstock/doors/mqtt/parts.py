@@ -17,6 +17,7 @@ from penstock.delivery.fanout import LiveFanout
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.mqtt.connect_queue import ConnectQueue
 from penstock.doors.mqtt.fetch_queue import FetchQueue
+from penstock.doors.mqtt.replay_memory import ReplayMemory
 from penstock.net.connections import Connections
 from penstock.obs.log import get_logger
 from penstock.obs.summarized_log import SummarizedLog
@@ -54,6 +55,7 @@ class MqttParts:
     session_ends: SessionEnds
     connect_queue: ConnectQueue = field(init=False)
     fetch_queue: FetchQueue = field(init=False)
+    replay_memory: ReplayMemory = field(default_factory=ReplayMemory)
     refused_versions: SummarizedLog = field(init=False)  # clients of MQTT 3.1, MQTT 5, …
 
     def __post_init__(self) -> None:

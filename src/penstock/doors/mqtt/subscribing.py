@@ -7,7 +7,7 @@ session is resumed: the rights of that moment count.
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from penstock.access.admission import Refusal
 from penstock.core.commands import Subscribed, Unsubscribed
@@ -23,6 +23,7 @@ from penstock.core.subscription_options import (
 )
 from penstock.doors.mqtt.explanations import answered_filters
 from penstock.doors.mqtt.parts import MqttParts
+from penstock.doors.mqtt.replay_requests import TOO_MANY, Fault, ReplayRequests, plain
 from penstock.doors.mqtt.shared_subscriptions import (
     SHARED_QOS_MAX,
     Countdown,
@@ -30,6 +31,7 @@ from penstock.doors.mqtt.shared_subscriptions import (
     SharedSubscriptions,
 )
 from penstock.doors.mqtt.terms import Terms
+from penstock.limits import REPLAYS_MAX
 from penstock.model.topic import filter_fault
 from penstock.net.meter import Meter
 from penstock.obs.log import printable
@@ -86,13 +88,6 @@ class PendingFilters:
         return len(self._pending)
 
 
-class Fault(NamedTuple):
-    """Why a filter is refused."""
-
-    code: ReasonCode
-    text: str
-
-
 class MqttSubscribing:
     """Handles SUBSCRIBE and UNSUBSCRIBE of one connection."""
 
@@ -102,6 +97,7 @@ class MqttSubscribing:
         "_pending_filters",
         "_pending_shares",
         "_reasons",
+        "_replay_requests",
         "_shared",
         "has_no_local",
     )
@@ -110,6 +106,7 @@ class MqttSubscribing:
         self._door = door
         self._client = client
         self._pending_filters = PendingFilters()
+        self._replay_requests = ReplayRequests()
         self._shared: SharedSubscriptions | None = None
         self._pending_shares: dict[int, list[tuple[bytes, int | None]]] = {}  # None: unsubscribe
         self._reasons: dict[int, str] | None = None  # why filters are refused, by packet id
@@ -132,18 +129,27 @@ class MqttSubscribing:
         new: set[bytes] = set()
         requests = []
         identifier = sum(event.properties.subscription_ids)  # one, or none
-        for topic_filter, options in event.requests:
-            if not self._is_valid(topic_filter):
+        replays = 0
+        for name, options in event.requests:
+            asked = self._replay_requests.read(
+                name, options, event.properties, self._door.connections.wall_ms()
+            )
+            topic_filter = asked.topic_filter
+            if not (asked.fault and not topic_filter) and not self._is_valid(topic_filter):
                 return
             if topic_filter not in known:
                 new.add(topic_filter)
-            granted = self._grant(topic_filter, options, before + len(new))
+            granted = asked.fault or self._grant(topic_filter, options, before + len(new))
+            if asked.start is not None and not isinstance(granted, Fault):
+                granted = self._judge_replay(topic_filter, replays) or granted
+                replays += not isinstance(granted, Fault)
             if isinstance(granted, Fault):
                 new.discard(topic_filter)
                 requests.append((topic_filter, self._refused(event.packet_id, granted)))
             else:
                 self.has_no_local |= is_no_local(granted)
-                requests.append((topic_filter, granted | identifier << ID_SHIFT))
+                requests.append((asked.name(), granted | identifier << ID_SHIFT))
+        self._replay_requests.note(event.packet_id, replays)
         self._note_shares(event.packet_id, requests)
         self._pending_filters.add(event.packet_id, new)
         command = Subscribed(
@@ -163,7 +169,7 @@ class MqttSubscribing:
             self._client.close(DisconnectReason.FILTER_INVALID, detail)
         return not fault
 
-    def _refused(self, packet_id: int, fault: "Fault") -> int:
+    def _refused(self, packet_id: int, fault: Fault) -> int:
         """The code of a refused filter; MQTT 5 is told the first reason, too."""
         if not self._client.is_5:
             return SUBSCRIBE_FAILED
@@ -179,7 +185,7 @@ class MqttSubscribing:
         answer = partial(packet, packet_id, codes)
         self._client.send(answered_filters(self._client.terms, answer, text))
 
-    def _grant(self, topic_filter: bytes, options: int, count: int) -> "int | Fault":
+    def _grant(self, topic_filter: bytes, options: int, count: int) -> int | Fault:
         """The options of the subscription that would be the ``count``-th, or why it is refused."""
         limits = self._door.connections.limits
         fault = filter_fault(topic_filter, limits.topic_bytes_max, limits.topic_levels_max)
@@ -206,6 +212,16 @@ class MqttSubscribing:
         if refusal is not None:
             return Fault(ReasonCode.NOT_AUTHORIZED, refusal.text)
         return options & ~OPTION_QOS | min(qos_of(options), qos_max)
+
+    def _judge_replay(self, topic_filter: bytes, others: int) -> Fault | None:
+        """Why there is no history; ``others`` of the same packet have it."""
+        client, session = self._client, self._client.session
+        refusal = self._door.admission.judge_filter(client.principal, Action.READ, topic_filter)
+        if refusal is not None:
+            return Fault(ReasonCode.NOT_AUTHORIZED, refusal.text)
+        if session is not None and self._replay_requests.count(session) + others >= REPLAYS_MAX:
+            return TOO_MANY
+        return None
 
     def _judge_receiving(self, topic_filter: bytes) -> Refusal | None:
         """Why none of it may be received; what else may not is left out when topics are routed."""
@@ -234,16 +250,18 @@ class MqttSubscribing:
         if client.is_in_use(event.packet_id):
             self._refuse_id(event.packet_id, len(event.filters), encode.unsuback)
             return
-        if not all(map(self._is_valid, event.filters)):
+        filters = list(map(plain, event.filters))
+        if not all(map(self._is_valid, filters)):
             return
-        self._note_shares(event.packet_id, [(name, None) for name in event.filters])
+        self._note_shares(event.packet_id, [(name, None) for name in filters])
         origin = session.origin
-        command = Unsubscribed(client.client_id, event.packet_id, event.filters, origin)
+        command = Unsubscribed(client.client_id, event.packet_id, filters, origin)
         self._door.pipeline.submit(command, client, durable=session.durable)
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         """Answer SUBACK [MQTT-3.8.4-1]."""
         self._pending_filters.answered(packet_id)
+        self._replay_requests.answered(packet_id)
         if self._client.is_5:
             text = self._reasons.pop(packet_id, "") if self._reasons else ""
             packet = partial(encode.suback, packet_id, return_codes)
