@@ -80,6 +80,17 @@ def repeated(mask: bytes, length: int) -> bytes:
     return (mask * ((length + 3) >> 2))[:length]
 
 
+_XORED: Final = [bytes(byte ^ key for byte in range(256)) for key in range(256)]
+
+
+def unmask_large(data: bytes, mask: bytes) -> bytes:
+    """The same as ``xor`` with the mask repeated; from some kilobytes on in two thirds the time."""
+    plain = bytearray(len(data))
+    for at in range(4):
+        plain[at::4] = data[at::4].translate(_XORED[mask[at]])
+    return bytes(plain)
+
+
 def xor(data: bytes, masks: bytes) -> bytes:
     """Both as one number each: there is no loop over bytes."""
     number = int.from_bytes(data, "little") ^ int.from_bytes(masks, "little")

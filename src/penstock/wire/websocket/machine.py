@@ -3,7 +3,8 @@
 A read brings one or many frames, and parts of frames. ``receive`` returns the payload of all of
 them as one piece, so that MQTT's machine is called once per read, and an event per control frame
 that matters. Some clients send a packet as five frames, so a frame must cost little: payloads are
-gathered masked, their masks beside them, and unmasked together, as two large numbers.
+gathered masked, their masks beside them, and unmasked together, as two large numbers. Large ones
+are unmasked by themselves.
 
 Nothing is kept but an incomplete head or control frame, 138 bytes at most. Payload is passed on as
 it comes, however long its frame; whoever reads it bounds it.
@@ -15,9 +16,17 @@ the machine is closed then and ignores what follows.
 from struct import Struct
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from penstock.wire.websocket.frames import CONTROL_BYTES_MAX, CloseCode, Opcode, repeated, xor
+from penstock.wire.websocket.frames import (
+    CONTROL_BYTES_MAX,
+    CloseCode,
+    Opcode,
+    repeated,
+    unmask_large,
+    xor,
+)
 
 EMPTY_FRAMES_MAX = 1000  # in a row; they are lawful, but say nothing
+LARGE_BYTES = 4096  # from which on a part is unmasked by itself
 _LENGTH_16 = Struct("!H")
 _LENGTH_64 = Struct("!Q")
 _LENGTH_64_MAX = 2**63 - 1  # its highest bit must be 0
@@ -190,13 +199,17 @@ class WebSocketMachine:
         part = data[start : start + self._left]
         length = len(part)
         if length:
-            parts.append(part)
             self._left -= length
             mask = self._mask
-            if mask:
-                masks.append(repeated(mask, length))
-                turned = length & 3
-                self._mask = mask[turned:] + mask[:turned] if self._left else b""
+            if length >= LARGE_BYTES and mask:
+                _unmask_last(parts, masks)
+                parts.append(unmask_large(part, mask))
+            else:
+                parts.append(part)
+                if mask:
+                    masks.append(repeated(mask, length))
+            turned = length & 3
+            self._mask = mask[turned:] + mask[:turned] if self._left else b""
         return start + length
 
     def _count_empty(self, length: int) -> None:
@@ -216,10 +229,18 @@ class WebSocketMachine:
 
 
 def _unmask(parts: list[bytes], masks: list[bytes]) -> bytes:
-    data = parts[0] if len(parts) == 1 else b"".join(parts)
-    if not masks or not data:
-        return data
-    return xor(data, (masks[0] if len(masks) == 1 else b"".join(masks))[: len(data)])
+    """The payload: the last parts are masked, as many as there are masks."""
+    if masks:
+        _unmask_last(parts, masks)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _unmask_last(parts: list[bytes], masks: list[bytes]) -> None:
+    if masks:
+        first = len(parts) - len(masks)
+        data = b"".join(parts[first:]) if len(masks) > 1 else parts[first]
+        parts[first:] = [xor(data, b"".join(masks)[: len(data)])]
+        masks.clear()
 
 
 def _closed(payload: bytes) -> Closed:
@@ -227,13 +248,14 @@ def _closed(payload: bytes) -> Closed:
         return Closed(CloseCode.NO_STATUS, "")
     if len(payload) == 1:
         raise _Broken("half a close code")
+    try:
+        reason = payload[2:].decode()
+    except UnicodeDecodeError:
+        raise _Broken("a close reason that is not UTF-8", CloseCode.INVALID_DATA) from None
     code = int.from_bytes(payload[:2], "big")
     if not (1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999):
         raise _Broken(f"close code {code}")
-    try:
-        return Closed(code, payload[2:].decode())
-    except UnicodeDecodeError:
-        raise _Broken("a close reason that is not UTF-8", CloseCode.INVALID_DATA) from None
+    return Closed(code, reason)
 
 
 class WebSocketServerMachine(WebSocketMachine):
