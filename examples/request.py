@@ -5,7 +5,7 @@
     python examples/request.py ask 1 2 3.5       # prints: 6.5
 
 The client's request names a topic of its own for the answer, and data by which it recognises the
-answer; ``request`` and ``respond`` take care of both. Several services share the work: each message
+answer; ``request`` and ``reply`` take care of both. Several services share the work: each message
 of ``$share/adders/...`` goes to one of them.
 """
 
@@ -35,8 +35,10 @@ def main() -> None:
     options = parser.parse_args()
     with connect(options.url) as client:
         if options.role == "serve":
+            client.subscribe([(f"$share/adders/{TOPIC}", 1)])
             print("serving", flush=True)
-            client.respond(f"$share/adders/{TOPIC}", added)
+            for request in client.messages():
+                client.reply(request, added(request))
         else:
             text = PublishProperties(expiry_s=10, payload_format=1)
             question = " ".join(options.number).encode()

@@ -60,8 +60,9 @@ def trusting(certificates):
     return TlsOptions(ca_file=certificates / "ca.crt")
 
 
-def test_mqtt_goes_both_ways(front, trusting):
-    with connect("localhost", front.port, tls=trusting) as client:
+@pytest.mark.parametrize("scheme", ["mqtts", "wss"])
+def test_mqtt_goes_both_ways(front, trusting, scheme):
+    with connect(f"{scheme}://localhost:{front.port}", tls=trusting) as client:
         client.subscribe([("tls/mqtt", 1)])
         assert client.publish_many([("tls/mqtt", LARGE[:200_000])] * 5, qos=1) == 5
         arrived = client.messages(timeout_s=60)

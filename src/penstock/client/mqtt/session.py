@@ -471,7 +471,8 @@ class MqttSession:
             self._outgoing.append(encode.disconnect(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED))
             raise BrokerProtocolError(
                 f"the broker sent more than the {self._receive_maximum:,} messages it may have"
-                " in flight"
+                " in flight",
+                "connect with a higher receive_maximum, or without",
             )
 
     def _on_acks(self, event: MqttAcks) -> None:
