@@ -55,7 +55,7 @@ def in_node(url, topic, version=4, *more):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("version", [4])
+@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("url", ["mqtt://{}", "ws://{}", "ws://{}/mqtt"])
 def test_in_node(broker, unique, url, version):
     address = f"127.0.0.1:{broker.port}"
@@ -136,10 +136,11 @@ def in_browser(page, results, profile, **asked):
 
 
 @pytest.mark.slow
-def test_in_a_browser(tmp_path, unique):
+@pytest.mark.parametrize("version", [4, 5])
+def test_in_a_browser(tmp_path, unique, version):
     with pages() as (page, results), Broker(http={"allowed_origins": [page]}) as broker:
         url = f"ws://127.0.0.1:{broker.port}/mqtt"
-        seen = in_browser(page, results, tmp_path, url=url, topic=unique, version=4)
+        seen = in_browser(page, results, tmp_path, url=url, topic=unique, version=version)
         assert seen == expected(unique)
 
 
