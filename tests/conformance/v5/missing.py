@@ -1,12 +1,6 @@
 """Which tests of version 5 are expected to fail, and what the broker lacks."""
 
 MISSING: dict[str, str] = {
-    "test_a_reason_string_is_left_out_where_it_is_not_wanted_or_does_not_fit[small-1-4-tcp]": "properties and reason codes of messages",
-    "test_a_reason_string_is_left_out_where_it_is_not_wanted_or_does_not_fit[small-1-4-ws]": "properties and reason codes of messages",
-    "test_a_reason_string_is_left_out_where_it_is_not_wanted_or_does_not_fit[small-2-5-tcp]": "properties and reason codes of messages",
-    "test_a_reason_string_is_left_out_where_it_is_not_wanted_or_does_not_fit[small-2-5-ws]": "properties and reason codes of messages",
-    "test_a_reserved_topic_is_refused_with_0x87_and_the_connection_stays[2-5-tcp]": "properties and reason codes of messages",
-    "test_a_reserved_topic_is_refused_with_0x87_and_the_connection_stays[2-5-ws]": "properties and reason codes of messages",
     "test_a_delivery_has_the_id_and_options_of_the_members_own_share": "shared subscriptions by the rules of 5.0",
     "test_a_message_too_large_for_one_member_goes_to_another": "shared subscriptions by the rules of 5.0",
     "test_a_plain_match_of_a_member_is_another_copy": "shared subscriptions by the rules of 5.0",

@@ -241,12 +241,13 @@ def test_a_pubrec_for_an_unknown_id_is_told_0x92(own_broker, connect):
 def test_a_reserved_topic_is_refused_with_0x87_and_the_connection_stays(
     own_broker, connect, unique, qos, kind
 ):
-    client = connect(at=own_broker())
+    broker = own_broker()
+    client, subscriber = connect(at=broker), connect(at=broker)
+    subscriber.subscribe((unique, 0))
     client.send(v5.publish("$SYS/mine", b"m", qos=qos, packet_id=5))
     assert client.expect_ack(kind, 5, 0x87).value("reason_string")
-    client.subscribe((unique, 0))
     client.publish_acknowledged(unique, b"m", qos=qos, packet_id=5)  # the id is free at once
-    client.expect_publish(unique, b"m")
+    subscriber.expect_publish(unique, b"m")
 
 
 @pytest.mark.proves5("MQTT-4.3.3-9", "MQTT-3.7.2-1")
@@ -283,7 +284,7 @@ def test_a_reason_string_is_left_out_where_it_is_not_wanted_or_does_not_fit(
     own_broker, connect, qos, kind, wish
 ):
     client = connect("who", at=own_broker(), **wish)
-    client.send(v5.publish("$SYS/mine", b"m", qos=qos, packet_id=5))
+    client.send(v5.publish("$SYS/a/rather/long/one", b"m", qos=qos, packet_id=5))
     assert client.expect_ack(kind, 5, 0x87).properties == {}
 
 
