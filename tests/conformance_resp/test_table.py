@@ -238,7 +238,7 @@ DIFFERENT: list[tuple[str, tuple[str | bytes, ...], bytes]] = [
     (
         "the broker's own topics are closed",
         ("PUBLISH $SYS/x y",),
-        b"-ERR topic_reserved: topic $SYS/x\r\n",
+        b"-ERR topic_reserved: topic $SYS/x is reserved for the broker\r\n",
     ),
     (
         "there are no keys, and whoever expects some is told what there is",

@@ -25,7 +25,8 @@ def run(*tests: str) -> None:
 
 @pytest.mark.slow
 def test_the_essentials_by_websocket():
-    run("tests/conformance/test_will.py", "tests/conformance/test_retained.py")
+    both, five = "tests/conformance/test_{}.py".format, "tests/conformance/v5/test_v5_{}.py".format
+    run(both("will"), both("retained"), five("publish"), five("will"))
 
 
 @pytest.mark.nightly

@@ -147,7 +147,7 @@ class Admission:
             route.policy = self.policy(topic)
         if route.policy & FORBIDDEN:
             return topic_refusal(topic, self._limits) or Refusal(
-                DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}"
+                DisconnectReason.TOPIC_RESERVED, _reserved(topic)
             )
         return route
 
@@ -232,8 +232,12 @@ def topic_refusal(topic: bytes, limits: Limits) -> Refusal | None:
     if fault:
         return Refusal(DisconnectReason.TOPIC_INVALID, f"topic {printable(topic)}: {fault}")
     if topic.startswith(b"$") and topic.partition(b"/")[0] in RESERVED:
-        return Refusal(DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}")
+        return Refusal(DisconnectReason.TOPIC_RESERVED, _reserved(topic))
     return None
+
+
+def _reserved(topic: bytes) -> str:
+    return f"topic {printable(topic)} is reserved for the broker"
 
 
 def capture_policy(config: Config) -> Callable[[bytes], bool]:

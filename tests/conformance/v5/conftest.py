@@ -10,8 +10,8 @@ import pytest
 from tests.conformance import packets5 as v5
 from tests.conformance.client5 import Client5
 from tests.conformance.v5.missing import MISSING
-from tests.conformance.wire_client import TARGET
-from tests.websocket.stream import Stream
+from tests.conformance.wire_client import TARGET, TIMEOUT_S
+from tests.websocket.framed_socket import FramedSocket
 
 HERE = Path(__file__).parent
 
@@ -41,7 +41,7 @@ def dial(request: pytest.FixtureRequest, transport: str) -> Iterator[Callable[..
             client = stack.enter_context(Client5(target.host, target.port))
             if transport == "ws":
                 client.socket.close()
-                client.socket = Stream(target)
+                client.socket = FramedSocket(target.host, target.port, TIMEOUT_S)
             if request.node.name in MISSING:
                 client.socket.settimeout(1)  # what is not there is not waited for
             return client

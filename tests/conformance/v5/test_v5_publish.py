@@ -4,14 +4,11 @@ import pytest
 
 from tests.conformance import packets5 as v5
 from tests.conformance.packets5 import options
-from tests.conformance.v5.conftest import both_transports
 from tests.conformance.wire_client import connack as connack_3_1_1
 from tests.conformance.wire_client import connect_packet as connect_3_1_1
 from tests.conformance.wire_client import publish as publish_3_1_1
 from tests.conformance.wire_client import suback as suback_3_1_1
 from tests.conformance.wire_client import subscribe as subscribe_3_1_1
-
-pytestmark = both_transports
 
 MANY = [("b", "2"), ("a", "1"), ("b", "2"), ("", ""), ("a", "0"), ("ü\ufeff", "\U0001f600")]
 

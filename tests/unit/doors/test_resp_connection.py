@@ -221,7 +221,9 @@ async def test_topics_of_the_broker_itself_are_closed_though_their_routes_are_ca
     broker.server.parts.broker.routes.resolve(b"$SYS/broker/uptime")
     client.send(b"PUBLISH", b"$SYS/broker/uptime", b"forged")
     await turns()
-    assert client.replies == [("error", "ERR topic_reserved: topic $SYS/broker/uptime")]
+    assert client.replies == [
+        ("error", "ERR topic_reserved: topic $SYS/broker/uptime is reserved for the broker")
+    ]
 
 
 @pytest.mark.asyncio

@@ -240,7 +240,8 @@ class MqttConnection(Connection[Event]):
         """Let the client prove who it is; until then it is a stranger, who has little time."""
         logins = self._door.logins
         if method != SCRAM or not logins.takes_scram:  # [MQTT-4.12.0-1]
-            reason, detail = DisconnectReason.AUTHENTICATION_METHOD, f"method {printable(method)}"
+            reason = DisconnectReason.AUTHENTICATION_METHOD
+            detail = f"the authentication method {printable(method)} is not supported here"
             self._refuse_connect(ConnectRefused(CONNACK_BAD_CREDENTIALS, reason, detail))
             return
         self.become(STRANGER)
