@@ -1,10 +1,13 @@
 """What clients of a cluster see when nodes die: three processes, clients of more than one node."""
 
+import signal
 import time
 
 import pytest
 
 from penstock.client import Will, connect
+from tests.conformance import packets5 as v5
+from tests.conformance.client5 import Client5
 from tests.e2e.cluster_processes import nodes, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -70,3 +73,15 @@ def test_node_whose_disk_is_full_ends_and_says_so_while_the_others_go_on(trio):
     del trio.running[full]
     with mqtt(trio, leader, "after") as after:
         after.publish("fill", b"two of three are enough", qos=1)
+
+
+def test_clients_of_a_node_that_stops_are_told_where_else_to_go(trio):
+    home = others(trio, trio.leader())[0]
+    with Client5("127.0.0.1", trio.running[home].port) as client:
+        client.send(v5.connect("wanderer"))
+        client.expect_connack()
+        elsewhere = {trio.address(one) for one in others(trio, home)}
+        trio.running[home].signal(signal.SIGTERM)
+        ended = client.expect_disconnect(0x9C)
+        assert ended is not None
+        assert set(str(ended.value("server_reference")).split()) == elsewhere

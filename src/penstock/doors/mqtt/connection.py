@@ -637,7 +637,8 @@ class MqttConnection(Connection[Event]):
             if codes.connack is not None:
                 self.send(refused_connect(self.terms, codes.connack, detail))
         elif codes.disconnect is not None:
-            self.send(goodbye(self.terms, codes.disconnect, detail))
+            reference = self._door.server_reference(reason)
+            self.send(goodbye(self.terms, codes.disconnect, detail, reference))
 
     def _on_disconnect(self, event: Disconnect) -> None:
         """The client leaves; only code 0 spares the will [MQTT-3.14.4-3]."""

@@ -7,10 +7,13 @@ Where a client wants no problem information, only CONNACK and DISCONNECT may hav
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from penstock.doors.mqtt.terms import Terms
 from penstock.obs.log import printable
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.properties import NONE, Properties
+from penstock.wire.mqtt.reason_codes import ReasonCode
 
 SENTENCE_CHARACTERS_MAX = 256
 
@@ -25,18 +28,20 @@ def refused_connect(terms: Terms, code: int, text: str) -> bytes:
 
 
 def goodbye(terms: Terms, code: int, text: str, server_reference: str = "") -> bytes:
-    """DISCONNECT; empty if even its code is too large for the client."""
-    reference = server_reference.encode() or None
+    """DISCONNECT; empty if even its code is too large for the client.
+
+    With ``server_reference`` it says where else to go, in place of ``code``, if that fits.
+    """
+    reference = Properties(server_reference=server_reference.encode())
+
+    def elsewhere(properties: Properties) -> bytes:
+        told = replace(reference, reason_string=properties.reason_string)
+        return encode.disconnect(ReasonCode.USE_ANOTHER_SERVER, told)
 
     def packet(properties: Properties) -> bytes:
-        if properties is NONE and reference is None:
-            return encode.disconnect(code)
-        sentence = properties.reason_string
-        return encode.disconnect(
-            code, Properties(server_reference=reference, reason_string=sentence)
-        )
+        return encode.disconnect(code, None if properties is NONE else properties)
 
-    return _fitting(terms, text, packet)
+    return (server_reference and _fitting(terms, text, elsewhere)) or _fitting(terms, text, packet)
 
 
 def refused_publish(terms: Terms, kind: int, packet_id: int, code: int, text: str) -> bytes:

@@ -18,8 +18,10 @@ from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.mqtt.connect_queue import ConnectQueue
 from penstock.doors.mqtt.fetch_queue import FetchQueue
 from penstock.doors.mqtt.replay_memory import ReplayMemory
+from penstock.doors.mqtt.server_reference import server_reference
 from penstock.net.connections import Connections
 from penstock.obs.log import get_logger
+from penstock.obs.reasons import DisconnectReason
 from penstock.obs.summarized_log import SummarizedLog
 from penstock.reading.readers import JournalReaders
 
@@ -57,6 +59,16 @@ class MqttParts:
     fetch_queue: FetchQueue = field(init=False)
     replay_memory: ReplayMemory = field(default_factory=ReplayMemory)
     refused_versions: SummarizedLog = field(init=False)  # clients of MQTT 3.1, MQTT 5, …
+
+    _stop_reference: str | None = field(init=False, default=None)  # once the broker stops
+
+    def server_reference(self, reason: DisconnectReason) -> str:
+        """Where a client whose connection ends for this reason may go; empty: nowhere else."""
+        if reason is not DisconnectReason.SERVER_SHUTDOWN:
+            return server_reference(self.cluster, reason)
+        if self._stop_reference is None:  # the same for all clients: there may be thousands
+            self._stop_reference = server_reference(self.cluster, reason)
+        return self._stop_reference
 
     def __post_init__(self) -> None:
         self.connect_queue = ConnectQueue(self.connections, self.broker.sessions)
