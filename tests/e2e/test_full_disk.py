@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance import packets5 as v5
+from tests.conformance.client5 import Client5
 from tests.conformance.wire_client import (
     WireClient,
     connack,
@@ -167,3 +169,21 @@ def test_a_stop_does_not_claim_that_all_is_on_disk_when_it_is_not(start):
     _, output, _ = broker.wait_stopped()
     assert "Stopped" in output
     assert "All acknowledged messages are on disk" not in output
+
+
+def test_a_publisher_of_mqtt_5_is_told_by_its_acks_and_goes_on_when_there_is_room(full):
+    broker, _ = full
+    with Client5("127.0.0.1", broker.port) as client:
+        client.send(v5.connect("told"))
+        client.expect_connack()
+        client.send(
+            v5.publish("t", PAYLOAD, qos=1, packet_id=1),
+            v5.publish("t", PAYLOAD, qos=2, packet_id=2),
+        )
+        assert client.expect_ack(v5.PUBACK, 1, 0x97).value("reason_string")
+        client.expect_ack(v5.PUBREC, 2, 0x97)
+        client.ping()
+        broker.unlimit_file_bytes()
+        wait_until(lambda: broker.json("/ready")[0] == 200)
+        client.publish_acknowledged("t", b"m", qos=1, packet_id=1)
+        client.publish_acknowledged("t", b"m", qos=2, packet_id=2)

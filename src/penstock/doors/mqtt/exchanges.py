@@ -23,22 +23,23 @@ UNKNOWN_ID = 0x80  # bit of ``kind``: the id of the packet that is answered is n
 class Exchanges:
     """The unfinished messages of one connection, by packet id."""
 
-    __slots__ = ("_held", "_last", "_maximum", "_open")
+    __slots__ = ("_held", "_last_puback", "_last_pubrec", "_maximum", "_open")
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
-        self._open: set[int] = set()
-        # by PUBACK and PUBREC: the last id that is to be answered with it; 0: none
-        self._last = {PUBACK: 0, PUBREC: 0}
+        # None: none yet, which is so for most clients
+        self._open: set[int] | None = None
+        # the last ids that are to be answered with PUBACK and PUBREC; 0: none
+        self._last_puback = self._last_pubrec = 0
         # refusals that follow an answer, by its kind and packet id
-        self._held: dict[tuple[int, int], list[bytes]] = {}
+        self._held: dict[tuple[int, int], list[bytes]] | None = None
 
     @property
     def is_beyond_maximum(self) -> bool:
-        return len(self._open) > self._maximum
+        return self._open is not None and len(self._open) > self._maximum
 
     def __contains__(self, packet_id: object) -> bool:
-        return packet_id in self._open
+        return self._open is not None and packet_id in self._open
 
     def begin(self, kind: int, packet_ids: list[int], received: AbstractSet[int]) -> bool:
         """Begin messages that are to be answered with ``kind``; False if an id is in use.
@@ -46,13 +47,21 @@ class Exchanges:
         ``received``: ids of QoS 2 messages that the session knows.
         """
         fresh = set(packet_ids)
+        if self._open is None:
+            self._open = set()
         if len(fresh) < len(packet_ids) or not fresh.isdisjoint(self._open):
             return False
         if received and not fresh.isdisjoint(received):
             return False
         self._open |= fresh
-        self._last[kind] = packet_ids[-1]
+        self._set_last(kind, packet_ids[-1])
         return True
+
+    def _set_last(self, kind: int, packet_id: int) -> None:
+        if kind == PUBACK:
+            self._last_puback = packet_id
+        elif kind == PUBREC:
+            self._last_pubrec = packet_id
 
     def answer(self, kind: int, packet_ids: list[int]) -> bytes:
         """The acknowledgements of these messages, and the refusals that follow them."""
@@ -69,31 +78,35 @@ class Exchanges:
         """Messages that had begun are refused: packet id to PUBACK or PUBREC; as ``answer``."""
         packet_ids = list(refusals)
         self._answered(kind, packet_ids)
-        self._open.difference_update(packet_ids)
+        if self._open is not None:
+            self._open.difference_update(packet_ids)
         pieces = [(refusals[one], *self._held_by(kind, one)) for one in packet_ids]
         return b"".join([packet for piece in pieces for packet in piece])
 
     def last(self, kind: int) -> int:
         """The last packet id that is to be answered with ``kind``; 0: none."""
-        return self._last[kind]
+        return self._last_puback if kind == PUBACK else self._last_pubrec
 
     def undo(self, kind: int, packet_id: int, last: int) -> None:
         """A message has not begun after all; ``last`` is what ``last`` told before it did."""
-        self._open.discard(packet_id)
-        self._last[kind] = last
+        if self._open is not None:
+            self._open.discard(packet_id)
+        self._set_last(kind, last)
 
     def _answered(self, kind: int, packet_ids: list[int]) -> None:
-        if kind in {PUBACK, PUBCOMP}:
+        if kind in {PUBACK, PUBCOMP} and self._open is not None:
             self._open.difference_update(packet_ids)
-        if self._last.get(kind) in packet_ids:
-            self._last[kind] = 0
+        if kind in {PUBACK, PUBREC} and self.last(kind) in packet_ids:
+            self._set_last(kind, 0)
 
     def _held_by(self, kind: int, packet_id: int) -> list[bytes]:
-        return self._held.pop((kind, packet_id), [])
+        return self._held.pop((kind, packet_id), []) if self._held else []
 
     def hold(self, kind: int, packet: bytes) -> bool:
         """Keep the refusal of a message that has not begun, if others are answered before it."""
-        last = self._last[kind]
+        last = self.last(kind)
         if last:
+            if self._held is None:
+                self._held = {}
             self._held.setdefault((kind, last), []).append(packet)
         return bool(last)

@@ -58,7 +58,7 @@ class MqttParts:
     connect_queue: ConnectQueue = field(init=False)
     fetch_queue: FetchQueue = field(init=False)
     replay_memory: ReplayMemory = field(default_factory=ReplayMemory)
-    refused_versions: SummarizedLog = field(init=False)  # clients of MQTT 3.1, MQTT 5, …
+    refused_versions: SummarizedLog = field(init=False)  # clients of MQTT 3.1 and others
 
     _stop_reference: str | None = field(init=False, default=None)  # once the broker stops
 

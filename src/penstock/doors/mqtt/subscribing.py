@@ -72,9 +72,11 @@ class PendingFilters:
     __slots__ = ("_pending",)
 
     def __init__(self) -> None:
-        self._pending: deque[tuple[int, bytes]] = deque()
+        self._pending: deque[tuple[int, bytes]] | None = None  # an empty one takes 600 bytes
 
     def add(self, packet_id: int, filters: Iterable[bytes]) -> None:
+        if self._pending is None:
+            self._pending = deque()
         self._pending.extend((packet_id, topic_filter) for topic_filter in filters)
 
     def answered(self, packet_id: int) -> None:
@@ -85,7 +87,7 @@ class PendingFilters:
     def beside(self, known: Container[bytes]) -> int:
         while self._pending and self._pending[0][1] in known:
             self._pending.popleft()
-        return len(self._pending)
+        return len(self._pending or ())
 
 
 class MqttSubscribing:
