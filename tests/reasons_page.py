@@ -6,6 +6,7 @@ reason without advice is an error, so that a new one cannot be forgotten.
 
 from enum import Enum
 
+from penstock.doors.mqtt.reason_codes import CODES
 from penstock.obs.reasons import DisconnectReason, DropReason, PeerReason
 from tests import metrics_page
 
@@ -103,7 +104,7 @@ ADVICE: dict[Enum, str] = {
         "If the web page is yours, add its origin to `http.allowed_origins`. See "
         "[security](../operating/security.md)."
     ),
-    DisconnectReason.UNACCEPTABLE_PROTOCOL: "Set the client to MQTT 3.1.1 (protocol level 4).",
+    DisconnectReason.UNACCEPTABLE_PROTOCOL: "Set the client to MQTT 5, or to 3.1.1.",
     DisconnectReason.UNKNOWN_PROTOCOL: (
         "The log line shows what it looked like. MQTT, HTTP, RESP, the binary and the queue "
         "protocol are spoken on every port, with TLS if the broker has a certificate."
@@ -296,6 +297,15 @@ start, as 0. What to watch: [monitoring](../operating/monitoring.md).
 
 {disconnects}
 
+### As MQTT 5 says it
+
+A client of MQTT 5 is told a reason code, and where it has room a sentence: by CONNACK before it is connected, then by DISCONNECT as the
+last packet. A publish with QoS 1 or 2 that is refused is answered by PUBACK or PUBREC with its code, and the connection stays.
+DISCONNECT has 0x9C, and says where else to go, when a node of a cluster stops or has lost the lead. Clients of 3.1.1 are told a
+return code by CONNACK, and nothing later. Reasons that are not listed are told to nobody.
+
+{codes}
+
 ## Why a message was dropped
 
 `penstock_dropped_total{{reason="..."}}`
@@ -316,8 +326,20 @@ to a clean session when its connection closes.
 def markdown() -> str:
     """Return the page ``docs/reference/reasons.md``."""
     return PAGE.format(
-        disconnects=_table(DisconnectReason), drops=_table(DropReason), peers=_table(PeerReason)
+        disconnects=_table(DisconnectReason),
+        codes=_codes(),
+        drops=_table(DropReason),
+        peers=_table(PeerReason),
     )
+
+
+def _codes() -> str:
+    rows = [
+        (f"`{reason.value}`", *["" if code is None else f"0x{code:02X}" for code in codes])
+        for reason, codes in CODES.items()
+        if any(code is not None for code in codes)
+    ]
+    return metrics_page.table(("reason", "CONNACK", "DISCONNECT", "PUBACK, PUBREC"), rows)
 
 
 def _table(enum: type[Enum]) -> str:
