@@ -4,7 +4,7 @@
  *   usage: mqload -p PORT [-m MODE] [options]
  *
  * Protocol (-m)
- *   mqtt              MQTT 3.1.1 (the default)
+ *   mqtt              MQTT 3.1.1 (the default), or 5 with -V 5
  *   resp-pubsub       RESP: PUBLISH, pipelined, to SUBSCRIBE; each reply must count all subscribers
  *   xadd              RESP: XADD to one stream, -P connections x -w pipelined (32); no subscribers
  *   binary-publish    binary protocol: PUBLISH and its ACK, -P x -w (32); no subscribers
@@ -34,6 +34,8 @@
  *   -F all    every subscriber has a filter for each topic
  *   -F wild   every subscriber has the one filter NAME/#
  *   -s SIZE   payload bytes, at least 16 (64); MIN:MAX spreads 32 sizes, picked at random
+ *   -V LEVEL  protocol level of MQTT: 4 (3.1.1, the default) or 5
+ *   -U N      user properties of each message, whose values vary (MQTT 5)
  *   -v        payloads vary: noise instead of a repeated filler, which would compress (MQTT)
  *   -q QOS    of publishes and subscriptions (0)
  *   -e SEED   of the random numbers (1)
@@ -100,7 +102,7 @@ const protocol *mode = &MQTT;
 
 struct options opt = {.host = "127.0.0.1", .prefix = "bench", .publishers = 1, .subscribers = -1,
                       .topics = 1, .payload_min = 64, .payload_max = 64, .wall_max = 60,
-                      .credit = -1, .drain = 2, .per_frame = 1};
+                      .credit = -1, .drain = 2, .per_frame = 1, .version = 4};
 struct totals sum;
 conn *publishers, *subscribers;
 frame *frames;                     /* frames[topic * sizes + size], ready but for ids and stamps */
@@ -638,6 +640,10 @@ static void check_options(void) {
     fail(EXIT_USAGE, "-o: only MQTT has it, and not with -r");
   if (opt.varied && (mode != &MQTT || opt.payload_max > NOISE_BYTES / 2))
     fail(EXIT_USAGE, "-v: only MQTT has it, and payloads of at most %d bytes", NOISE_BYTES / 2);
+  if (opt.version != 4 && (opt.version != 5 || mode != &MQTT))
+    fail(EXIT_USAGE, "-V: 4 or 5, and only MQTT has it");
+  if (opt.user_properties < 0 || opt.user_properties > (opt.version == 5 ? 9 : 0))
+    fail(EXIT_USAGE, "-U: up to 9, with -V 5");
   if (opt.qos && mode != &MQTT) fail(EXIT_USAGE, "-q: only MQTT has it");
   if (opt.acknowledge && mode != &BINARY_SUBSCRIBE) fail(EXIT_USAGE, "-a: binary-subscribe only");
   if (opt.subscribers && !mode->subscribers) fail(EXIT_USAGE, "-S: none with %s", mode->name);
@@ -650,7 +656,7 @@ static void check_options(void) {
 }
 
 static void read_options(int argc, char **argv) {
-  const char *letters = "A:B:D:F:H:I:P:RS:TW:Zab:c:d:e:f:i:j:k:l:m:n:o:p:q:r:s:t:u:vw:x:yz";
+  const char *letters = "A:B:D:F:H:I:P:RS:TU:V:W:Zab:c:d:e:f:i:j:k:l:m:n:o:p:q:r:s:t:u:vw:x:yz";
   for (int letter; (letter = getopt(argc, argv, letters)) != -1;) switch (letter) {
     case 'A': opt.style = style_named(optarg); break;
     case 'B': opt.broker = atoi(optarg); break;
@@ -661,6 +667,8 @@ static void read_options(int argc, char **argv) {
     case 'P': opt.publishers = atoi(optarg); break;
     case 'R': opt.random_topics = true; break;
     case 'T': opt.tls = true; break;
+    case 'U': opt.user_properties = atoi(optarg); break;
+    case 'V': opt.version = atoi(optarg); break;
     case 'Z': opt.websocket = true; break;
     case 'S': opt.subscribers = atoi(optarg); break;
     case 'W': opt.wall_max = atoi(optarg); break;

@@ -4,7 +4,7 @@
  *   mqload_drain.c    the other run: a backlog is made first, consumers then empty it
  *   mqload_measure.c  latency histograms; CPU time and memory of a process
  *   mqload_tls.c, mqload_websocket.c   what may be around the bytes of a protocol
- *   mqload_mqtt.c     MQTT 3.1.1            one `protocol` each: how to greet, to subscribe, to
+ *   mqload_mqtt.c     MQTT 3.1.1 and 5      one `protocol` each: how to greet, to subscribe, to
  *   mqload_resp.c     RESP: PUBLISH, XADD,  publish, to consume and to read, and nothing about
  *                     XREADGROUP            rates
  *   mqload_binary.c   the 16-byte frames of the binary protocol
@@ -87,7 +87,7 @@ extern const protocol *mode;               /* the one that is spoken */
 extern struct options {
   const char *host, *prefix, *frames;
   int port, publishers, subscribers, background, filters, topics, qos, per_write, window, broker;
-  int payload_min, payload_max, wall_max, per_frame, jobs, consumers;
+  int payload_min, payload_max, wall_max, per_frame, jobs, consumers, version, user_properties;
   bool tls, websocket, random_topics, wildcard, acknowledge, producer_ids, sleeps, varied;
   enum style style;
   u64 messages, held, kept, warm_up;

@@ -34,7 +34,7 @@ __all__ = [
     "select",
 ]
 
-GROUPS = ("core", "waiting", "edge", "queue", "scale", "tls", "websocket")
+GROUPS = ("core", "waiting", "edge", "queue", "scale", "tls", "websocket", "mqtt5")
 
 MQLOAD = "mqload"
 CLIENT = "client"
@@ -235,6 +235,36 @@ _WEBSOCKET = (
         peer=None,
     ),
 )
+
+_THREE = "-V 5 -U 3"
+_SHAPES = {
+    "A": "-s 64",
+    "M": "-t 100 -R -s 16:512 -F wild",
+    "A1": "-s 64 -b 1",
+    "E": "-q 1 -w 100",
+}
+
+
+def _mqtt5() -> Iterable[Workload]:
+    """MQTT 5 without properties next to 3.1.1, and with three user properties next to Mosquitto."""
+    for name, load in _SHAPES.items():
+        own = Peer("penstock", load)
+        yield Workload(
+            f"{name}-5", f"{name}, 5 or 3.1.1", f"{load} -V 5", RATE, Target(0.9), {}, "mqtt5", own
+        )
+    for name, load in _SHAPES.items():
+        title = f"{name}, 3 user properties"
+        yield Workload(f"{name}-5p", title, f"{load} {_THREE}", RATE, Target(2.0), {}, "mqtt5")
+    yield Workload(
+        "idle-5",
+        "2,000 idle clients, 5",
+        "-V 5 -I 2000 -P 0 -S 0",
+        MEMORY,
+        Target(3072, absolute=True),
+        {},
+        "mqtt5",
+    )
+
 
 _REDIS = Peer("redis")
 _REDIS_SYNCED = Peer("redis-synced")
@@ -458,7 +488,7 @@ def _scale() -> Iterable[Workload]:
 
 WORKLOADS = {
     workload.id: workload
-    for workload in (*_CORE, *_WAITING, *_EDGE, *_QUEUE, *_scale(), *_TLS, *_WEBSOCKET)
+    for workload in (*_CORE, *_WAITING, *_EDGE, *_QUEUE, *_scale(), *_TLS, *_WEBSOCKET, *_mqtt5())
 }
 
 
