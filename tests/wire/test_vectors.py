@@ -7,11 +7,15 @@ import pytest
 from tests.wire.pair import byte_by_byte, whole
 from tests.wire.vectors import (
     CLIENT_FILES,
+    CLIENT_FILES_5,
     SERVER_FILES,
+    SERVER_FILES_5,
+    client_5_in,
     client_in,
     expectation,
     feed,
     load,
+    server_5_in,
     server_in,
     wire_bytes,
 )
@@ -30,7 +34,12 @@ def cut_at_random(data: bytes) -> list[bytes]:
 CUTS = (whole, byte_by_byte, cut_at_random)
 VECTORS = [
     pytest.param(make, vector, id=f"{name}: {vector['name']}")
-    for make, names in ((server_in, SERVER_FILES), (client_in, CLIENT_FILES))
+    for make, names in (
+        (server_in, SERVER_FILES),
+        (client_in, CLIENT_FILES),
+        (server_5_in, SERVER_FILES_5),
+        (client_5_in, CLIENT_FILES_5),
+    )
     for name in names
     for vector in load(name)
 ]
@@ -49,6 +58,6 @@ def test_vector_gives_what_the_standard_says_however_it_is_cut(make, vector):
 
 
 def test_names_are_unique_in_each_file():
-    for name in SERVER_FILES + CLIENT_FILES:
+    for name in SERVER_FILES + CLIENT_FILES + SERVER_FILES_5 + CLIENT_FILES_5:
         names = [vector["name"] for vector in load(name)]
         assert len(names) == len(set(names))
