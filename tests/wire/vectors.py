@@ -88,8 +88,9 @@ def _text(value: bytes | None) -> str | None:
 def _plain(event: events.Event) -> Iterator[list]:
     match event:
         case events.MqttPublishRun(topic, payloads):
-            more = _of_message(event.properties)
-            for payload in payloads:
+            each = event.each or [event.properties] * len(payloads)
+            for payload, own in zip(payloads, each, strict=True):
+                more = _of_message(own)
                 yield ["publish", _text(topic), _text(payload), 0, False, False, 0, *more]
         case events.Publish(topic, payload, qos, retain, dup, packet_id):
             more = _of_message(event.properties)

@@ -10,7 +10,7 @@ Subscriptions of MQTT 5 with an identifier, or with retain as published, are **m
 that expires has no form that could be shared: it may wait for its subscriber.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Protocol
 
 from penstock.core.delivery import Delivery
@@ -42,11 +42,17 @@ class Run(Protocol):
     @property
     def properties(self) -> MessageProperties | None: ...
 
+    @property
+    def each(self) -> list[MessageProperties | None] | None:
+        """The properties of each message, if they have different ones."""
+
 
 class _Single:
     """The run of one message, or of several that no machine made."""
 
     __slots__ = ("payloads", "properties", "topic")
+
+    each = None
 
     def __init__(
         self, topic: bytes, payloads: list[bytes], properties: MessageProperties | None = None
@@ -113,7 +119,7 @@ class Live:
         return b"".join(
             [
                 mqtt.publishes(run.topic, run.payloads, block_of(run) + end, retain=is_retained)
-                for run in self.runs
+                for run in parts(self.runs)
             ]
         )
 
@@ -191,6 +197,16 @@ def live_of(
         is_retained=bool(flags & (FLAG_RETAIN | FLAG_RETAIN_UNKEPT)),
         publisher=publisher,
     )
+
+
+def parts(runs: Iterable[Run]) -> Iterator[Run]:
+    """Runs whose messages have the same properties."""
+    for run in runs:
+        if run.each is None:
+            yield run
+        else:
+            for payload, properties in zip(run.payloads, run.each, strict=True):
+                yield _Single(run.topic, [payload], properties)
 
 
 def block_of(run: Run) -> bytes:

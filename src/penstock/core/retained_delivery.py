@@ -65,7 +65,8 @@ class RetainedDelivery:
         granted: dict[bytes, int] = {}
         for topic_filter, options in requests:
             before = granted.get(topic_filter, 0)
-            granted[topic_filter] = max(before, options, key=qos_of)
+            # of equal ones the subscription, which may have an identifier
+            granted[topic_filter] = max(options, before, key=qos_of)
         if granted:
             session.begin_offer(granted, last_sequence)
             self.note(session)

@@ -281,7 +281,12 @@ class Batch:
         return number
 
     def _note_extras(self, topic: bytes, first: int, extras: Sequence[Extras | None]) -> None:
+        noted = self.extras.get(topic)
+        size = 0
         for number, found in enumerate(extras, start=first):
-            if found is not None and found != _NO_EXTRAS:
-                self.payload_bytes += extras_bytes(found)
-                self.extras.setdefault(topic, {})[number] = found
+            if found is not None and (found.headers or found != _NO_EXTRAS):
+                size += extras_bytes(found)
+                if noted is None:
+                    noted = self.extras[topic] = {}
+                noted[number] = found
+        self.payload_bytes += size

@@ -33,7 +33,7 @@ ScheduleColumns: TypeAlias = tuple[memoryview, memoryview, memoryview]
 
 
 def extras_bytes(extras: Extras) -> int:
-    size = sum(len(name) + len(value) for name, value in extras.headers)
+    size = sum(map(len, chain.from_iterable(extras.headers)))
     if extras.due_ms or extras.expires_ms:
         assert 0 <= extras.due_ms <= TIME_MS_MAX
         assert 0 <= extras.expires_ms <= TIME_MS_MAX

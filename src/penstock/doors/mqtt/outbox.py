@@ -31,7 +31,7 @@ from penstock.core.delivery import (
     DELIVER_RETAIN,
     Delivery,
 )
-from penstock.core.live import Live, block_of
+from penstock.core.live import Live, block_of, parts
 from penstock.core.retained import RetainedMessage
 from penstock.core.session import PUBREL
 from penstock.core.subscription_options import Marks
@@ -216,7 +216,7 @@ class MqttOutbox(Outbox):
                 self.send_live(live.count, frames)
                 return
         now_ms = self._connections.wall_ms()
-        for run in live.runs:
+        for run in parts(live.runs):
             block = block_of(run) + ids_block(ids) if self._is_5 else None
             expiry_s = run.properties.expiry_s if run.properties is not None else None
             for payload in run.payloads:

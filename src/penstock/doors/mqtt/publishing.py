@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from penstock.access.admission import CAPTURED, Refusal, TopicRoute
 from penstock.access.envelopes import OpenedEnvelopes
+from penstock.commit.pipeline import Capture
 from penstock.core.commands import PublishedBy, Received, Repeated
-from penstock.core.live import Live
+from penstock.core.live import Live, SpecialLive
 from penstock.core.routes import UNKNOWN_POLICY
 from penstock.core.session import PUBACK, PUBREC, Publisher, Session
 from penstock.delivery.fanout import Targets
@@ -106,8 +107,13 @@ class MqttPublishing:
                     break
                 policy = route.policy
             properties = event.properties
-            if properties is not None and self._is_unfit(properties, payloads):
+            is_simple = properties is None or properties.is_simple
+            if not is_simple and self._is_unfit(event):
                 break
+            if policy > CAPTURED and event.each is not None:
+                events[position - 1 : position] = _singles(event)
+                position -= 1
+                continue
             if policy > CAPTURED:
                 if len(payloads) > SIGNED_AT_ONCE:
                     rest = replace(event, payloads=payloads[SIGNED_AT_ONCE:])
@@ -115,19 +121,22 @@ class MqttPublishing:
                 self._publish_signed_runs(topic, payloads[:SIGNED_AT_ONCE], properties, now_ms)
                 break
             received += len(payloads)
-            if stretch and route.targets == targets and _is_next(stretch[-1], event):
+            if route.marked is not None or (
+                properties is not None and properties.expiry_s is not None
+            ):
+                if stretch:
+                    door.fanout.forward(targets, _joined(stretch))
+                    stretch = []
+                self._forward_alone(route, event, now_ms)
+            elif stretch and route.targets == targets and _is_next(stretch[-1], event):
                 stretch.append(event)
             else:
                 if stretch:
                     door.fanout.forward(targets, _joined(stretch))
                 targets = route.targets
                 stretch = [event] if targets else []
-            if properties is not None:
-                extras = [extras_of(properties, now_ms)] * len(payloads)
-                if policy:
-                    capture(route.topic, payloads, now_ms, marks_of(properties), extras)
-                else:
-                    door.cluster.broadcast(topic, payloads, extras[0], marks_of(properties))
+            if event.each is not None or properties is not None:
+                self._keep(capture if policy else None, route.topic, event, now_ms)
             elif policy:
                 # the route's own name: the same object with every message, so that it is compared
                 # by identity from here on
@@ -139,6 +148,59 @@ class MqttPublishing:
         self._counters.messages_in_total[0] += received
         door.pipeline.end_capture()
         return position
+
+    def _keep(
+        self, capture: Capture | None, topic: bytes, event: MqttPublishRun, now_ms: int
+    ) -> None:
+        """Capture messages with properties, or pass them to other nodes."""
+        properties, payloads, each = event.properties, event.payloads, event.each
+        if each is not None:
+            if capture is not None:
+                extras = [None if one is None else one.extras for one in each]
+                capture(topic, payloads, now_ms, 0, extras)
+                return
+            for payload, one in zip(payloads, each, strict=True):
+                own = None if one is None else one.extras
+                self._door.cluster.broadcast(topic, [payload], own)
+            return
+        assert properties is not None
+        if properties.is_simple:
+            common, marks = properties.extras, 0
+        else:
+            common, marks = extras_of(properties, now_ms), marks_of(properties)
+        if capture is not None:
+            capture(topic, payloads, now_ms, marks, [common] * len(payloads))
+        else:
+            self._door.cluster.broadcast(topic, payloads, common, marks)
+
+    def _forward_alone(self, route: TopicRoute, event: MqttPublishRun, now_ms: int) -> None:
+        """Forward a run that expires, or whose subscribers need other forms than its frames."""
+        if not route.targets:
+            return
+        live = SpecialLive(
+            (event,),
+            len(event.payloads),
+            expires_ms=_expires_ms(event.properties, now_ms),
+            publisher=self._client.client_id,
+        )
+        if not live.expires_ms and event.version >= LEVEL_5:
+            live.mqtt_5 = event.frames
+        elif not live.expires_ms:
+            live.mqtt = event.frames
+        self._door.fanout.forward(route.targets, live, route.marked)
+
+    def _forward(self, topic: bytes, payloads: list[bytes], first: Publish, now_ms: int) -> None:
+        """Forward QoS 0 messages that no frames are at hand for."""
+        route = self._door.admission.route(topic)
+        live = SpecialLive.of_message(
+            topic,
+            payloads,
+            first.properties,
+            expires_ms=_expires_ms(first.properties, now_ms),
+            is_retained=first.retain,
+            publisher=self._client.client_id,
+        )
+        self._door.fanout.forward(route.targets, live, route.marked)
 
     def publish(self, first: Publish, events: list[Event], position: int, now_ms: int) -> int:
         """Publish ``first`` and those like it from ``position`` on; return what comes next."""
@@ -184,8 +246,7 @@ class MqttPublishing:
         run = self._fresh(run)
         if run and not qos:
             # To be retained too, but live subscribers get it with RETAIN 0 [MQTT-3.3.1-9].
-            live = Live.of(topic, [first.payload], first.properties)
-            self._door.fanout.forward(route.targets, live)
+            self._forward(topic, [first.payload], first, now_ms)
         if run:
             self._submit(topic, [event.payload for event in run], run, now_ms)
         return position
@@ -330,9 +391,10 @@ class MqttPublishing:
         refusals = {one: refused_publish(terms, kind, one, code, text) for one in packet_ids}
         self._client.send(exchanges.refuse(kind, refusals))
 
-    def _is_unfit(self, properties: MessageProperties, payloads: list[bytes]) -> bool:
+    def _is_unfit(self, event: MqttPublishRun) -> bool:
         """Whether QoS 0 messages are refused, which ends the connection."""
-        fault = unfit(properties, payloads, self._door.settings)
+        assert event.properties is not None
+        fault = unfit(event.properties, event.payloads, self._door.settings)
         if fault is not None:
             self._client.close(*fault)
         return fault is not None
@@ -346,8 +408,7 @@ class MqttPublishing:
             return
         found = self._open(first.topic, [event.payload for event in run], now_ms)
         if found.payloads and not first.qos:
-            live = Live.of(found.topic, found.payloads, first.properties)
-            self._door.fanout.forward(self._door.admission.route(found.topic).targets, live)
+            self._forward(found.topic, found.payloads, first, now_ms)
         if found.taken:
             signed = _signed(found, first.properties, now_ms)
             self._submit(found.topic, found.payloads, run[: found.taken], now_ms, signed)
@@ -368,8 +429,8 @@ class MqttPublishing:
         topic, payloads = found.topic, found.payloads
         if payloads:
             self._counters.messages_in_total[0] += len(payloads)
-            live = Live.of(topic, payloads, properties)
-            door.fanout.forward(door.admission.route(topic).targets, live)
+            first = Publish(topic, b"", 0, False, False, 0, properties)
+            self._forward(topic, payloads, first, now_ms)
             extras, marks = _signed(found, properties, now_ms), marks_of(properties)
             door.pipeline.publish(
                 topic, payloads, now_ms, qos=0, retain=False, extras=extras, marks=marks
@@ -406,6 +467,21 @@ class MqttPublishing:
             pipeline.submit(Repeated(client.client_id, [packet_id]), client, durable=False)
             return True
         return False
+
+
+def _singles(event: MqttPublishRun) -> list[Event]:
+    """The messages of a run, each with its own properties."""
+    return [
+        MqttPublishRun(event.topic, [payload], b"", 0, 0, event.version, properties)
+        for payload, properties in zip(event.payloads, event.each or (), strict=True)
+    ]
+
+
+def _expires_ms(properties: MessageProperties | None, now_ms: int) -> int:
+    """When messages expire; 0: never."""
+    if properties is None or properties.expiry_s is None:
+        return 0
+    return now_ms + 1000 * properties.expiry_s
 
 
 def _joined(stretch: list[MqttPublishRun]) -> Live:

@@ -61,7 +61,8 @@ class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
 class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
     """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic: ``chunk[start:end]``.
 
-    They have the same properties. The frames are of ``version``, without topic aliases.
+    They have the same properties, or each its own (``each``), which then are simple. The frames are
+    of ``version``, without topic aliases.
     """
 
     topic: bytes
@@ -71,6 +72,7 @@ class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
     end: int
     version: int = 4
     properties: MessageProperties | None = None
+    each: list[MessageProperties | None] | None = None
 
     @property
     def frames(self) -> bytes:
@@ -82,7 +84,8 @@ class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self._content() == other._content()
 
     def _content(self) -> tuple[object, ...]:
-        return self.topic, self.payloads, self.frames, self.version, self.properties
+        own = self.properties, self.each
+        return self.topic, self.payloads, self.frames, self.version, own
 
     __hash__ = None  # type: ignore[assignment]
 

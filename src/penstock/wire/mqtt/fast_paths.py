@@ -45,7 +45,7 @@ def publish_runs_of(version: int, proven: Proven) -> FastPath:
         size = len(data)
         last = size - PUBLISH_BYTES_MIN
         topic, payloads, start, previous = None, [b""], position, position
-        properties = common = None
+        properties = common = each = None
         while position <= last and data[position] == PUBLISH_QOS_0:
             length = data[position + 1]
             body = position + 2
@@ -70,11 +70,19 @@ def publish_runs_of(version: int, proven: Proven) -> FastPath:
                 else:
                     payload += 1
                     properties = None
-            if name != topic or properties is not common:
+            if name != topic or (properties is not common and not _are_simple(properties, common)):
                 if topic is not None:
-                    run = MqttPublishRun(topic, payloads, data, start, position, version, common)
+                    run = MqttPublishRun(
+                        topic, payloads, data, start, position, version, common, each
+                    )
                     events.append(run)
                 topic, payloads, start, common = name, [data[payload:end]], position, properties
+                each = None
+            elif each is not None or properties is not common:
+                if each is None:
+                    each, common = [common] * len(payloads), None
+                payloads.append(data[payload:end])
+                each.append(properties)
             else:
                 payloads.append(data[payload:end])
                 if end - position == position - previous:  # twice the same header: expect more
@@ -87,10 +95,16 @@ def publish_runs_of(version: int, proven: Proven) -> FastPath:
                     end = following
             previous, position = position, end
         if topic is not None:
-            events.append(MqttPublishRun(topic, payloads, data, start, position, version, common))
+            run = MqttPublishRun(topic, payloads, data, start, position, version, common, each)
+            events.append(run)
         return position
 
     return publish_runs
+
+
+def _are_simple(one: MessageProperties | None, other: MessageProperties | None) -> bool:
+    """Whether messages with these properties may be in one run."""
+    return (one is None or one.is_simple) and (other is None or other.is_simple)
 
 
 def _properties_at(

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.model.message import Extras
 from penstock.model.mqtt_headers import (
     CONTENT_TYPE,
     CORRELATION_DATA,
@@ -31,6 +32,7 @@ from penstock.wire.mqtt.properties import Carrier, Properties, block_of, propert
 BLOCKS_REMEMBERED = 4_096
 REMEMBERED_BYTES_MAX = 512  # larger blocks are not remembered: all of them together take 4 MiB
 _USER_PROPERTY: Final = 0x26  # its id
+_SIMPLE_BYTES: Final = 128  # a block whose length takes one byte
 
 
 class MessageProperties(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +43,8 @@ class MessageProperties(msgspec.Struct, frozen=True, gc=False):
     alias: int  # topic alias; 0: none
     block: bytes  # what is forwarded, in the order of the standard
     subscription_ids: tuple[int, ...] = ()  # in a PUBLISH to a client
+    extras: Extras | None = None  # the headers as the journal has them
+    is_simple: bool = False  # whether it is short, and has nothing but user properties
 
 
 def message_properties(block: bytes) -> MessageProperties:
@@ -89,7 +93,7 @@ def _user_properties(block: bytes) -> MessageProperties | None:
         return None
     if at != end or block.count(0) != 2 * len(headers) or RESERVED in block:
         return None
-    return MessageProperties(headers, None, 0, block)
+    return MessageProperties(headers, None, 0, block, (), Extras(headers), end < _SIMPLE_BYTES)
 
 
 def of_properties(properties: Properties) -> MessageProperties:
@@ -97,12 +101,16 @@ def of_properties(properties: Properties) -> MessageProperties:
     forwarded = msgspec.structs.replace(
         properties, topic_alias=None, subscription_ids=(), will_delay=None
     )
+    headers, block = headers_of(properties), block_of(forwarded)
+    is_user_alone = properties == Properties(user_properties=properties.user_properties)
     return MessageProperties(
-        headers=headers_of(properties),
+        headers=headers,
         expiry_s=properties.message_expiry,
         alias=properties.topic_alias or 0,
-        block=block_of(forwarded),
+        block=block,
         subscription_ids=properties.subscription_ids,
+        extras=Extras(headers),
+        is_simple=is_user_alone and len(block) < _SIMPLE_BYTES,
     )
 
 
