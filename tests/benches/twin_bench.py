@@ -25,7 +25,7 @@ from penstock.core.commands import Command
 from penstock.core.group_row import encode_group
 from penstock.doors.binary import BinaryConnection
 from penstock.doors.mqtt.connection import MqttConnection
-from penstock.errors import PenstockError
+from penstock.errors import LeadershipLost, PenstockError
 from penstock.net.origin import Origin
 from penstock.obs.counters import Counters
 from penstock.reading.readers import READERS
@@ -66,13 +66,17 @@ class Cluster:
         """The next of the batches that wait is in the log; those of a node keep their order."""
         whose = self.waiting[number][0]
         number = next(n for n, (node_id, *_) in enumerate(self.waiting) if node_id == whose)
-        self.entries.append(self.waiting.pop(number))
+        if self.waiting[number][2].term in {0, self.term}:
+            self.entries.append(self.waiting.pop(number))
+        else:  # decided by a leader that leads no more
+            self.refuse(LeadershipLost("another node leads by now", "Send it again."), number)
 
-    def refuse(self, error: PenstockError) -> None:
+    def refuse(self, error: PenstockError, number: int = 0) -> None:
         """The next of the batches that wait is given up, and with it those of its node after it."""
-        node_id, _life, batch = self.waiting.pop(0)
-        self.waiting = [other for other in self.waiting if other[0] != node_id]
-        self.nodes[node_id].line.refused(batch, error)
+        node_id, life, batch = self.waiting.pop(number)
+        self.waiting = [other for other in self.waiting if other[:2] != (node_id, life)]
+        if self.nodes[node_id].incarnation == life:
+            self.nodes[node_id].line.refused(batch, error)
 
     async def rest(self) -> None:
         """Let everything take its course until nothing moves."""
@@ -89,6 +93,8 @@ class Cluster:
             quiet = 0 if is_moving else quiet + 1
 
     def lead(self, number: int) -> None:
+        """A leader has applied everything from earlier terms (``Leadership.is_leader``)."""
+        self.nodes[number].apply_all()
         self.leader = number
         self.term += 1
         for node in self.nodes.values():
@@ -152,6 +158,8 @@ class Node:
         self.cluster.clock.advance(0.001)  # an incarnation has connections of its own numbers
         self._begin()
         self.start()
+        if self.is_leader:  # elected again, in another term
+            self.cluster.lead(self.node_id)
 
     # ── a view of the cluster
 

@@ -209,7 +209,6 @@ class Broker:
     def begin(self, index: int, base_sequence: int) -> None:
         """Set the journal entry to which the following commands belong."""
         self._position.begin(index, base_sequence)
-        self._deliveries.begin()
 
     def apply(self, command: Command, waiter: Refusable | None, effects: Effects) -> None:
         self._handlers[type(command)](command, waiter, effects)

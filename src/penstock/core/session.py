@@ -292,8 +292,9 @@ class Session:
         return min([pending.at_ms for pending in self.wills], default=None)
 
     def leave_will(self, at_ms: int) -> None:
-        """The will of the connection is to be published, at ``at_ms``."""
+        """The will of the connection is to be published, at ``at_ms`` if it has a delay."""
         if self.will is not None:
+            at_ms = at_ms if self.will.delay_s else 0  # at once, whose clock ever is behind
             owner = self.user, self.roles, self.via
             left = PendingWill(self.client_id, self.connection, self.will, at_ms, *owner)
             self.wills = (*self.wills, left)

@@ -64,34 +64,30 @@ class SessionDeliveries:
         self.retained_delivery: RetainedDelivery
         self.replay_delivery: ReplayDelivery
         self._now_ms = 0  # when the last message was published
-        # who published the next messages, and how many of them; see ``PublishedBy``
-        self._publisher, self._published_left = b"", 0
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────
-
-    def begin(self) -> None:
-        """An entry begins; whom the last one named has published nothing in it."""
-        self._published_left = 0
 
     def published_by(
         self, command: PublishedBy, _client: Publisher | None, _effects: Effects
     ) -> None:
-        self._publisher, self._published_left = command.client_id, command.count
+        position = self._position
+        position.publisher, position.published_left = command.client_id, command.count
 
     def published(self, command: Published, client: Publisher | None, effects: Effects) -> None:
-        count = len(command.payloads)
-        sequence = self._position.base_sequence + command.position
-        last = sequence + count - 1
+        position = self._position
+        sequence = position.base_sequence + command.position
+        last = sequence + len(command.payloads) - 1
         self._now_ms = command.time_ms
         if command.retain:
             self._retain(command, last)  # back to back to one topic: the last one is what stays
-        self._position.last_sequence = max(self._position.last_sequence, last)
+        position.last_sequence = max(position.last_sequence, last)
         if not command.qos:
             return
-        route = self._routes.cached.get(command.topic) or self._routes.resolve(command.topic)
-        if self._published_left:
+        routes = self._routes
+        route = routes.cached.get(command.topic) or routes.resolve(command.topic)
+        if position.published_left:
             self._route_own(route, command, sequence, effects)
-        elif count:
+        elif command.payloads:
             self._route(route.targets, command, sequence, effects)
         if client is not None:
             effects.ack(client, PUBACK if command.qos == 1 else PUBREC, command.packet_ids)
@@ -121,10 +117,11 @@ class SessionDeliveries:
         self, route: Route[Target], command: Published, sequence: int, effects: Effects
     ) -> None:
         """Route messages of which the first are the publisher's that ``PublishedBy`` named."""
-        own_count = min(self._published_left, len(command.payloads))
-        self._published_left -= own_count
+        position = self._position
+        own_count = min(position.published_left, len(command.payloads))
+        position.published_left -= own_count
         own, others = _split(command, own_count)
-        publisher = self._sessions.by_id.get(self._publisher)
+        publisher = self._sessions.by_id.get(position.publisher)
         marks = (route.marked or {}).get(publisher) if publisher is not None else None
         if marks is None or not marks.has_no_local:
             self._route(route.targets, command, sequence, effects)
@@ -162,27 +159,37 @@ class SessionDeliveries:
     ) -> None:
         """Deliver messages with consecutive sequences, all at once if possible."""
         topic, payloads = command.topic, command.payloads
-        all_extras = command.extras or repeat(None, len(payloads))
-        if (
-            self._position.is_recovering
-            or flags & DELIVER_OWN
-            or not session.has_room(len(payloads))
-        ):
-            for number, (payload, extras) in enumerate(zip(payloads, all_extras, strict=True)):
-                one = (topic, payload, flags, 0, sequence + number, extras)
-                self.offer(session, one, effects)
+        count = len(payloads)
+        if self._position.is_recovering or flags & DELIVER_OWN or not session.has_room(count):
+            self._offer_each(session, command, sequence, flags, effects)
             return
-        packet_ids = session.begin_run(sequence, flags & DELIVER_QOS, len(payloads))
+        packet_ids = session.begin_run(sequence, flags & DELIVER_QOS, count)
         if session.client is not None:
-            deliveries: list[Delivery] = [
-                (topic, payload, flags, packet_id, sequence + number, extras)
-                for number, (payload, packet_id, extras) in enumerate(
-                    zip(payloads, packet_ids, all_extras, strict=True)
-                )
-            ]
+            if command.extras is None:
+                deliveries: list[Delivery] = [
+                    (topic, payload, flags, packet_id, sequence + number, None)
+                    for number, (payload, packet_id) in enumerate(
+                        zip(payloads, packet_ids, strict=True)
+                    )
+                ]
+            else:
+                deliveries = [
+                    (topic, payload, flags, packet_id, sequence + number, extras)
+                    for number, (payload, packet_id, extras) in enumerate(
+                        zip(payloads, packet_ids, command.extras, strict=True)
+                    )
+                ]
             effects.deliver_run(session.client, deliveries)
         if session.durable:
             self._sessions.dirty[session.client_id] = None
+
+    def _offer_each(
+        self, session: Session, command: Published, sequence: int, flags: int, effects: Effects
+    ) -> None:
+        all_extras = command.extras or repeat(None)
+        for payload, extras in zip(command.payloads, all_extras, strict=False):
+            self.offer(session, (command.topic, payload, flags, 0, sequence, extras), effects)
+            sequence += 1
 
     def offer(self, session: Session, delivery: Delivery, effects: Effects) -> None:
         """Send a QoS 1 or 2 message to a session if it has room, else queue it."""

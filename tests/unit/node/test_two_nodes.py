@@ -188,6 +188,42 @@ async def test_a_will_is_published_once_where_a_client_moves_to_another_node(clu
     assert published(cluster[3], b"last/words") == [b"bye"]
 
 
+async def test_a_will_is_published_once_though_the_leader_changes_meanwhile(cluster):
+    """The first leader's message is void in the term of the next, which publishes it again."""
+    client = cluster[2].mqtt(b"ann", will=WILL)
+    await cluster.rest()
+    client.vanish()
+    await turns(3)
+    cluster.order()  # the connection has ended
+    cluster[1].apply_all()
+    await turns(3)
+    (waiting,) = cluster.waiting  # the will, by the leader, which is node 1
+    assert waiting[2].term == cluster.term
+    cluster.lead(3)
+    cluster[3].apply_all()
+    cluster[3].parts.housekeeping.turn()
+    await cluster.rest()
+    assert published(cluster[1], b"last/words") == [b"bye"]
+    assert b"ann" not in cluster[2].broker.sessions
+
+
+async def test_a_will_is_published_though_its_leader_died_before_it_was_in_the_log(cluster):
+    client = cluster[2].mqtt(b"ann", will=WILL)
+    await cluster.rest()
+    client.vanish()
+    await turns(3)
+    cluster.order()
+    cluster[1].apply_all()
+    await turns(3)
+    cluster.waiting.clear()
+    cluster.lead(3)
+    cluster[1].restart()
+    cluster[3].apply_all()
+    cluster[3].parts.housekeeping.turn()
+    await cluster.rest()
+    assert published(cluster[1], b"last/words") == [b"bye"]
+
+
 async def test_the_leader_ends_the_sessions_of_a_node_that_died_and_publishes_their_wills(cluster):
     cluster[2].mqtt(b"ann", clean_session=False, will=WILL)
     cluster[2].mqtt(b"bob")

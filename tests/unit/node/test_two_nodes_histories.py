@@ -67,6 +67,7 @@ class History:
         self.cluster = Cluster(*NODES, journal={"capture_interval_ms": 0})
         self.cluster.has_room = random.random() < 0.5
         self.clients: list[MqttClient] = []
+        self.wills = 0
         self.streams: list[Lines] = []
         self.workers: list[Noting] = []
         self.acts = [
@@ -99,6 +100,8 @@ class History:
             await turns(self.random.randrange(3))
         self.cluster.present = set(NODES)
         await self.cluster.rest()
+        self.cluster[self.cluster.leader].parts.housekeeping.turn()  # wills of earlier terms
+        await self.cluster.rest()
 
     @property
     def node(self) -> Node:
@@ -119,7 +122,9 @@ class History:
     # ── clients
 
     def connect(self) -> None:
-        will = self.random.choice([None, Will(b"a", b"will", 1, retain=False)])
+        self.wills += 1
+        last = Will(b"a", b"will %d" % self.wills, 1, retain=False)
+        will = self.random.choice([None, last])
         name, clean = self.random.choice(NAMES), self.random.random() < 0.5
         self.clients.append(self.node.mqtt(name, clean_session=clean, will=will))
 
@@ -292,6 +297,7 @@ async def check(random: Random, steps: int) -> None:
     try:
         await history.run(steps)
         agree(cluster)
+        wills_once(cluster)
         referee = Referee(cluster)
         given_out = [(job.lease, job.message.offset) for w in history.workers for job in w.jobs]
         assert len(set(given_out)) == len(given_out), "two workers were given the same"
@@ -302,6 +308,15 @@ async def check(random: Random, steps: int) -> None:
         agree(cluster)
     finally:
         await cluster.close()
+
+
+def wills_once(cluster: Cluster) -> None:
+    """No will is in the log twice, and none that is due is left when all is at rest."""
+    payloads = [payload for _, _, batch in cluster.entries for payload in batch.payloads]
+    published = [payload for payload in payloads if payload.startswith(b"will ")]
+    assert len(published) == len(set(published))
+    for node in cluster.nodes.values():
+        assert not [s.client_id for s in node.broker.sessions.values() if s.wills]
 
 
 def agree(cluster: Cluster) -> None:
