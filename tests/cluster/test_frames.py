@@ -45,6 +45,7 @@ FRAMES: list[Frame] = [
     Forward(9, 1, b"batch", term=3),
     ForwardRefused(9, 1, RefusalReason.LEADERSHIP_LOST),
     LiveMessages(b"a/b", (b"1", b"2")),
+    LiveMessages(b"a/b", (b"1",), ((b"unit", b"bar"),), 1_700_000_000_000, 0x200),
     ChangeRequest(1, ChangeKind.ADD, Member(4, "a:1", "a:2")),
     ChangeRefused(1, "no", "wait"),
     MemberRemoved(12),
