@@ -8,9 +8,15 @@ import uuid
 
 import pytest
 
+from penstock.access.new_secrets import new_hashes, with_hashes
 from penstock.client import PublishProperties, connect
 from penstock.testing import Broker
+from penstock.trust.book import put, removed
+from penstock.trust.rows import Role, User
+from penstock.trust.scram_verifier import ITERATIONS_MIN
+from tests.unit.access.login_setup import CHEAP
 
+SECRET = "a-secret-of-ann-0123456789"
 PENSTOCK = [sys.executable, "-c", "from penstock.cli import main; main()"]
 
 
@@ -149,6 +155,48 @@ def test_message_that_is_no_request_is_told_and_skipped(start, client, broker, n
     client.publish(name, b"", 1)
     assert responding.wait(20) == 0
     assert responding.stderr.read() == f"penstock: {name}: it names no response topic\n".encode()
+
+
+# ── Users
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """A broker where ann may use her own topics; and the options to log in as her."""
+    password = tmp_path / "password"
+    password.write_text(SECRET)
+    password.chmod(0o600)
+    with Broker(auth={"scram_iterations": ITERATIONS_MIN}) as own:
+        cost = CHEAP._replace(scram_iterations=ITERATIONS_MIN)
+        ann = with_hashes(User("ann", ("ann",)), new_hashes("ann", SECRET, cost, bytes(24)))
+        own.change_access(put(Role("ann", ("allow publish,subscribe ann/#",))), put(ann))
+        yield own, ann, ("-p", str(own.port), "--user", "ann", "--password-file", str(password))
+
+
+def test_scram_logs_in(guarded):
+    own, _, login = guarded
+    assert run("pub", "ann/x", "1", "-q", "1", "--scram", *login)[0] == 0
+    assert own.metrics()['penstock_logins_accepted_total{kind="scram"}'] == 1
+
+
+def test_refusals_name_what_was_refused_and_what_to_do(guarded):
+    _, _, login = guarded
+    status, _, err = run("pub", "bob/x", "1", "-q", "1", *login)
+    assert status == 1
+    assert err.startswith("penstock: the broker refused the message: ")
+    assert "penstock acl check" in err
+    status, _, err = run("sub", "bob/x", *login)
+    assert status == 1
+    assert err.startswith("penstock: the broker refused to subscribe to 'bob/x': ")
+
+
+def test_sub_ends_when_its_user_is_removed(guarded, start):
+    """It would be refused again."""
+    own, ann, login = guarded
+    listening = start("sub", "ann/#", *login)
+    own.change_access(removed(ann))
+    assert listening.wait(20) == 1
+    assert listening.stderr.read().startswith(b"penstock: the broker closed the connection: ")
 
 
 @pytest.mark.parametrize(

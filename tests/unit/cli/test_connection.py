@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import socket
 import threading
 
 import click
@@ -9,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import contexts, penstock
+from penstock.cli.connection import BrokerTarget
 from penstock.cli.dev_certs import make_certificates
+from penstock.config.address import Address
 from penstock.testing import Broker
 
 SECRET = "a-secret-of-ann-0123456789"
@@ -140,6 +143,20 @@ def context_file(tmp_path, *servers):
     listed = json.dumps(servers)
     path.write_text(f'current = "x"\n[contexts.x]\nservers = {listed}\ntoken = "{SECRET}"\n')
     path.chmod(0o600)
+
+
+def test_another_node_is_chosen_when_the_one_in_use_has_gone():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as gone,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        nodes = [Address(*each.getsockname()) for each in (gone, other)]
+        target = BrokerTarget(tuple(nodes))
+        assert target.server == nodes[0]
+        gone.close()
+        assert target.server == nodes[0], "until it is known to have gone"
+        target.choose_again()
+        assert target.server == nodes[1]
 
 
 def test_the_current_context_is_not_used_for_another_broker(run, tmp_path):
