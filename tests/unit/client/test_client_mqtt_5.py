@@ -189,7 +189,7 @@ def _publish_and_ping(client):
 # ── Subscriptions
 
 
-@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("qos", [0, 1, 2])
 def test_delivery_names_the_subscriptions_it_came_by(dial, name, qos):
     client = dial()
     client.subscribe([(f"{name}/+", 2)], subscription_id=7)
@@ -206,11 +206,13 @@ def test_history_comes_before_what_is_new(broker, name, version):
         assert [next_of(client).payload for _ in range(4)] == [b"2", b"3", b"4", b"new"]
 
 
-def test_no_local_spares_us_our_own_messages(dial, name):
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_no_local_spares_us_our_own_messages(dial, name, qos):
     client, other = dial(), dial()
-    client.subscribe([(name, 1)], no_local=True)
-    client.publish(name, b"mine", 1)
-    other.publish(name, b"theirs", 1)
+    client.subscribe([(name, 2)], no_local=True)
+    client.publish(name, b"mine", qos)
+    client.ping()
+    other.publish(name, b"theirs", qos)
     assert next_of(client).payload == b"theirs"
 
 
