@@ -83,6 +83,7 @@ def test_only_what_may_be_large_travels_in_bulk() -> None:
         True,
         False,
         True,
+        True,
         False,
         False,
         False,
