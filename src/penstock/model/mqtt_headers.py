@@ -33,6 +33,7 @@ _FIELD_BYTES_MAX: Final = 65_535  # a field of MQTT has a length of two bytes
 
 # the content types that the journal's flags have a number for
 CONTENT_TYPES: Final = (b"", b"text/plain", b"application/json", b"application/msgpack")
+_CONTENT_TYPE_NUMBERS: Final = {name: number for number, name in enumerate(CONTENT_TYPES) if name}
 
 
 class HeaderProperties(NamedTuple):
@@ -53,6 +54,14 @@ def user_headers(properties: Iterable[tuple[bytes, bytes]]) -> Headers:
             for name, value in properties
         ]
     )
+
+
+def content_type_of(headers: Headers) -> int:
+    """The number of the content type in the journal's flags; 0: none, or another."""
+    for name, value in headers:
+        if name == CONTENT_TYPE:
+            return _CONTENT_TYPE_NUMBERS.get(value, 0)
+    return 0
 
 
 def properties_of(headers: Headers, content_type: int = 0) -> HeaderProperties:

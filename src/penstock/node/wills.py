@@ -20,7 +20,8 @@ from penstock.core.live import live_of
 from penstock.core.owners import Owners
 from penstock.core.pending_will import PendingWill
 from penstock.delivery.fanout import LiveFanout
-from penstock.model.message import FLAG_RETAIN, FLAG_RETAIN_UNKEPT, Extras
+from penstock.model.message import CONTENT_TYPE_SHIFT, FLAG_RETAIN, FLAG_RETAIN_UNKEPT, Extras
+from penstock.model.mqtt_headers import content_type_of
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
 from penstock.trust.principal import Principal
@@ -89,6 +90,7 @@ class Wills:
         if not (will.qos or will.retain or route.policy & CAPTURED):
             return
         is_kept = will.retain and self._admission.may_retain(will.topic, will.payload)
+        marks = _marks(will) | (FLAG_RETAIN_UNKEPT if will.retain and not is_kept else 0)
         if will.qos:
             # who published it matters to subscriptions with no local
             publisher = PublishedBy(pending.client_id, 1)
@@ -100,7 +102,7 @@ class Wills:
             qos=will.qos,
             retain=is_kept,
             extras=_extras(will, now_ms),
-            marks=FLAG_RETAIN_UNKEPT if will.retain and not is_kept else 0,
+            marks=marks,
             author=self._principal(pending).author,
         )
 
@@ -109,13 +111,16 @@ class Wills:
         will = pending.will
         topic_route = self._admission.route(will.topic)  # of this moment
         extras = _extras(will, self._clock.wall_ms())
-        flags = FLAG_RETAIN if will.retain else 0
-        live = live_of(
-            will.topic, will.payload, extras[0] if extras else None, flags, pending.client_id
-        )
+        common = extras[0] if extras else None
+        flags = (FLAG_RETAIN if will.retain else 0) | _marks(will)
+        live = live_of(will.topic, will.payload, common, flags, pending.client_id)
         self._fanout.forward(topic_route.targets, live, topic_route.marked)
         if not route.policy and not will.retain:
-            self._cluster.broadcast(will.topic, [will.payload])
+            self._cluster.broadcast(will.topic, [will.payload], common, _marks(will))
+
+
+def _marks(will: WillMessage) -> int:
+    return content_type_of(will.headers) << CONTENT_TYPE_SHIFT
 
 
 def _extras(will: WillMessage, now_ms: int) -> list[Extras | None] | None:

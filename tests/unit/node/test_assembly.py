@@ -210,6 +210,19 @@ async def test_a_retained_message_beyond_the_limit_is_counted_when_it_is_refused
     assert bench.counters.drops[DropReason.RETAINED_LIMIT] == 1
 
 
+async def test_a_will_has_its_properties_and_expires_from_its_publication_on(bench):
+    headers = ((b"n", b"v"), (b"mqtt-content-type", b"application/json"))
+    will = WillMessage(b"w", b"{}", 1, retain=True, headers=headers, expiry_s=60, delay_s=30)
+    done = asyncio.Event()
+    bench.parts.wills.publish(PendingWill(b"ann", 1, will, 0), done.set)
+    await done.wait()
+    (message,) = bench.store.read([1])
+    assert (message.extras.headers, message.content_type) == (headers, 2)
+    assert message.extras.expires_ms == message.time_ms + 60_000
+    retained = bench.broker.retained.get(b"w")
+    assert (retained.extras, retained.content_type) == (message.extras, 2)
+
+
 async def test_a_will_beyond_the_limit_is_published_but_not_retained(bench):
     retain(bench, b"a")
     will = WillMessage(b"w", b"bye", 1, retain=True)

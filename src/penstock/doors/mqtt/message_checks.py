@@ -5,7 +5,7 @@ from penstock.config.schema import Mqtt
 from penstock.core.commands import WillMessage
 from penstock.limits import HEADERS_BYTES_MAX, HEADERS_MAX
 from penstock.model.message import CONTENT_TYPE_SHIFT, Extras
-from penstock.model.mqtt_headers import CONTENT_TYPE, CONTENT_TYPES, PAYLOAD_FORMAT
+from penstock.model.mqtt_headers import PAYLOAD_FORMAT, content_type_of
 from penstock.model.topic import topic_fault
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
@@ -15,7 +15,6 @@ from penstock.wire.mqtt.message_properties import MessageProperties
 
 # a block of properties this short has no headers beyond the limits: each takes five bytes there
 _SHORT_BLOCK_BYTES = 5 * HEADERS_MAX
-_CONTENT_TYPES = {name: number for number, name in enumerate(CONTENT_TYPES) if name}
 _TEXT = (PAYLOAD_FORMAT, b"1")
 
 
@@ -75,11 +74,7 @@ def extras_of(properties: MessageProperties, now_ms: int) -> Extras:
 
 def marks_of(properties: MessageProperties | None) -> int:
     """The flags of the journal: the content type, if the journal has a number for it."""
-    if properties is not None:
-        for name, value in properties.headers:
-            if name == CONTENT_TYPE:
-                return _CONTENT_TYPES.get(value, 0) << CONTENT_TYPE_SHIFT
-    return 0
+    return 0 if properties is None else content_type_of(properties.headers) << CONTENT_TYPE_SHIFT
 
 
 def will_message(will: Will) -> WillMessage:
