@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from tests.access import SECRET
 from tests.conformance.wire_client import (
     TARGET,
     WireClient,
@@ -21,6 +22,8 @@ from tests.conformance.wire_client import (
     unsuback,
     unsubscribe,
 )
+
+RULES = ("allow subscribe t/#", "deny subscribe,read t/hidden", "allow read t/open")
 
 pytestmark = pytest.mark.skipif(bool(TARGET), reason="only this broker has replays")
 
@@ -292,3 +295,56 @@ def test_publishers_that_do_not_stop_leave_no_gap_and_no_double(
         _, topic, payload = received(subscriber)
         found[topic].append(payload)
     assert {topic: list(range(count)) for topic, count in counts.items()} == found
+
+
+def test_history_has_what_its_user_may_read_and_live_what_it_may_receive(own_broker, connect):
+    broker = own_broker()
+    broker.add_user("root", SECRET, roles=("admin",))
+    broker.add_user("bob", SECRET, rules=RULES)
+    login = {"at": broker, "password": SECRET.encode()}
+    publisher = connect("p", username="root", **login)
+    for number, topic in enumerate(("t/open", "t/live", "t/hidden")):
+        publisher.publish_acknowledged(topic, b"%d" % number)
+    subscriber = connect("s", username="bob", **login)
+    subscriber.subscribe(("$replay/offset=0/t/#", 1))
+    assert numbers(subscriber, 1, 1) == [0]
+    for number, topic in enumerate(("t/open", "t/live", "t/hidden"), 3):
+        publisher.publish_acknowledged(topic, b"%d" % number)
+    assert numbers(subscriber, 2, 1) == [3, 4]
+    subscriber.ping()
+    subscriber.send(subscribe(2, ("$replay/offset=0/t/live", 1), ("t/live", 1)))
+    subscriber.expect(suback(2, 0x80, 1))
+
+
+def test_what_is_removed_before_its_turn_is_passed_over(own_broker, connect):
+    broker = own_broker(limits={"inflight_max": 2})
+    publisher, subscriber = connect(at=broker), connect(at=broker)
+    fill(publisher, "t", 400)
+    subscriber.subscribe(("$replay/offset=0/t", 1))
+    first = [subscriber.receive_publish() for _ in range(2)]
+    store = broker.server.parts.store
+    broker.call(lambda: store.trim(b"t", 398))
+    for _, packet_id, _, _ in first:
+        subscriber.send(puback(packet_id))
+    fill(publisher, "t", 2, first=400)
+    found = numbers(subscriber, 1, 1)
+    while found[-1] != 401:
+        found += numbers(subscriber, 1, 1)
+    assert found == sorted(set(found))
+    assert found[-4:] == [398, 399, 400, 401]
+
+
+def test_a_replay_that_forgets_what_it_has_read_reads_it_again(own_broker, connect):
+    """As if very many replays were under way."""
+    broker = own_broker(limits={"inflight_max": 8})
+    broker.call(lambda: setattr(broker.server.parts.mqtt_door.replay_memory, "_bytes_max", 100))
+    publisher = connect(at=broker)
+    fill(publisher, "t", 300)
+    subscribers = [connect(at=broker) for _ in range(3)]
+    for subscriber in subscribers:
+        subscriber.subscribe(("$replay/offset=0/t", 1))
+    found = {subscriber: [] for subscriber in subscribers}
+    while any(len(numbers_) < 300 for numbers_ in found.values()):
+        for subscriber, so_far in found.items():
+            so_far.extend(numbers(subscriber, min(10, 300 - len(so_far)), 1))
+    assert all(so_far == list(range(300)) for so_far in found.values())
