@@ -107,6 +107,14 @@ class PendingBatches:
         return self.next_sequence, [found for batch in batches for found in live_of(batch)]
 
     @property
+    def received_sequence(self) -> int:
+        """What ``settled_sequence`` will be when all that was received is written."""
+        waiting = self._open.batch.count
+        if not self._applies_first:
+            waiting += sum([pending.batch.count for pending in self._in_flight])
+        return self.next_sequence + waiting
+
+    @property
     def is_unsettled(self) -> bool:
         """Whether messages were acknowledged that cannot be read yet."""
         end = self.next_sequence + self._open.batch.count

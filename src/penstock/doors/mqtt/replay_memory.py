@@ -20,6 +20,7 @@ from penstock.trust.principal import Principal
 
 COLLECTED_BYTES_MAX: Final = MIB  # live messages that wait for the last page
 MEMORY_BYTES_MAX: Final = 64 * MIB  # of all replays
+COMMITS_AWAITED: Final = 4  # by a replay of the last messages, which may not be written yet
 MESSAGE_BYTES: Final = 300  # rough memory of a message beside its payload
 
 
@@ -73,9 +74,19 @@ class LiveCollector:
 class Reading:
     """How far the journal was read for one replay, and what was read and not sent."""
 
-    __slots__ = ("collector", "end", "history", "is_forgotten", "is_reading", "low", "number",
-                 "offer",
-                 "unsent")  # fmt: skip
+    __slots__ = (
+        "collector",
+        "end",
+        "history",
+        "is_forgotten",
+        "is_reading",
+        "low",
+        "number",
+        "offer",
+        "unsent",
+        "waits_for",
+        "waits_left",
+    )
 
     def __init__(self, offer: ReplayOffer, history: History) -> None:
         self.offer = offer
@@ -86,6 +97,8 @@ class Reading:
         self.is_reading = False
         self.is_forgotten = False
         self.collector: LiveCollector | None = None  # since the subscription has joined
+        self.waits_for = 0  # reading begins when the journal has come to this sequence,
+        self.waits_left = COMMITS_AWAITED  # or after as many commits: some of them may fail
         self.end = 0  # history ends there, once the subscription has joined
 
     @property

@@ -120,7 +120,10 @@ class MqttReplays:
             horizon = offer.horizon
             start = start if horizon else start._replace(last=0)
         history = History(offer.topic_filter, lambda topic: bool(trie.match(topic)), start, horizon)
-        return Reading(offer, history)
+        reading = Reading(offer, history)
+        if start.last and not horizon:  # count those, too, that are not written yet
+            reading.waits_for = self._door.pipeline.received_sequence
+        return reading
 
     def _read(self, reading: Reading, end: int) -> None:
         store, history, low = self._door.readers.store, reading.history, reading.low
@@ -167,6 +170,11 @@ class MqttReplays:
         pipeline = self._door.pipeline
         room = self._door.broker.replay_delivery.room(self._session)
         if not room and offer.qos:
+            return False
+        if reading.waits_for > pipeline.settled_sequence and reading.waits_left:
+            reading.waits_left -= 1
+            reading.is_reading = True
+            pipeline.when_committed(lambda: self._readable(reading))
             return False
         if reading.collector is not None and (
             reading.collector.is_full
