@@ -192,7 +192,6 @@ def _report(answered: _Answered, output: Output) -> None:
     if is_given("--json"):
         output.write([msgspec.json.encode(answered)])
         return
-    output.write([])
     output.printed += 1
     if not answered.ok:
         status = "" if answered.status is None else f" with status {answered.status}"
