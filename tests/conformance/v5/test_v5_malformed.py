@@ -1,5 +1,8 @@
 """Malformed input of version 5: it ends its own connection, with the right code, and no other."""
 
+import random
+import socket
+
 import pytest
 
 from tests.conformance import packets5 as v5
@@ -184,3 +187,50 @@ def test_an_ack_for_an_id_that_is_not_on_its_way_harms_nobody(connect, unharmed)
     client.send(v5.puback(1), v5.pubcomp(2), v5.PINGREQ)
     received = client.receive()
     assert received == v5.PINGRESP or v5.parse(received).kind == v5.DISCONNECTED
+
+
+WHOLE = [
+    v5.publish("a/b", b"payload", qos=1, packet_id=1, content_type="t", user=("a", "b")),
+    v5.publish("a/b", b"payload", message_expiry=5, topic_alias=3, response_topic="c"),
+    v5.subscribe(1, ("a/+", 0x2D), ("b/#", 2), subscription_id=300, user=("a", "b")),
+    v5.unsubscribe(1, "a/+", "b/#", user=("a", "b")),
+    v5.pubrel(1, 0x92, reason_string="why", user=("a", "b")),
+    v5.puback(1, 0x10, user=("a", "b")),
+    v5.auth(0x19, auth_method="SCRAM-SHA-256", auth_data=b"n,,"),
+    v5.disconnect(4, session_expiry=0, reason_string="bye"),
+]
+
+
+def damaged(whole, dice):
+    """A packet with a byte changed, removed or doubled, or cut, with a length that fits or not."""
+    body = bytearray(whole[2:])
+    for _ in range(dice.randint(1, 3)):
+        place = dice.randrange(len(body))
+        kind = dice.randrange(4)
+        if kind == 0:
+            body[place] = dice.randrange(256)
+        elif kind == 1 and len(body) > 1:
+            del body[place]
+        elif kind == 2:
+            body.insert(place, dice.randrange(256))
+        else:
+            body = body[: place + 1]
+    fitting = v5.packet(whole[0] if dice.random() < 0.9 else dice.randrange(256), bytes(body))
+    return fitting if dice.random() < 0.9 else whole[:2] + bytes(body)
+
+
+@pytest.mark.proves5("MQTT-4.13.1-1", "MQTT-4.13.2-1")
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_packets_are_served_or_end_their_own_connection(connect, unharmed, seed):
+    """Whatever comes back is lawful; the last packet before the end is a DISCONNECT with a code."""
+    dice = random.Random(seed)
+    for _ in range(40):
+        client = connect()
+        client.send(damaged(dice.choice(WHOLE), dice), v5.PINGREQ, v5.DISCONNECT)
+        client.socket.shutdown(socket.SHUT_WR)  # a length may ask for more than ever comes
+        received = client.receive()
+        while received and received[0] >> 4 != v5.DISCONNECTED:
+            v5.parse(received)
+            received = client.receive()
+        assert not received or v5.parse(received).code >= 0x80
+        client.abort()
