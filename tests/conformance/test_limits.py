@@ -155,3 +155,19 @@ def test_what_is_put_off_for_a_reader_is_read_when_it_has_caught_up_and_comes_in
     assert not reads
     assert [reader.receive_publish()[3] for _ in payloads] == payloads
     assert reads
+
+
+@pytest.mark.slow
+@pytest.mark.proves("MQTT-2.3.1-4", "MQTT-4.3.2-1")
+def test_an_id_in_flight_is_passed_over_when_the_ids_come_round(connect, unique):
+    subscriber, publisher = connect(), connect()
+    subscriber.subscribe((unique, 1))
+    publisher.publish_acknowledged(unique, b"held")
+    held = subscriber.expect_publish(unique, b"held", qos=1)
+    for _ in range(0, 66_000, 500):
+        burst = (publish(unique, b"m", qos=1, packet_id=1 + number) for number in range(500))
+        publisher.send(*burst)
+        ids = [subscriber.receive_publish()[1] for _ in range(500)]
+        assert held not in ids
+        subscriber.send(*map(puback, ids))
+        publisher.expect(*(puback(1 + number) for number in range(500)))

@@ -119,22 +119,6 @@ def test_deliveries_in_flight_have_ids_of_their_own(connect, unique, qos):
     assert len(ids) == len(payloads)
 
 
-@pytest.mark.slow
-@pytest.mark.proves("MQTT-2.3.1-4", "MQTT-4.3.2-1")
-def test_an_id_in_flight_is_passed_over_when_the_ids_come_round(connect, unique):
-    subscriber, publisher = connect(), connect()
-    subscriber.subscribe((unique, 1))
-    publisher.publish_acknowledged(unique, b"held")
-    held = subscriber.expect_publish(unique, b"held", qos=1)
-    for _ in range(0, 66_000, 500):
-        burst = (publish(unique, b"m", qos=1, packet_id=1 + number) for number in range(500))
-        publisher.send(*burst)
-        ids = [subscriber.receive_publish()[1] for _ in range(500)]
-        assert held not in ids
-        subscriber.send(*map(puback, ids))
-        publisher.expect(*(puback(1 + number) for number in range(500)))
-
-
 @pytest.mark.proves("MQTT-4.3.2-1", "MQTT-4.4.0-1", "MQTT-3.3.1-1", "MQTT-2.3.1-4")
 def test_an_unacknowledged_qos_1_delivery_is_sent_again_with_its_id_and_dup(connect, unique):
     subscriber = connect(unique, clean=False)

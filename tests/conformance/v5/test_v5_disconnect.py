@@ -73,14 +73,6 @@ def test_the_reason_is_left_out_where_it_does_not_fit(own_broker, connect):
     assert ended.properties == {}
 
 
-@pytest.mark.proves5("MQTT-3.14.2-1", "MQTT-4.13.2-1", "MQTT-3.14.4-2")
-def test_a_broker_that_stops_says_so(own_broker, connect):
-    broker = own_broker()
-    client = connect(at=broker)
-    broker.stop()
-    client.expect_disconnect(0x8B)
-
-
 @pytest.mark.proves5("MQTT-4.12.0-7", "MQTT-4.13.1-1")
 @pytest.mark.parametrize("code", [0x18, 0x19, 0x00])
 def test_auth_without_a_method_in_connect_is_a_protocol_error(connect, code):

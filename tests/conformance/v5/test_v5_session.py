@@ -193,6 +193,14 @@ def test_a_session_may_change_its_version_with_each_connection(own_broker, conne
     client.expect_publish("t", b"2", qos=1, user=("a", "b"), subscription_id=3)
 
 
+@pytest.mark.proves5("MQTT-3.14.2-1", "MQTT-4.13.2-1", "MQTT-3.14.4-2")
+def test_a_broker_that_stops_says_so(own_broker, connect):
+    broker = own_broker()
+    client = connect(at=broker)
+    broker.stop()
+    client.expect_disconnect(0x8B)
+
+
 # ── Keep-alive ────────────────────────────────────────────────────────────────────────────────
 
 
