@@ -234,9 +234,16 @@ class MqttPublishing:
         if is_guarded:
             at_once = SIGNED_AT_ONCE if self.exchanges is None else 1
             end = min(end, position + at_once - 1)
-        while position < end:
+        retain, properties = first.retain, first.properties
+        while qos and position < end:  # QoS 0 to be retained goes alone
             event = events[position]
-            if type(event) is not Publish or not _continues(first, event):
+            if type(event) is not Publish or event.topic != topic:
+                break
+            if event.qos != qos or event.retain != retain:
+                break
+            if event.properties is not properties and (
+                marks_of(event.properties) != marks_of(properties)
+            ):
                 break
             run.append(event)
             position += 1
@@ -494,19 +501,6 @@ def _joined(stretch: list[MqttPublishRun]) -> Live:
 
 def _is_next(last: MqttPublishRun, event: MqttPublishRun) -> bool:
     return event.chunk is last.chunk and event.start == last.end
-
-
-def _continues(first: Publish, event: Publish) -> bool:
-    """Whether ``event`` may join a run; QoS 0 to be retained goes alone."""
-    return (
-        event.topic == first.topic
-        and event.qos == first.qos > 0
-        and event.retain == first.retain
-        and (
-            event.properties is first.properties
-            or marks_of(event.properties) == marks_of(first.properties)
-        )
-    )
 
 
 def _extras(run: list[Publish], now_ms: int) -> list[Extras | None] | None:
