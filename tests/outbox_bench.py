@@ -38,7 +38,7 @@ class Bench:
         self.buffered = 0
         self.writes: list[bytes] = []
         self.marks: list[int] = []
-        self.reads: list[tuple[list[int], Any, Any]] = []
+        self.reads: list[tuple[list[int], Any, Any, int]] = []
         self.lost: list[int] = []
         self.lost_for: dict[DropReason, list[int]] = {}
         self.now_ms = 1_000_000
@@ -70,19 +70,27 @@ class Bench:
             write=self.writes.append,
             set_write_buffer_limits=lambda high: self.marks.append(high),  # noqa: PLW0108
         )
-        self.outbox = MqttOutbox(
-            door,
-            transport,
-            self._lose,
-            lambda topic: topic not in self.denied,
-            lambda topic, flags, packet_id: self.subscriptions.get(topic),
-            lambda *why: self.given_up.append(why),
-            lambda: None,
-        )
+        self.outbox = MqttOutbox(door, transport, self)
 
-    def _lose(self, packet_ids: list[int], reason: DropReason) -> None:
+    # ── the connection, as the outbox sees it ─────────────────────────────────────────────────
+
+    def lose(self, packet_ids: list[int], reason: DropReason) -> None:
         self.lost += packet_ids
         self.lost_for.setdefault(reason, []).extend(packet_ids)
+
+    def may_receive(self, topic: bytes) -> bool:
+        return topic not in self.denied
+
+    def marks_of(self, topic: bytes, _flags: int, _packet_id: int) -> Marks | None:
+        return self.subscriptions.get(topic)
+
+    def on_idle(self) -> None:
+        pass
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        self.given_up.append((reason, detail))
+
+    # ── for tests ─────────────────────────────────────────────────────────────────────────────
 
     def answer_reads(self) -> None:
         """The journal has message *n* as ``stored`` says, unless it is gone."""

@@ -3,10 +3,13 @@
 ``_live`` has live messages: if the client reads slowly, the oldest are dropped and counted.
 ``_out`` has what must arrive. Senders check ``is_full`` and read the rest from the journal later;
 only answers remain, and a client that sends without ever reading those is closed.
+
+Most clients of a broker are idle: while nothing waits there is no list, only the one empty tuple.
 """
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from penstock.limits import KIB, STRANGER_OUTPUT_BYTES_MAX
 from penstock.net.connections import Connections
@@ -15,12 +18,18 @@ from penstock.obs.reasons import DisconnectReason, DropReason
 WRITE_BUFFER_HIGH = 256 * KIB  # bytes in the transport above which it calls ``pause``
 
 
+class OutboxClient(Protocol):
+    """The connection, as its outgoing half sees it."""
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
+
+
 class Outbox:
-    """The outgoing half of a connection; ``give_up`` ends the connection."""
+    """The outgoing half of a connection, which it ends if the client does not read."""
 
     __slots__ = (
+        "_client",
         "_connections",
-        "_give_up",
         "_is_closed",
         "_is_due",
         "_is_paused",
@@ -41,15 +50,15 @@ class Outbox:
         self,
         connections: Connections,
         transport: asyncio.Transport,
-        give_up: Callable[[DisconnectReason, str], None],
+        client: OutboxClient,
     ) -> None:
         self._connections = connections
         self._transport = transport
-        self._give_up = give_up
-        self._live: list[bytes] = []
-        self._live_counts: list[int] = []  # messages in each piece of ``_live``
+        self._client = client
+        self._live: list[bytes] | tuple[()] = ()
+        self._live_counts: list[int] | tuple[()] = ()  # messages in each piece of ``_live``
         self._live_bytes = 0
-        self._out: list[bytes] = []
+        self._out: list[bytes] | tuple[()] = ()
         self._out_bytes = 0
         self._is_due = False
         self._is_paused = False
@@ -76,7 +85,10 @@ class Outbox:
     def send(self, data: bytes) -> None:
         if self._is_closed:
             return
-        self._out.append(data)
+        if self._out:
+            self._out.append(data)
+        else:
+            self._out = [data]
         self._out_bytes += len(data)
         if not self._is_due:
             self._is_due = True
@@ -85,8 +97,12 @@ class Outbox:
     def send_live(self, count: int, frames: bytes) -> None:
         if self._is_closed:
             return
-        self._live.append(frames)
-        self._live_counts.append(count)
+        if self._live:
+            self._live.append(frames)
+            self._live_counts.append(count)  # type: ignore[union-attr]  # as long as ``_live``
+        else:
+            self._live = [frames]
+            self._live_counts = [count]
         self._live_bytes += len(frames)
         if not self._is_due:
             self._is_due = True
@@ -109,7 +125,7 @@ class Outbox:
             self.take_live()
         if self._out:
             data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
-            self._out = []
+            self._out = ()
             self._out_bytes = 0
             self._connections.counters.bytes_out_total += len(data)
             self._transport.write(data)
@@ -117,10 +133,12 @@ class Outbox:
     def take_live(self) -> None:
         """Move live messages behind what must arrive: they will be sent, and count as such."""
         self._connections.counters.messages_out_total[0] += sum(self._live_counts)
-        self._out += self._live
+        if self._out:
+            self._out += self._live
+        else:
+            self._out = self._live
         self._out_bytes += self._live_bytes
-        self._live = []
-        self._live_counts = []
+        self._live = self._live_counts = ()
         self._live_bytes = 0
 
     def pause(self) -> None:
@@ -140,8 +158,7 @@ class Outbox:
             self._is_paused = False
             self.flush()
             self._is_closed = True
-        self._live = []
-        self._live_counts = []
+        self._live = self._live_counts = ()
         self._live_bytes = 0
         self.refresh()
 
@@ -157,7 +174,7 @@ class Outbox:
         is_strange = self._is_restricted and self._out_bytes > STRANGER_OUTPUT_BYTES_MAX
         if is_strange or self._is_beyond_bound():
             detail = f"{self._out_bytes} bytes of answers unread"
-            self._give_up(DisconnectReason.SLOW_READER, detail)
+            self._client.close(DisconnectReason.SLOW_READER, detail)
         elif self._live_bytes > bound:
             # Down to three quarters, so that the next drop is a while away.
             self._drop_oldest(self._live_bytes - bound * 3 // 4)
@@ -172,7 +189,7 @@ class Outbox:
 
     def give_up(self) -> None:
         detail = f"{self.counted} bytes unread, and other clients wait for the room"
-        self._give_up(DisconnectReason.SLOW_READER, detail)
+        self._client.close(DisconnectReason.SLOW_READER, detail)
 
     def _is_beyond_share(self) -> bool:
         """Whether the budget has no room; if so, ``resume`` is called later."""
@@ -209,7 +226,8 @@ class Outbox:
             dropped += len(self._live[taken])
             taken += 1
         count = sum(self._live_counts[:taken])
-        del self._live[:taken], self._live_counts[:taken]
+        self._live = list(self._live[taken:])
+        self._live_counts = list(self._live_counts[taken:])
         self._live_bytes -= dropped
         self._connections.counters.drops[DropReason.SLOW_READER] += count
 

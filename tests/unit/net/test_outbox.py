@@ -213,7 +213,7 @@ def test_a_closed_outbox_gathers_nothing(bench):
 
 def test_messages_that_are_lost_together_are_told_together(bench):
     told = []
-    bench.outbox._lose = lambda *lost: told.append(lost)
+    bench.lose = lambda *lost: told.append(lost)
     bench.gone = {10, 12}
     bench.outbox.deliver([(b"", None, 1, number, 9 + number, None) for number in (1, 2, 3)])
     bench.answer_reads()
@@ -222,7 +222,7 @@ def test_messages_that_are_lost_together_are_told_together(bench):
 
 def test_messages_that_may_not_be_received_any_more_are_lost_as_denied(bench):
     told = []
-    bench.outbox._lose = lambda *lost: told.append(lost)
+    bench.lose = lambda *lost: told.append(lost)
     bench.denied = {b"t"}
     bench.outbox.deliver([(b"", None, 1, 1, 10, None)])
     bench.answer_reads()

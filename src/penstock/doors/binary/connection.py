@@ -76,7 +76,7 @@ class BinaryConnection(Connection[Event]):
         machine = BinaryServerMachine(
             limits.frame_bytes_max, stranger_bytes_max=limits.connect_bytes_max
         )
-        outbox = Outbox(door.connections, transport, self.close)
+        outbox = Outbox(door.connections, transport, self)
         super().__init__(door.connections, transport, machine, outbox, origin)
         self._door = door
         self.become(door.logins.welcome(origin, self.protocol_name))

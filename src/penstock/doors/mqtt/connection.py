@@ -24,6 +24,7 @@ from penstock.core.commands import (
 )
 from penstock.core.delivery import DELIVER_HISTORY, DELIVER_OWN, Delivery
 from penstock.core.effects import Effects
+from penstock.core.live import Live
 from penstock.core.owners import is_foreign
 from penstock.core.session import (
     PACKET_ID_MAX,
@@ -120,8 +121,6 @@ class MqttConnection(Connection[Event]):
         "_subscribing",
         "_will",
         "client_id",
-        "forward",
-        "forward_marked",
         "number",
         "session",
         "terms",
@@ -133,15 +132,7 @@ class MqttConnection(Connection[Event]):
     def __init__(self, door: MqttParts, transport: asyncio.Transport, origin: Origin) -> None:
         limits = door.connections.limits
         machine = MqttServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
-        outbox = MqttOutbox(
-            door,
-            transport,
-            self._lose,
-            self._may_send,
-            self._marks_of,
-            self.close,
-            self._on_idle,
-        )
+        outbox = MqttOutbox(door, transport, self)
         super().__init__(door.connections, transport, machine, outbox, origin)
         self._door = door
         self.session: Session | None = None
@@ -159,8 +150,6 @@ class MqttConnection(Connection[Event]):
         self._replays: MqttReplays | None = None
         self._publishing = MqttPublishing(door, self)
         self._subscribing = MqttSubscribing(door, self)
-        self.forward = outbox.forward
-        self.forward_marked = outbox.forward_marked
         self.check_deadline_at(origin.accepted_at + limits.connect_timeout_s)
 
     @property
@@ -507,6 +496,12 @@ class MqttConnection(Connection[Event]):
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────
 
+    def forward(self, live: Live) -> None:
+        self.outbox.forward(live)
+
+    def forward_marked(self, live: Live, marks: Marks) -> None:
+        self.outbox.forward_marked(live, marks)
+
     def deliver(self, deliveries: list[Delivery]) -> None:
         if self.reason is None:
             self.outbox.deliver(deliveries)
@@ -534,7 +529,7 @@ class MqttConnection(Connection[Event]):
         super().resume_writing()
         self._subscribing.ask_for_more()
 
-    def _on_idle(self) -> None:
+    def on_idle(self) -> None:
         self.drain_more(is_drained=False)
         self.offer_more()
         self.replay_more()
@@ -563,16 +558,14 @@ class MqttConnection(Connection[Event]):
                 self._replays = MqttReplays(self._door, self, session)
             self._replays.go_on(is_page_done=is_page_done)
 
-    def _may_send(self, topic: bytes) -> bool:
-        """Whether the client may (still) have messages of a topic; asked for queued ones."""
+    def may_receive(self, topic: bytes) -> bool:
         may_receive, session = self._door.broker.routes.may_receive, self.session
         return may_receive is None or session is None or may_receive(session, topic)
 
     def principal_changed(self) -> None:
         self._subscribing.judge_again()
 
-    def _marks_of(self, topic: bytes, flags: int, packet_id: int) -> Marks | None:
-        """What the subscriptions of this moment add to a delivery of the session."""
+    def marks_of(self, topic: bytes, flags: int, packet_id: int) -> Marks | None:
         session, routes = self.session, self._door.broker.routes
         if session is None or not session.has_marks or packet_id > PACKET_ID_MAX:
             return None
@@ -584,8 +577,7 @@ class MqttConnection(Connection[Event]):
         marks = None if route.marked is None else route.marked.get(session)
         return marks.own if marks is not None and flags & DELIVER_OWN else marks
 
-    def _lose(self, packet_ids: list[int], reason: DropReason) -> None:
-        """Deliveries that are not sent: their ids are free."""
+    def lose(self, packet_ids: list[int], reason: DropReason) -> None:
         own = self._subscribing.settle(PUBACK, packet_ids)
         self._connections.counters.drops[reason] += len(packet_ids) - len(own)
         if self.session is not None and own:

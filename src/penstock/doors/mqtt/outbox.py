@@ -17,7 +17,7 @@ together: the **quota**, which begins anew with each connection. Only a PUBLISH 
 
 import asyncio
 from array import array
-from collections.abc import Callable
+from typing import Protocol
 
 from penstock.core.delivery import (
     DELIVER_CONTENT_TYPE,
@@ -42,7 +42,7 @@ from penstock.doors.mqtt.topic_aliases import TopicAliases
 from penstock.errors import StorageError
 from penstock.limits import KIB
 from penstock.model.message import FLAG_RETAIN, FLAG_RETAIN_UNKEPT, Extras, Message
-from penstock.net.outbox import Outbox
+from penstock.net.outbox import Outbox, OutboxClient
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.encode import PACKET_IDS
@@ -113,12 +113,27 @@ class DeferredDeliveries:
             self._done = 0
 
 
-class MqttOutbox(Outbox):
-    """Calls ``lose`` for ids that will not be sent, and ``on_idle`` when nothing is deferred.
+class DeliveryClient(OutboxClient, Protocol):
+    """The connection, as its outbox sees it."""
 
-    What comes from the journal was queued or in flight for a while. If ``may_send`` says that the
-    client may no longer have messages of the topic, it is lost, too. ``marks_of`` has topic, flags
-    and packet id of a delivery, and tells what the client's subscriptions add to it.
+    def lose(self, packet_ids: list[int], reason: DropReason) -> None:
+        """Deliveries are not sent: their ids are free."""
+
+    def may_receive(self, topic: bytes) -> bool:
+        """Whether the client may (still) have messages of a topic; asked for queued ones."""
+
+    def marks_of(self, topic: bytes, flags: int, packet_id: int) -> Marks | None:
+        """What the subscriptions of this moment add to a delivery of the session."""
+
+    def on_idle(self) -> None:
+        """Nothing is deferred."""
+
+
+class MqttOutbox(Outbox):
+    """The outgoing half of an MQTT connection.
+
+    What comes from the journal was queued or in flight for a while. What the client may no longer
+    have by then is lost, like what is too large for it.
     """
 
     __slots__ = (
@@ -129,10 +144,6 @@ class MqttOutbox(Outbox):
         "_is_5",
         "_is_fetching",
         "_is_queued",
-        "_lose",
-        "_marks_of",
-        "_may_send",
-        "_on_idle",
         "_packet_bytes_max",
         "_quota",
         "_quota_max",
@@ -140,22 +151,16 @@ class MqttOutbox(Outbox):
         "least_bytes",
     )
 
+    _client: DeliveryClient
+
     def __init__(
         self,
         door: MqttParts,
         transport: asyncio.Transport,
-        lose: Callable[[list[int], DropReason], None],
-        may_send: Callable[[bytes], bool],
-        marks_of: Callable[[bytes, int, int], Marks | None],
-        give_up: Callable[[DisconnectReason, str], None],
-        on_idle: Callable[[], None],
+        client: DeliveryClient,
     ) -> None:
-        super().__init__(door.connections, transport, give_up)
+        super().__init__(door.connections, transport, client)
         self._door = door
-        self._lose = lose
-        self._may_send = may_send
-        self._marks_of = marks_of
-        self._on_idle = on_idle
         self._is_5 = False
         self._packet_bytes_max = _UNLIMITED
         # bytes of live packets in the form that all share: none with aliases
@@ -317,7 +322,7 @@ class MqttOutbox(Outbox):
         if len(with_ids) < len(packet_ids):
             self._connections.counters.drops[reason] += len(packet_ids) - len(with_ids)
         if with_ids:
-            self._lose(with_ids, reason)
+            self._client.lose(with_ids, reason)
 
     def _shape(
         self,
@@ -333,7 +338,7 @@ class MqttOutbox(Outbox):
         retain, tail = bool(flags & DELIVER_RETAIN), b""
         if self._is_5:
             if marks is None and not retain:
-                marks = self._marks_of(topic, flags, packet_id)
+                marks = self._client.marks_of(topic, flags, packet_id)
             if marks is not None and flags & DELIVER_PUBLISHED_RETAIN:
                 retain = retain or marks.is_retain_as_published
             tail = NO_PROPERTIES
@@ -510,7 +515,7 @@ class MqttOutbox(Outbox):
         """Why a message that was read is not sent; None: it is."""
         if message is None:
             return DropReason.RETENTION
-        if not self._may_send(message.topic):
+        if not self._client.may_receive(message.topic):
             return DropReason.NOT_AUTHORIZED
         extras = message.extras
         if extras is not None and 0 < extras.expires_ms <= now_ms and not flags & DELIVER_DUP:
@@ -520,7 +525,7 @@ class MqttOutbox(Outbox):
     def _go_on(self) -> None:
         self._fetch()
         if not self._deferred and not self._is_paused:
-            self._on_idle()
+            self._client.on_idle()
 
     def _found(
         self, message: Message | None, flags: int, sequence: int
@@ -565,4 +570,4 @@ class MqttOutbox(Outbox):
         """Never skip unacknowledged messages: the session keeps them, the operator must look."""
         self._is_fetching = False
         self._door.fetch_queue.done()
-        self._give_up(DisconnectReason.STORAGE_FAILED, error.message)
+        self._client.close(DisconnectReason.STORAGE_FAILED, error.message)

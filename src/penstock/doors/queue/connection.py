@@ -90,7 +90,7 @@ class QueueConnection(Connection[Event]):
     )
 
     def __init__(self, door: QueueParts, transport: asyncio.Transport, origin: Origin) -> None:
-        outbox = Outbox(door.connections, transport, self.close)
+        outbox = Outbox(door.connections, transport, self)
         self._parser = QueueServerMachine()
         super().__init__(door.connections, transport, self._parser, outbox, origin)
         self.door = door

@@ -87,7 +87,7 @@ class RespClient(Connection[Event]):
         machine: RespServerMachine,
         origin: Origin,
     ) -> None:
-        outbox = RespOutbox(door.connections, transport, self.close)
+        outbox = RespOutbox(door.connections, transport, self)
         super().__init__(door.connections, transport, machine, outbox, origin)
         self.door = door
         self.accepted_at = origin.accepted_at
