@@ -39,6 +39,7 @@ from penstock.wire.mqtt.decode import LEVEL_5
 from penstock.wire.mqtt.events import Event, MqttPublishRun, Publish
 from penstock.wire.mqtt.message_properties import MessageProperties
 from penstock.wire.mqtt.reason_codes import ReasonCode
+from penstock.wire.mqtt.sent_properties import remember_block
 
 ANSWERS = {1: PUBACK, 2: PUBREC}  # the first answer to a message, by its QoS
 
@@ -271,7 +272,7 @@ class MqttPublishing:
         received: AbstractSet[int] = set()
         if self._client.session is not None:
             received = self._client.session.received or received
-        if any(event.properties for event in run):
+        if not all(map(_is_simple, run)):
             run = [event for event in run if not self._is_refused(event)]
         if not first.qos or not run:
             return run
@@ -505,11 +506,23 @@ def _is_next(last: MqttPublishRun, event: MqttPublishRun) -> bool:
 
 def _extras(run: list[Publish], now_ms: int) -> list[Extras | None] | None:
     """The properties of messages as the journal has them; None if no message has some."""
-    if not any(event.properties for event in run):
+    found = [event.properties for event in run]
+    if not any(found):
         return None
-    return [
-        None if event.properties is None else extras_of(event.properties, now_ms) for event in run
-    ]
+    return [None if one is None else _journaled(one, now_ms) for one in found]
+
+
+def _journaled(properties: MessageProperties, now_ms: int) -> Extras:
+    extras = properties.extras
+    if extras is None or not properties.is_simple:
+        return extras_of(properties, now_ms)
+    remember_block(extras, properties.block)
+    return extras
+
+
+def _is_simple(event: Publish) -> bool:
+    """Whether its properties, if any, need no check and no flags in the journal."""
+    return event.properties is None or event.properties.is_simple
 
 
 def _signed(

@@ -46,6 +46,7 @@ def publish_runs_of(version: int, proven: Proven) -> FastPath:
         last = size - PUBLISH_BYTES_MIN
         topic, payloads, start, previous = None, [b""], position, position
         properties = common = each = None
+        append, make = events.append, MqttPublishRun
         while position <= last and data[position] == PUBLISH_QOS_0:
             length = data[position + 1]
             body = position + 2
@@ -62,20 +63,26 @@ def publish_runs_of(version: int, proven: Proven) -> FastPath:
             if has_properties:
                 if not name or payload == end:
                     break
-                if data[payload]:
-                    found = _properties_at(data, payload, end, proven)
+                size_of_block = data[payload]
+                payload += 1
+                if not size_of_block:
+                    properties = None
+                elif size_of_block < 128:
+                    block = payload
+                    payload += size_of_block
+                    if payload > end:
+                        break
+                    properties = proven(data[block:payload])
+                    if properties is None or properties.alias:
+                        break
+                else:
+                    found = _long_properties(data, payload - 1, end, proven)
                     if found is None:
                         break
                     payload, properties = found
-                else:
-                    payload += 1
-                    properties = None
             if name != topic or (properties is not common and not _are_simple(properties, common)):
                 if topic is not None:
-                    run = MqttPublishRun(
-                        topic, payloads, data, start, position, version, common, each
-                    )
-                    events.append(run)
+                    append(make(topic, payloads, data, start, position, version, common, each))
                 topic, payloads, start, common = name, [data[payload:end]], position, properties
                 each = None
             elif each is not None or properties is not common:
@@ -95,8 +102,7 @@ def publish_runs_of(version: int, proven: Proven) -> FastPath:
                     end = following
             previous, position = position, end
         if topic is not None:
-            run = MqttPublishRun(topic, payloads, data, start, position, version, common, each)
-            events.append(run)
+            append(make(topic, payloads, data, start, position, version, common, each))
         return position
 
     return publish_runs
@@ -107,17 +113,18 @@ def _are_simple(one: MessageProperties | None, other: MessageProperties | None) 
     return (one is None or one.is_simple) and (other is None or other.is_simple)
 
 
-def _properties_at(
+def _long_properties(
     data: bytes, position: int, end: int, proven: Proven
 ) -> tuple[int, MessageProperties] | None:
-    """The end of the properties and what they say; None: the plain path must look at them."""
-    length = data[position]
+    """The end of properties whose length takes two bytes, and what they say.
+
+    None: the plain path must look at them.
+    """
     start = position + 1
-    if length > 127:
-        if start == end or not 0 < data[start] < 128:
-            return None
-        length += (data[start] << 7) - 128
-        start += 1
+    if start == end or not 0 < data[start] < 128:
+        return None
+    length = data[position] + (data[start] << 7) - 128
+    start += 1
     if start + length > end:
         return None
     properties = proven(data[start : start + length])
@@ -167,14 +174,23 @@ def publishes_of(version: int, proven: Proven) -> FastPath:
             if has_properties:
                 if not topic or payload == end:
                     break
-                if data[payload]:
-                    found = _properties_at(data, payload, end, proven)
+                size_of_block = data[payload]
+                payload += 1
+                if not size_of_block:
+                    properties = None
+                elif size_of_block < 128:
+                    block = payload
+                    payload += size_of_block
+                    if payload > end:
+                        break
+                    properties = proven(data[block:payload])
+                    if properties is None or properties.alias:
+                        break
+                else:
+                    found = _long_properties(data, payload - 1, end, proven)
                     if found is None:
                         break
                     payload, properties = found
-                else:
-                    payload += 1
-                    properties = None
             append(Publish(topic, data[payload:end], qos, retain, dup, packet_id, properties))
             position = end
         return position

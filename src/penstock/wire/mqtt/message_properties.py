@@ -31,6 +31,7 @@ from penstock.wire.mqtt.properties import Carrier, Properties, block_of, propert
 
 BLOCKS_REMEMBERED = 4_096
 REMEMBERED_BYTES_MAX = 512  # larger blocks are not remembered: all of them together take 4 MiB
+_MET_MASK: Final = BLOCKS_REMEMBERED - 1  # their number is a power of two
 _USER_PROPERTY: Final = 0x26  # its id
 _SIMPLE_BYTES: Final = 128  # a block whose length takes one byte
 
@@ -62,10 +63,9 @@ def proven(block: bytes) -> MessageProperties | None:
     if found is None:
         found = _user_properties(block)
         number = hash(block)
-        if number not in _met:  # most will not be met again
-            if len(_met) >= BLOCKS_REMEMBERED:
-                _met.clear()
-            _met.add(number)
+        place = number & _MET_MASK
+        if _met[place] != number:  # most will not be met again
+            _met[place] = number
         elif found is not None:
             _remember(block, found)
     return found
@@ -129,7 +129,7 @@ def _message_properties(block: bytes) -> MessageProperties:
 
 
 _known: Final[dict[bytes, MessageProperties]] = {}
-_met: Final[set[int]] = set()  # hashes of blocks that were met once and are not remembered yet
+_met: Final = [0] * BLOCKS_REMEMBERED  # hashes of blocks that were met once, by their last bits
 
 
 def _remember(block: bytes, properties: MessageProperties) -> None:

@@ -18,7 +18,7 @@ from penstock.wire.mqtt.packet import varint
 from penstock.wire.mqtt.properties import block_of
 
 NO_PROPERTIES: Final = b"\x00"  # the length of an empty block
-REMEMBERED: Final = 1_024  # extras whose block is remembered, if it is short
+REMEMBERED: Final = 4_096  # extras whose block is remembered, if it is short
 
 _PAYLOAD_FORMAT: Final = b"\x01"
 _EXPIRY: Final = b"\x02"
@@ -39,10 +39,20 @@ def message_block(extras: Extras | None, content_type: int = 0) -> bytes:
         return known[1]
     block = headers_block(extras.headers, content_type)
     if len(block) < 2 * _SHORT:
-        if len(_blocks) >= REMEMBERED:
-            _blocks.clear()
-        _blocks[key] = extras, block
+        _remember(key, extras, block)
     return block
+
+
+def remember_block(extras: Extras, block: bytes) -> None:
+    """Note a short block that came with a message: it is sent as it came."""
+    _remember((id(extras), 0), extras, block)
+
+
+def _remember(key: tuple[int, int], extras: Extras, block: bytes) -> None:
+    """The entry holds the extras, so no others can have their id while it is there."""
+    if len(_blocks) >= REMEMBERED:
+        _blocks.clear()
+    _blocks[key] = extras, block
 
 
 def headers_block(headers: Headers, content_type: int = 0) -> bytes:
