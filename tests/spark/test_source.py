@@ -6,6 +6,7 @@ What does not need Spark is in ``tests/unit/spark``, where it takes milliseconds
 import json
 import re
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -77,14 +78,16 @@ class Stream:
 
 def test_a_batch_has_every_row_and_all_columns(spark, servers, client):
     fill(client, "s/1", 1000)
-    client.produce("s/2", b"7", content_type="json", priority=3, headers={"k": b"v"})
+    client.produce("s/2", b"7", content_type="json", priority=3, headers={"k": b"v"}, ttl_s=60)
     frame = load(spark, servers, "s/#", includeHeaders="true", minPartitions="3")
-    assert frame.columns == [*DEFAULT_COLUMNS, "headers"]
+    assert frame.columns == [*DEFAULT_COLUMNS, "headers", "expires"]
     assert frame.rdd.getNumPartitions() == 3
     assert numbers(frame) == {"s/1": list(range(1000)), "s/2": [7]}
     row = frame.where("topic = 's/2'").first()
     assert (row.content_type, row.priority, row.signature_verdict) == ("json", 3, None)
     assert [(it.key, bytes(it.value)) for it in row.headers] == [("k", b"v")]
+    assert row.expires - row.timestamp == timedelta(seconds=60)
+    assert frame.where("topic = 's/1' AND expires IS NOT NULL").count() == 0
 
 
 def test_a_batch_stays_what_it_was_when_it_was_loaded(spark, servers, client):

@@ -28,9 +28,10 @@ SCHEMA = pa.schema(
         ("priority", pa.int32()),
         ("content_type", pa.string()),
         ("timestamp", pa.timestamp("us", "UTC")),
+        ("expires", pa.timestamp("us", "UTC")),
     ]
 )
-ALL = Layout(topic=0, payload=1, headers=2, priority=3, content_type=4, timestamp=5)
+ALL = Layout(topic=0, payload=1, headers=2, priority=3, content_type=4, timestamp=5, expires=6)
 NOW = datetime(2030, 1, 31, tzinfo=UTC)
 TYPES = ["raw", "text", "json", "msgpack"]
 
@@ -54,9 +55,10 @@ def messages(found: list[bytes]) -> dict[str, list[tuple[Any, ...]]]:
             headers = tuple((header.name, header.value) for header in lot.headers)
             assert len(lot.times_ms) in {0, len(lot.payloads)}
             times = list(lot.times_ms) or [None] * len(lot.payloads)
+            ends = list(lot.expires_ms) or [None] * len(lot.payloads)
             topics.setdefault(lot.topic, []).extend(
-                (payload, lot.priority, lot.content_type, headers, time)
-                for payload, time in zip(lot.payloads, times, strict=True)
+                (payload, lot.priority, lot.content_type, headers, time, end)
+                for payload, time, end in zip(lot.payloads, times, ends, strict=True)
             )
     return topics
 
@@ -65,17 +67,21 @@ def expected(rows: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
     topics: dict[str, list[tuple[Any, ...]]] = {}
     for row in rows:
         pairs = tuple((pair["key"], pair["value"] or b"") for pair in row["headers"] or ())
-        time = row["timestamp"]
         topics.setdefault(row["topic"], []).append(
             (
                 row["payload"],
                 row["priority"] or 0,
                 TYPES.index(row["content_type"] or "raw"),
                 pairs,
-                None if time is None else round(time.timestamp() * 1000),
+                _milliseconds(row["timestamp"]),
+                _milliseconds(row["expires"]),
             )
         )
     return topics
+
+
+def _milliseconds(time: datetime | None) -> int | None:
+    return None if time is None else round(time.timestamp() * 1000)
 
 
 a_header = st.fixed_dictionaries(
@@ -90,12 +96,20 @@ a_row = st.fixed_dictionaries(
         "content_type": st.none() | st.sampled_from(TYPES),
         "timestamp": st.none()
         | st.integers(0, 2_000_000_000_000).map(lambda ms: datetime.fromtimestamp(ms / 1000, UTC)),
+        "expires": st.none()
+        | st.integers(1, 2_000_000_000_000).map(lambda ms: datetime.fromtimestamp(ms / 1000, UTC)),
     }
 )
 
 
 def row(topic: str = "t", payload: bytes = b"x", **more: Any) -> dict[str, Any]:
-    empty = {"headers": None, "priority": None, "content_type": None, "timestamp": None}
+    empty = {
+        "headers": None,
+        "priority": None,
+        "content_type": None,
+        "timestamp": None,
+        "expires": None,
+    }
     return {"topic": topic, "payload": payload, **empty, **more}
 
 
@@ -168,7 +182,7 @@ def test_rows_that_differ_in_nothing_but_payload_and_time_are_one_lot():
 def test_an_option_names_topic_and_content_type_of_all_rows():
     layout = Layout(payload=1)
     found = cut([row("ignored"), row("too")], layout, topic="chosen", content_type=2)
-    assert messages(found) == {"chosen": [(b"x", 0, 2, (), None)] * 2}
+    assert messages(found) == {"chosen": [(b"x", 0, 2, (), None, None)] * 2}
 
 
 def test_the_option_is_the_content_type_of_rows_that_have_none():
@@ -184,7 +198,7 @@ def test_text_is_taken_as_utf8_and_maps_are_taken_as_headers():
     (batch,) = pa.Table.from_pylist(rows, schema).to_batches()
     found = messages([*made.add(batch), *made.finish()])
     pair = ("a", "ü".encode())
-    assert found == {"t": [("é".encode(), 0, 0, (pair,), None), (b"", 0, 0, (), None)]}
+    assert found == {"t": [("é".encode(), 0, 0, (pair,), None, None), (b"", 0, 0, (), None, None)]}
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def test_columns_are_chosen_in_their_order_and_nothing_else_is_fetched():
 
 def test_what_is_included_comes_behind():
     options = read(columns="topic", includeHeaders="true", includeSignatures="true")
-    assert options.columns == ("topic", "headers", "signature")
+    assert options.columns == ("topic", "headers", "expires", "signature")
     assert read(includeIncarnation="true").columns == (*DEFAULT_COLUMNS, "incarnation")
 
 
