@@ -28,7 +28,10 @@ both_transports = pytest.mark.parametrize("transport", ["tcp", "ws"], indirect=T
 
 @pytest.fixture
 def transport(request: pytest.FixtureRequest) -> str:
-    return getattr(request, "param", "tcp")
+    asked = getattr(request, "param", "tcp")
+    if asked == "ws" and TARGET:
+        pytest.skip("another broker has its WebSocket at another port")
+    return asked
 
 
 @pytest.fixture

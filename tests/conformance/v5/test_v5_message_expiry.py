@@ -52,6 +52,39 @@ def test_an_expired_message_frees_its_place_in_the_window(own_broker, connect):
     client.expect_nothing()
 
 
+@pytest.mark.proves5("MQTT-3.3.2-5")
+def test_a_full_queue_gives_up_what_has_expired_first(own_broker, connect):
+    broker = own_broker(limits={"queue_messages_max": 3})
+    client = connect("who", at=broker, session_expiry=600)
+    client.subscribe(("t", 1))
+    client.disconnect()
+    publisher = connect(at=broker, keep_alive=0)
+    publisher.publish_acknowledged("t", b"0")
+    publisher.publish_acknowledged("t", b"1", message_expiry=10)
+    publisher.publish_acknowledged("t", b"2")
+    broker.clock.advance(20)
+    publisher.publish_acknowledged("t", b"3")
+    client = connect("who", at=broker, clean=False, session_present=True)
+    for number in (0, 2, 3):
+        client.expect_publish("t", b"%d" % number, qos=1)
+    client.expect_nothing()
+
+
+@pytest.mark.proves5("MQTT-3.3.2-5", "MQTT-3.3.2-6")
+def test_expiry_holds_for_what_waits_in_a_share(own_broker, connect):
+    broker = own_broker()
+    member = connect("member", at=broker, session_expiry=600)
+    member.subscribe(("$share/g/t", 1))
+    member.disconnect()
+    publisher = connect(at=broker, keep_alive=0)
+    publisher.publish_acknowledged("t", b"ends", message_expiry=10)
+    publisher.publish_acknowledged("t", b"stays", message_expiry=100)
+    broker.clock.advance(40)
+    member = connect("member", at=broker, clean=False, session_present=True)
+    member.expect_publish("t", b"stays", qos=1, message_expiry=60)
+    member.expect_nothing()
+
+
 @pytest.mark.proves5("MQTT-3.3.2-6", "MQTT-3.3.2-5")
 def test_the_expiry_of_a_retained_message_counts_down_and_ends_it(own_broker, connect):
     broker = own_broker()

@@ -204,6 +204,25 @@ def test_a_received_qos_2_id_is_known_after_a_reconnect(connect, unique):
     subscriber.expect_nothing_from(client)
 
 
+@pytest.mark.proves5("MQTT-4.3.3-8", "MQTT-3.3.1-5")
+def test_a_qos_2_message_released_after_a_reconnect_keeps_its_qos_retain_and_properties(
+    connect, unique
+):
+    subscriber = connect()
+    subscriber.subscribe((f"{unique}/t", options(2, as_published=True)))
+    client = connect(unique, session_expiry=600)
+    client.send(v5.publish(f"{unique}/t", b"m", qos=2, packet_id=5, retain=True, **PROPERTIES))
+    client.expect_accepted(v5.PUBREC, 5)
+    client.abort()
+    client = connect(unique, clean=False, session_expiry=600, session_present=True)
+    client.send(v5.pubrel(5))
+    client.expect_ack(v5.PUBCOMP, 5)
+    subscriber.expect_publish(f"{unique}/t", b"m", qos=2, retain=True, **PROPERTIES)
+    late = connect()
+    late.subscribe((f"{unique}/t", 2))
+    late.expect_publish(f"{unique}/t", b"m", qos=2, retain=True, **PROPERTIES)
+
+
 @pytest.mark.proves5("MQTT-4.3.3-12")
 def test_after_pubcomp_the_same_id_is_a_new_message(connect, unique):
     subscriber = connect()

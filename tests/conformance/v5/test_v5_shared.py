@@ -82,7 +82,6 @@ def test_each_message_goes_to_one_member_and_all_get_some(connect, unique):
     assert {member for _, member in found} == set(members)
 
 
-@pytest.mark.proves5("MQTT-4.8.2-1")
 def test_name_and_filter_together_are_the_share(connect, unique):
     """Two shares of one name with different filters each get the message, as do two names."""
     shares = [f"$share/g/{unique}/t", f"$share/g/{unique}/+", f"$share/h/{unique}/t"]
@@ -129,7 +128,6 @@ def test_a_message_that_a_member_refuses_goes_to_no_other(connect, unique, code)
     other.expect_nothing_from(publisher)
 
 
-@pytest.mark.proves5("MQTT-4.8.2-1")
 @pytest.mark.parametrize("handling", [0, 1, 2])
 def test_retained_messages_are_not_sent_to_a_share(connect, unique, handling):
     connect().publish_acknowledged(unique, b"kept", retain=True)
@@ -156,7 +154,6 @@ def test_a_plain_match_of_a_member_is_another_copy(connect, unique):
     assert {(copy.qos, copy.value("subscription_id")) for copy in copies} == {(1, 5), (0, 6)}
 
 
-@pytest.mark.proves5("MQTT-4.8.2-1")
 def test_a_share_exists_while_a_session_has_it(own_broker, connect, unique):
     """Messages wait in the share, also of a topic that first appears while all are away."""
     broker = own_broker()
@@ -168,7 +165,7 @@ def test_a_share_exists_while_a_session_has_it(own_broker, connect, unique):
     member.expect_publish(f"{unique}/new", b"m", qos=1)
 
 
-@pytest.mark.proves5("MQTT-4.8.2-1", "MQTT-4.1.0-2")
+@pytest.mark.proves5("MQTT-4.1.0-2")
 @pytest.mark.parametrize("end", ["unsubscribed", "ended"])
 def test_a_share_ends_with_its_last_session_and_what_waited_with_it(
     own_broker, connect, unique, end
@@ -188,7 +185,7 @@ def test_a_share_ends_with_its_last_session_and_what_waited_with_it(
     newcomer.expect_nothing_from(publisher)
 
 
-@pytest.mark.proves5("MQTT-4.8.2-1", "MQTT-3.3.1-3")
+@pytest.mark.proves5("MQTT-3.3.1-3")
 def test_what_a_lost_member_did_not_acknowledge_goes_to_another_as_new(own_broker, connect, unique):
     broker = own_broker()
     publisher = connect(at=broker)

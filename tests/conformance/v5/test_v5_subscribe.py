@@ -229,6 +229,18 @@ def test_handling_0_sends_retained_messages_with_every_subscribe(connect, unique
     client.expect_nothing()
 
 
+@pytest.mark.proves5("MQTT-3.3.1-9", "MQTT-3.8.4-4")
+def test_handling_0_holds_for_a_subscription_of_a_resumed_session(connect, unique):
+    connect().publish_acknowledged(f"{unique}/t", b"kept", retain=True)
+    client = connect(unique, session_expiry=600)
+    client.subscribe((f"{unique}/t", 0))
+    client.expect_publish(f"{unique}/t", b"kept", retain=True)
+    client.disconnect()
+    client = connect(unique, clean=False, session_expiry=600, session_present=True)
+    client.subscribe((f"{unique}/t", 0))
+    client.expect_publish(f"{unique}/t", b"kept", retain=True)
+
+
 @pytest.mark.proves5("MQTT-3.3.1-10")
 def test_handling_1_sends_retained_messages_to_a_new_subscription_alone(connect, unique):
     connect().publish_acknowledged(f"{unique}/t", b"kept", retain=True)
