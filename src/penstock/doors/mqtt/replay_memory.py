@@ -116,7 +116,7 @@ class ReplayMemory:
         self.bytes = 0
 
     def note(self, reading: Reading) -> None:
-        """A replay has read; it was served last."""
+        """A replay has read. What it sends until it reads again still counts."""
         self.forget(reading)
         self._held[reading] = reading.bytes
         self.bytes += self._held[reading]
@@ -124,6 +124,10 @@ class ReplayMemory:
             oldest = next(iter(self._held))
             oldest.is_forgotten = True
             self.forget(oldest)
+
+    def served(self, reading: Reading) -> None:
+        if reading in self._held:
+            self._held.move_to_end(reading)
 
     def forget(self, reading: Reading) -> None:
         self.bytes -= self._held.pop(reading, 0)

@@ -35,8 +35,10 @@ from penstock.store.history import History, HistoryStep
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
 
-READ_MESSAGES: Final = 8_192  # read from the journal at a time
-READ_BYTES: Final = MIB
+# read from the journal at a time: a block with many topics is decoded as a whole for it
+READ_MESSAGES: Final = 16_384
+READ_FIRST: Final = 1_024  # the same at the beginning: the client waits
+READ_BYTES: Final = 2 * MIB
 PAGE_MESSAGES: Final = 256
 PAGE_BYTES: Final = 128 * KIB
 AT_ONCE: Final = 64  # sequences up to which the end of the journal is read on the loop
@@ -127,10 +129,11 @@ class MqttReplays:
 
     def _read(self, reading: Reading, end: int) -> None:
         store, history, low = self._door.readers.store, reading.history, reading.low
+        count = READ_MESSAGES if history.is_listed else READ_FIRST
         reading.is_reading = True
 
         def job() -> HistoryStep:
-            return store.read_history(history, low, end, READ_MESSAGES, READ_BYTES)
+            return store.read_history(history, low, end, count, READ_BYTES)
 
         def done(step: HistoryStep) -> None:
             reading.is_reading = False
@@ -249,7 +252,7 @@ class MqttReplays:
         topic_filter = offer.topic_filter
         self._submitted = topic_filter, page
         self._readings[topic_filter] = self._readings.pop(topic_filter)  # the others come first
-        self._door.replay_memory.note(reading)
+        self._door.replay_memory.served(reading)
         self._door.pipeline.submit(page, self._client, durable=self._session.durable)
 
     def _page_done(self) -> None:
