@@ -39,7 +39,7 @@ class Recipient:
     def packet_ids(self) -> list[int]:
         return [delivery[3] for delivery in self.deliveries]
 
-    def deliver(self, deliveries) -> None:
+    def deliver_shared(self, deliveries, _marks: object) -> None:
         self.deliveries += deliveries
 
     def may_take(self) -> bool:

@@ -506,6 +506,11 @@ class MqttConnection(Connection[Event]):
         if self.reason is None:
             self.outbox.deliver(deliveries)
 
+    def deliver_shared(self, deliveries: list[Delivery], marks: Marks) -> None:
+        """``marks``: of the shared subscription, instead of those of the session."""
+        if self.reason is None:
+            self.outbox.deliver(deliveries, marks)
+
     def may_take(self) -> bool:
         return self.outbox.quota > 0 and not self.outbox.is_full()
 
@@ -567,8 +572,10 @@ class MqttConnection(Connection[Event]):
 
     def marks_of(self, topic: bytes, flags: int, packet_id: int) -> Marks | None:
         session, routes = self.session, self._door.broker.routes
-        if session is None or not session.has_marks or packet_id > PACKET_ID_MAX:
+        if session is None or not session.has_marks:
             return None
+        if packet_id > PACKET_ID_MAX:
+            return self._subscribing.marks_of(packet_id)
         if flags & DELIVER_HISTORY or session.replays:
             marks = history_marks(session, topic, flags)
             if marks is not None:

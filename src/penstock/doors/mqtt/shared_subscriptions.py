@@ -31,14 +31,20 @@ from typing import Protocol
 
 from penstock.commit.completion import Callback
 from penstock.commit.feed import CommittedMessages
-from penstock.core.delivery import DELIVER_DUP, Delivery
+from penstock.core.delivery import (
+    DELIVER_CONTENT_TYPE_SHIFT,
+    DELIVER_DUP,
+    DELIVER_PUBLISHED_RETAIN,
+    Delivery,
+)
 from penstock.core.session import PACKET_ID_MAX
 from penstock.core.shares import WORKER_PREFIX, Share
-from penstock.core.subscription_options import qos_of
+from penstock.core.subscription_options import Marks, routed
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.dispatch.groups import Start, StartAt
 from penstock.doors.mqtt.parts import MqttParts
+from penstock.model.message import FLAG_RETAIN, FLAG_RETAIN_UNKEPT
 from penstock.model.queue_names import WORKERS, is_queue
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
@@ -60,7 +66,7 @@ class GroupClient(Protocol):
 
     @property
     def is_5(self) -> bool: ...  # whether it speaks MQTT 5
-    def deliver(self, deliveries: list[Delivery]) -> None: ...
+    def deliver_shared(self, deliveries: list[Delivery], marks: Marks) -> None: ...
     def may_take(self) -> bool: ...  # whether it reads; ``ask_for_more`` follows
     def is_id_taken(self, packet_id: int) -> bool: ...  # by the session, from an earlier version
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
@@ -275,7 +281,8 @@ class SharedSubscriptions:
             self._door.dispatchers.dispatch(member.topic, member.group)
 
     def send(self, member: _Member, jobs: list[LeasedMessage]) -> None:
-        at_most = max(qos_of(self._subscriptions[name].options) for name in member.names)
+        marks = self._marks(member)
+        at_most = marks.qos
         deliveries: list[Delivery] = []
         done: list[int] = []
         refused: list[int] = []
@@ -293,12 +300,24 @@ class SharedSubscriptions:
                     flags |= DELIVER_DUP  # in MQTT 5 it is a new delivery, to another client
             else:
                 done.append(job.lease)
+            flags |= message.content_type << DELIVER_CONTENT_TYPE_SHIFT
+            if message.flags & (FLAG_RETAIN | FLAG_RETAIN_UNKEPT):
+                flags |= DELIVER_PUBLISHED_RETAIN
             deliveries.append(
                 (message.topic, message.payload, flags, packet_id, message.sequence, message.extras)
             )
-        self._client.deliver(deliveries)
+        self._client.deliver_shared(deliveries, marks)
         self._door.dispatchers.leases.settle(member.topic, member.group, done)
         self._door.dispatchers.leases.give_back(member.topic, member.group, refused, counts=False)
+
+    def _marks(self, member: _Member) -> Marks:
+        """What the subscriptions that made it a member say together."""
+        return Marks.of([routed(self._subscriptions[name].options) for name in member.names])
+
+    def marks_of(self, packet_id: int) -> Marks | None:
+        """The same for a message in flight."""
+        held = self._in_flight.get(packet_id)
+        return None if held is None else self._marks(held[0])
 
     def _next_id(self) -> int:
         if len(self._in_flight) > LAST_ID - FIRST_ID:

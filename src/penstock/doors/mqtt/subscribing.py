@@ -17,6 +17,7 @@ from penstock.core.subscription_options import (
     ID_SHIFT,
     OPTION_QOS,
     SUBSCRIBE_FAILED,
+    Marks,
     is_no_local,
     is_refusal,
     qos_of,
@@ -315,6 +316,10 @@ class MqttSubscribing:
                 awaited.wait()
                 self._shared.subscribe(name, share, options, awaited.done)
         awaited.done()
+
+    def marks_of(self, packet_id: int) -> Marks | None:
+        """What belongs to a shared message in flight."""
+        return None if self._shared is None else self._shared.marks_of(packet_id)
 
     def settle(self, kind: int, packet_ids: list[int]) -> list[int]:
         """Take acknowledgements of shared messages; return the others, which are the session's."""
