@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 
 from penstock.testing import Broker
-from tests.interop.clients import LIBRARIES, Client
+from tests.interop.clients import Client, Library, Options
+from tests.interop.libraries import BOTH, FIVE
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +25,15 @@ def unique() -> str:
     return f"u{uuid.uuid4().hex[:12]}"
 
 
-@pytest.fixture(params=LIBRARIES, ids=lambda library: library.library)
-def library(request: pytest.FixtureRequest) -> type[Client]:
-    """Each library in turn."""
+@pytest.fixture(params=BOTH, ids=str)
+def library(request: pytest.FixtureRequest) -> Library:
+    """Each library in turn, with each version of MQTT that it speaks."""
+    return request.param
+
+
+@pytest.fixture(params=FIVE, ids=str)
+def library5(request: pytest.FixtureRequest) -> Library:
+    """Each library that speaks MQTT 5 in turn."""
     return request.param
 
 
@@ -38,8 +45,9 @@ class Connector:
         self._prefix = prefix
         self._open: list[Client] = []
 
-    async def __call__(self, library: type[Client], name: str, **options: Any) -> Client:
-        client = library(self._port, f"{self._prefix}-{name}", **options)
+    async def __call__(self, library: Library, name: str, **options: Any) -> Client:
+        asked = Options(library.version, **options)
+        client = library.client(self._port, f"{self._prefix}-{name}", asked)
         await client.connect()
         self._open.append(client)
         return client

@@ -39,7 +39,7 @@ from penstock.core.session import (
 from penstock.core.subscription_options import Marks
 from penstock.doors.mqtt.authentication import SCRAM, MqttAuthentication
 from penstock.doors.mqtt.exchanges import UNKNOWN_ID, Exchanges
-from penstock.doors.mqtt.explanations import goodbye, refused_connect
+from penstock.doors.mqtt.explanations import SENTENCES, goodbye, refused_connect
 from penstock.doors.mqtt.login import (
     CONNACK_BAD_CREDENTIALS,
     CONNACK_NOT_AUTHORIZED,
@@ -631,7 +631,7 @@ class MqttConnection(Connection[Event]):
 
     def _tell(self, reason: DisconnectReason, detail: str) -> None:
         """Say why, as the last packet of an MQTT 5 connection."""
-        codes = CODES[reason]
+        codes, detail = CODES[reason], detail or SENTENCES.get(reason, "")
         if self.session is None:
             if codes.connack is not None:
                 self.send(refused_connect(self.terms, codes.connack, detail))

@@ -5,17 +5,39 @@ Where a client wants no problem information, only CONNACK and DISCONNECT may hav
 [MQTT-3.1.2-29].
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from msgspec.structs import replace
 
 from penstock.doors.mqtt.terms import Terms
 from penstock.obs.log import printable
+from penstock.obs.reasons import DisconnectReason as Why
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.properties import NONE, Properties
 from penstock.wire.mqtt.reason_codes import ReasonCode
 
 SENTENCE_CHARACTERS_MAX = 256
+
+SENTENCES: Final[Mapping[Why, str]] = MappingProxyType(
+    {
+        Why.KEEP_ALIVE_TIMEOUT: "no packet came within one and a half times the keep-alive",
+        Why.SESSION_TAKEN_OVER: "another connection uses this client id; give each client its own",
+        Why.CREDENTIALS_REVOKED: "the user was disabled, deleted or changed, or its login expired",
+        Why.BANNED: "the user, client id or address is banned",
+        Why.TOO_MANY_CLIENTS: "the broker has as many connections as it may; try again later",
+        Why.SLOW_READER: "the client reads too slowly; too much is waiting for it",
+        Why.STORAGE_FULL: "the broker's disk is full; try again later",
+        Why.STORAGE_FAILED: "the broker's disk failed",
+        Why.NO_QUORUM: "too few nodes of the cluster answered; try again, or another node",
+        Why.LEADERSHIP_LOST: "another node leads the cluster now; connect again",
+        Why.CLIENT_KILLED: "an operator ended this connection",
+        Why.SERVER_SHUTDOWN: "the broker is stopping",
+        Why.INTERNAL_ERROR: "the broker failed while it served this connection; see its log",
+    }
+)
+"""What is said of an end whose cause has no details of its own."""
 
 
 def refused_connect(terms: Terms, code: int, text: str) -> bytes:
