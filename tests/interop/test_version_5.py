@@ -11,7 +11,7 @@ pytestmark = pytest.mark.asyncio
 
 QOS = (0, 1, 2)
 PROPERTIES = Properties(
-    user=(("plant", "north"), ("größe", "3"), ("plant", "south")),
+    user=(("plant", "north"), ("plant", "south"), ("größe", "3")),
     content_type="application/json",
     response_topic="answers/1",
     correlation=b"\x00\xff",
