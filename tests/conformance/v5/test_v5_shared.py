@@ -145,6 +145,30 @@ def test_a_delivery_has_the_id_and_options_of_the_members_own_share(connect, uni
 
 
 @pytest.mark.proves5("MQTT-3.3.4-3")
+@pytest.mark.parametrize("qos", [0, 1])
+def test_ids_of_a_share_hold_for_what_had_to_wait_for_the_member(connect, unique, qos):
+    member, publisher = connect(receive_maximum=1), connect()
+    subscribe_shared(member, f"$share/g/{unique}", options(qos), subscription_id=5)
+    member.subscribe((f"{unique}/other", 0), subscription_id=6)
+    for number in range(5):
+        publisher.publish_acknowledged(unique, b"%d" % number, content_type="text/plain")
+    for number in range(5):
+        received = member.expect_publish(
+            unique, b"%d" % number, qos=qos, content_type="text/plain", subscription_id=5
+        )
+        member.acknowledge(received)
+
+
+def test_a_share_without_an_id_does_not_borrow_one(connect, unique):
+    member = connect()
+    subscribe_shared(member, f"$share/g/{unique}/t", options(0))
+    member.subscribe((f"{unique}/#", options(0, no_local=True)), subscription_id=6)
+    connect().publish_acknowledged(f"{unique}/t", b"m")
+    copies = [member.take(), member.take()]
+    assert {copy.value("subscription_id") for copy in copies} == {None, 6}
+
+
+@pytest.mark.proves5("MQTT-3.3.4-3")
 def test_a_plain_match_of_a_member_is_another_copy(connect, unique):
     member = connect()
     subscribe_shared(member, f"$share/g/{unique}", subscription_id=5)
