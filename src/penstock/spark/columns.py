@@ -42,6 +42,7 @@ SIGNATURE_RECORD: Final = np.dtype(
 )  # As in the journal. Times are signed, because Spark has no unsigned integers.
 
 _INT32_MAX: Final = 2**31 - 1
+LAST_MS: Final = 253_402_300_799_999  # the last millisecond of 9999, after which Spark has no time
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 HEADERS_TYPE: Final = pa.list_(
     pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -235,11 +236,12 @@ class FetchedColumns:
 
     def expiries(self) -> pa.Array:
         rows = self._placed("schedule_numbers")
-        times = np.frombuffer(self._joined("schedule_expiry"), np.int64)
-        if len(rows) != len(times):
+        sent = np.frombuffer(self._joined("schedule_expiry"), np.uint64)
+        if len(rows) != len(sent):
             raise _inconsistent("times of expiry and their row numbers differ in number")
-        expires = times > 0  # others are only scheduled
-        return self._scattered(_TIMESTAMP, rows[expires], times[expires] * 1000)
+        expires = sent > 0  # others are only scheduled
+        times: Numbers = np.minimum(sent[expires], LAST_MS).astype(np.int64)
+        return self._scattered(_TIMESTAMP, rows[expires], times * 1000)
 
     @cached_property
     def signed(self) -> tuple[Numbers, Numbers]:

@@ -15,6 +15,7 @@ from penstock.client.errors import BrokerProtocolError
 from penstock.model.message import Signature
 from penstock.spark.columns import (
     BATCH_ROWS_MAX,
+    LAST_MS,
     MAKERS,
     FetchedColumns,
     ScannedRows,
@@ -23,7 +24,7 @@ from penstock.spark.columns import (
     strings,
 )
 from penstock.spark.schema import COLUMNS, struct_of
-from penstock.store.extras import pack_headers, pack_signatures
+from penstock.store.extras import pack_headers, pack_schedule, pack_signatures
 from penstock.store.producers import pack_producer_runs
 from penstock.wire.queue._generated.queue_pb2 import Fetched, Slice
 
@@ -39,11 +40,13 @@ signatures = st.builds(
     st.integers(0, 2**63 - 1),
     st.binary(max_size=8),
 )
+times_ms = st.integers(0, 2**64 - 1)  # 0: never
 messages = st.fixed_dictionaries(
     {
         "payload": texts,
         "headers": st.lists(st.tuples(texts, texts), max_size=3).map(tuple),
         "signature": st.none() | signatures,
+        "schedule": st.none() | st.tuples(times_ms, times_ms),
     }
 )
 runs = st.fixed_dictionaries(
@@ -128,6 +131,9 @@ def _add_sparse(sent: Slice, model, rows) -> None:
     signed = [(number, row["signature"]) for number, row in enumerate(rows) if row["signature"]]
     if signed:
         sent.signature_numbers, sent.signatures = pack_signatures(signed)
+    times = [(number, row["schedule"]) for number, row in enumerate(rows) if row["schedule"]]
+    if times:
+        sent.schedule_numbers, sent.schedule_due, sent.schedule_expiry = pack_schedule(times)
     notes = notes_of(model, len(rows))
     if notes:
         (
@@ -163,6 +169,7 @@ def rows_of(model):
                     for key, value in message["headers"]
                 ]
                 or None,
+                "expires": expiry_of(message["schedule"]),
                 "signature": signature
                 and {
                     "version": signature.version,
@@ -174,6 +181,10 @@ def rows_of(model):
                 "incarnation": 5,
             }
             number += 1
+
+
+def expiry_of(schedule: tuple[int, int] | None) -> int | None:
+    return min(schedule[1], LAST_MS) * 1000 if schedule and schedule[1] else None
 
 
 def producer_of(model, number: int):
@@ -190,10 +201,9 @@ def converted(fetched: Fetched, names=tuple(COLUMNS)) -> list[dict]:
     for batch in batches(FetchedColumns(scanned([("t/ü", fetched.slices)]), 1_000_000), schema):
         batch.validate(full=True)
         table = pa.table(batch)
-        if "timestamp" in names:
-            place = names.index("timestamp")
-            times = batch.column(place).cast(pa.int64())
-            table = table.set_column(place, "timestamp", times)
+        for name in {"timestamp", "expires"} & set(names):
+            place = names.index(name)
+            table = table.set_column(place, name, batch.column(place).cast(pa.int64()))
         found += table.to_pylist()
     return found
 
@@ -245,7 +255,7 @@ def test_a_slice_has_messages_of_several_topics():
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_column_is_made_without_the_others(name):
     model = {
-        "runs": [{"messages": [{"payload": b"x", "headers": (), "signature": None}] * 3, "position": 0, "time": 0, "priority": 1, "type": 0}],
+        "runs": [{"messages": [{"payload": b"x", "headers": (), "signature": None, "schedule": None}] * 3, "position": 0, "time": 0, "priority": 1, "type": 0}],
         "offset": 7,
         "sequence": 9,
         "time": 1,
