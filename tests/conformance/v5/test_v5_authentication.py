@@ -148,6 +148,19 @@ def test_a_challenge_too_large_for_the_client_is_not_sent(dial, unique):
     client.expect_close()
 
 
+@pytest.mark.proves5("MQTT-3.1.2-24")
+@pytest.mark.parametrize("size", [100, 104, 108, 109])
+def test_a_client_without_room_for_the_proof_in_connack_is_refused_at_once(dial, size):
+    """CONNACK that names the client and proves the broker is larger than the challenge."""
+    client = dial()
+    exchange = Exchange(client).connect("", maximum_packet_size=size)
+    if size < 109:
+        client.expect_refusal(0x95)
+    else:
+        exchange.answer()
+        exchange.check(client.expect_connack())
+
+
 def test_a_user_name_and_password_beside_the_method_are_not_looked_at(log_in):
     log_in(username="root", password=b"wrong").ping()
 

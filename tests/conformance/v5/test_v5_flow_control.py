@@ -120,6 +120,17 @@ def test_a_refused_message_takes_no_slot(own_broker, connect, unique):
     client.publish_acknowledged(unique, b"m", qos=2)
 
 
+@pytest.mark.proves5("MQTT-3.3.4-7", "MQTT-4.6.0-2")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_refusal_that_waits_for_the_answers_before_it_takes_a_slot(own_broker, connect, qos):
+    """So a client cannot make the broker keep any number of them."""
+    client = connect(at=own_broker(limits={"receive_maximum": 3}))
+    topics = ["stored", *["$SYS/mine"] * 20]
+    sent = [v5.publish(t, b"m", qos=qos, packet_id=n) for n, t in enumerate(topics, 1)]
+    client.send(*sent)
+    client.expect_disconnect(0x93)
+
+
 # ── Maximum packet size: towards the client ───────────────────────────────────────────────────
 
 

@@ -28,6 +28,18 @@ def test_a_message_counts_until_it_is_finished(kind, last):
     assert 2 not in exchanges
 
 
+def test_a_refusal_that_is_held_counts_until_it_is_sent():
+    exchanges = Exchanges(2)
+    exchanges.begin(PUBACK, [1], NONE)
+    exchanges.hold(PUBACK, refusal(PUBACK, 2))
+    assert not exchanges.is_beyond_maximum
+    exchanges.hold(PUBACK, refusal(PUBACK, 3))
+    assert exchanges.is_beyond_maximum
+    exchanges.answer(PUBACK, [1])
+    exchanges.begin(PUBACK, [1, 2], NONE)
+    assert not exchanges.is_beyond_maximum
+
+
 def test_an_id_in_use_begins_no_other_message():
     exchanges = Exchanges(10)
     assert exchanges.begin(PUBREC, [1], NONE)

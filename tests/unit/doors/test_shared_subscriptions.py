@@ -42,8 +42,8 @@ class Recipient:
     def deliver_shared(self, deliveries, _marks: object) -> None:
         self.deliveries += deliveries
 
-    def may_take(self) -> bool:
-        return self.reads
+    def share_room(self) -> int:
+        return 1_000 if self.reads else 0
 
     def is_id_taken(self, packet_id: int) -> bool:
         return packet_id in self.taken_ids

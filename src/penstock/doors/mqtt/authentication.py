@@ -30,6 +30,10 @@ from penstock.wire.mqtt.reason_codes import ReasonCode
 
 SCRAM = METHOD.encode()
 
+PROOF_BYTES = len("v=") + 44  # of a server-final message: a hash of 32 bytes in base64
+SIZED_PROOF = Properties(authentication_method=SCRAM, authentication_data=bytes(PROOF_BYTES))
+"""As large as what CONNACK will say, to know in time whether that fits the client."""
+
 
 class AuthenticatedClient(Protocol):
     """The connection whose client proves who it is."""

@@ -37,7 +37,7 @@ from penstock.core.session import (
     Session,
 )
 from penstock.core.subscription_options import Marks
-from penstock.doors.mqtt.authentication import SCRAM, MqttAuthentication
+from penstock.doors.mqtt.authentication import SCRAM, SIZED_PROOF, MqttAuthentication
 from penstock.doors.mqtt.exchanges import UNKNOWN_ID, Exchanges
 from penstock.doors.mqtt.explanations import SENTENCES, goodbye, refused_connect
 from penstock.doors.mqtt.login import (
@@ -207,15 +207,17 @@ class MqttConnection(Connection[Event]):
             return
         self.client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
         self._is_named_by_us = not event.client_id
-        if self.terms.has_size_limit and not self._connack(session_present=False):
+        method = event.properties.authentication_method
+        proof = NONE if method is None else SIZED_PROOF
+        if self.terms.has_size_limit and not self._connack(session_present=False, proof=proof):
             text = f"CONNACK has no room in the {self.terms.packet_bytes_max} bytes of the client"
             self.close(DisconnectReason.PACKET_TOO_LARGE, text)
             return
         self.number = self._connections.ids.next()
-        if event.properties.authentication_method is None:
+        if method is None:
             self._connect(partial(self._log_in, event))
         else:
-            self._authenticate(event, event.properties.authentication_method)
+            self._authenticate(event, method)
 
     def _connect(self, go_on: Callable[[], None]) -> None:
         """Go on, and read nothing more until CONNACK is sent."""
@@ -511,8 +513,8 @@ class MqttConnection(Connection[Event]):
         if self.reason is None:
             self.outbox.deliver(deliveries, marks)
 
-    def may_take(self) -> bool:
-        return self.outbox.quota > 0 and not self.outbox.is_full()
+    def share_room(self) -> int:
+        return 0 if self.outbox.is_full() else self.outbox.quota
 
     def is_in_use(self, packet_id: int) -> bool:
         """Whether an id of an MQTT 5 client belongs to a message that is not finished."""

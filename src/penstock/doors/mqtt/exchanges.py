@@ -1,7 +1,8 @@
 """QoS 1 and 2 messages of one MQTT 5 client that are not finished.
 
 **Receive maximum.** A message counts from PUBLISH until its PUBACK or PUBCOMP, or a PUBREC that
-refuses it, is sent. The client knows how many it may have on the way.
+refuses it, is sent. The client knows how many it may have on the way. So refusals that are held
+count, too, which bounds what is kept of them.
 
 **Packet ids.** An id belongs to one message until that is finished [MQTT-2.2.1-2]. Ids of QoS 2
 messages of former connections are the session's; they do not count.
@@ -23,7 +24,7 @@ UNKNOWN_ID = 0x80  # bit of ``kind``: the id of the packet that is answered is n
 class Exchanges:
     """The unfinished messages of one connection, by packet id."""
 
-    __slots__ = ("_held", "_last_puback", "_last_pubrec", "_maximum", "_open")
+    __slots__ = ("_held", "_held_count", "_last_puback", "_last_pubrec", "_maximum", "_open")
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
@@ -33,10 +34,11 @@ class Exchanges:
         self._last_puback = self._last_pubrec = 0
         # refusals that follow an answer, by its kind and packet id
         self._held: dict[tuple[int, int], list[bytes]] | None = None
+        self._held_count = 0
 
     @property
     def is_beyond_maximum(self) -> bool:
-        return self._open is not None and len(self._open) > self._maximum
+        return self._open is not None and len(self._open) + self._held_count > self._maximum
 
     def __contains__(self, packet_id: object) -> bool:
         return self._open is not None and packet_id in self._open
@@ -100,7 +102,9 @@ class Exchanges:
             self._set_last(kind, 0)
 
     def _held_by(self, kind: int, packet_id: int) -> list[bytes]:
-        return self._held.pop((kind, packet_id), []) if self._held else []
+        packets = self._held.pop((kind, packet_id), []) if self._held else []
+        self._held_count -= len(packets)
+        return packets
 
     def hold(self, kind: int, packet: bytes) -> bool:
         """Keep the refusal of a message that has not begun, if others are answered before it."""
@@ -109,4 +113,5 @@ class Exchanges:
             if self._held is None:
                 self._held = {}
             self._held.setdefault((kind, last), []).append(packet)
+            self._held_count += 1
         return bool(last)

@@ -279,12 +279,15 @@ class MqttPublishing:
         kind = ANSWERS[first.qos]
         if not exchanges.begin(kind, [event.packet_id for event in run], received):
             run = self._begin_each(exchanges, run, received)
+        return run if self._is_within_maximum(exchanges) else []
+
+    def _is_within_maximum(self, exchanges: Exchanges) -> bool:
+        """Whether the client keeps to the receive maximum; if not, its connection is closed."""
         if exchanges.is_beyond_maximum:
             maximum = self._door.connections.limits.receive_maximum
             detail = f"more than {maximum} messages are unacknowledged"
             self._client.close(DisconnectReason.RECEIVE_MAXIMUM, detail)
-            return []
-        return run
+        return not exchanges.is_beyond_maximum
 
     def _is_refused(self, event: Publish) -> bool:
         properties = event.properties
@@ -385,7 +388,9 @@ class MqttPublishing:
         exchanges, kind = self.exchanges, ANSWERS[qos]
         assert exchanges is not None
         packet = refused_publish(self._client.terms, kind, packet_id, code, text)
-        if not exchanges.hold(kind, packet):
+        if exchanges.hold(kind, packet):
+            self._is_within_maximum(exchanges)
+        else:
             self._client.send(packet)
 
     def refuse_begun(self, qos: int, packet_ids: list[int], reason: DisconnectReason) -> None:

@@ -18,8 +18,9 @@ client that may never reconnect. A message or subscription of QoS 0 is settled w
 
 **Packet ids** are from the upper half, which the session leaves alone (``core/session``).
 
-**How much.** All memberships of a client share one window. Dispatchers ask for room one by one, so
-two may fill the same room; messages for which no packet id is left go back.
+**How much.** All memberships of a client share one window, and no more than the client's receive
+maximum leaves: what it cannot be sent now is better off with another member. Dispatchers ask for
+room one by one, so two may fill the same room; messages for which no packet id is left go back.
 
 **Whose.** Topics that the client may not both receive and work on are left out, one by one.
 """
@@ -67,7 +68,7 @@ class GroupClient(Protocol):
     @property
     def is_5(self) -> bool: ...  # whether it speaks MQTT 5
     def deliver_shared(self, deliveries: list[Delivery], marks: Marks) -> None: ...
-    def may_take(self) -> bool: ...  # whether it reads; ``ask_for_more`` follows
+    def share_room(self) -> int: ...  # messages that it takes now; 0: ``ask_for_more`` follows
     def is_id_taken(self, packet_id: int) -> bool: ...  # by the session, from an earlier version
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
@@ -270,7 +271,7 @@ class SharedSubscriptions:
 
     def room(self, member: _Member) -> int:
         """How many more messages a member can take; if none, ``ask_for_more`` will follow."""
-        room = self._window - len(self._in_flight) if self._client.may_take() else 0
+        room = min(self._window - len(self._in_flight), self._client.share_room())
         if room <= 0:
             self._starved[member] = None
         return room
