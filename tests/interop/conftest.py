@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from penstock.testing import Broker
 from tests.interop.clients import Client, Library, Options
-from tests.interop.libraries import BOTH, FIVE
+from tests.interop.libraries import FIVE, LIBRARIES, parameters, skip_if_missing
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +25,17 @@ def unique() -> str:
     return f"u{uuid.uuid4().hex[:12]}"
 
 
-@pytest.fixture(params=BOTH, ids=str)
+@pytest.fixture(params=parameters(LIBRARIES))
 def library(request: pytest.FixtureRequest) -> Library:
     """Each library in turn, with each version of MQTT that it speaks."""
+    skip_if_missing(request.param)
     return request.param
 
 
-@pytest.fixture(params=FIVE, ids=str)
+@pytest.fixture(params=parameters(FIVE))
 def library5(request: pytest.FixtureRequest) -> Library:
     """Each library that speaks MQTT 5 in turn."""
+    skip_if_missing(request.param)
     return request.param
 
 

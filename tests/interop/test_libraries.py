@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from tests.interop.clients import Message
-from tests.interop.libraries import BOTH
+from tests.interop.libraries import LIBRARIES, present
 
 pytestmark = pytest.mark.asyncio
 
@@ -130,17 +130,21 @@ async def test_a_burst_is_acknowledged_and_delivered_in_order(connect, library, 
         for number in range({4: 2_000, 5: 1_000}[library.version])
     ]
     await publisher.publish_all(burst)
-    assert publisher.acknowledged == [message.payload for message in burst]
+    acknowledged, sent = publisher.acknowledged, [message.payload for message in burst]
+    if "order of acknowledgements" in library.client.hides:
+        acknowledged, sent = sorted(acknowledged), sorted(sent)
+    assert acknowledged == sent
     assert [await subscriber.next() for _ in burst] == burst
 
 
 @pytest.mark.parametrize("qos", QOS)
 async def test_what_one_library_publishes_the_others_receive(connect, library, unique, qos):
     """3.1.1 and 5 in one conversation."""
-    subscribers = [await connect(other, f"to-{other}") for other in BOTH]
+    others = present(LIBRARIES)
+    subscribers = [await connect(other, f"to-{other}") for other in others]
     for subscriber in subscribers:
         await subscriber.subscribe(f"{unique}/#", qos)
     publisher = await connect(library, "publisher")
     message = Message(f"{unique}/größe", b"\x00\xff", qos)
     await publisher.publish_all([message])
-    assert [await subscriber.next() for subscriber in subscribers] == [message] * len(BOTH)
+    assert [await subscriber.next() for subscriber in subscribers] == [message] * len(others)

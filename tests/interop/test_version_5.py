@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.interop.clients import Message, Properties, RefusedError, Subscription
-from tests.interop.libraries import BOTH, FIVE
+from tests.interop.libraries import BOTH, LIBRARIES, present
 
 pytestmark = pytest.mark.asyncio
 
@@ -41,13 +41,15 @@ async def test_properties_arrive_as_they_were_sent(connect, library5, unique, qo
 async def test_properties_reach_every_library_of_5_and_none_of_3_1_1(
     connect, library5, unique, qos
 ):
-    subscribers = [await connect(other, f"to-{other}") for other in BOTH]
+    others = present(LIBRARIES)
+    subscribers = [await connect(other, f"to-{other}") for other in others]
     for subscriber in subscribers:
         await subscriber.subscribe(unique, qos)
     publisher = await connect(library5, "publisher")
     await publisher.publish(unique, b'"x"', qos, properties=PROPERTIES)
     plain = Message(unique, b'"x"', qos)
-    expected = [plain._replace(properties=PROPERTIES) if o in FIVE else plain for o in BOTH]
+    full = plain._replace(properties=PROPERTIES)
+    expected = [full if other.version == 5 else plain for other in others]
     assert [await subscriber.next() for subscriber in subscribers] == expected
 
 
@@ -257,7 +259,9 @@ async def test_a_refused_publish_says_why_and_the_connection_stays(connect, libr
         assert refused.value.code == 0x92
     else:
         assert refused.value.code == 0x87
-        assert refused.value.reason or "reason string" in hidden
+        assert refused.value.reason or hidden & {"reason string", "reason of a publish"}
+    if qos == 2 and "connection after a refused PUBREC" in hidden:
+        pytest.skip(f"{library5.client.library} ends its connection then")
     await client.subscribe(unique, qos)
     await client.publish(unique, b"still here", qos)
     assert (await client.next()).payload == b"still here"
