@@ -296,7 +296,7 @@ class Server:
         }
 
     def _http_door(self, transport: asyncio.Transport, data: bytes, origin: Origin) -> None:
-        self.parts.connections.open.add(transport)
+        self.parts.connections.http.add(transport)
         self._http.accept(transport, data, origin)
 
     async def _listen(self) -> None:
@@ -429,8 +429,7 @@ class Server:
             self._listener.abort_undetected()
             if self._listener.tls is not None:
                 self._listener.tls.close()
-            for connection in list(self.parts.connections.open):
-                connection.abort()
+            self.parts.connections.abort_all()
             await self.node.stop()
             self.parts.close()
         self.store.close()

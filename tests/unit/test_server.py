@@ -306,7 +306,7 @@ async def test_a_client_that_leaves_before_its_connect_is_refused_is_forgotten()
     opening = server.parts.mqtt_door.connect_queue._opening
     while not opening:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.001)
-    (connection,) = server.parts.connections.open
+    (connection,) = server.parts.connections.clients
     connection.close(DisconnectReason.KEEP_ALIVE_TIMEOUT)
     store.gate.set()
     await server.parts.pipeline.drain()

@@ -234,8 +234,10 @@ def origin_of(request: Request) -> Origin:
     found = request.scope.get(ORIGIN)
     if isinstance(found, Origin):
         return found
-    host, port = request.client or ("", 0)
-    return Origin(0.0, host, port, is_local=is_loopback(host))
+    if request.client is None:
+        return Origin(0.0)
+    host, port = request.client
+    return Origin(0.0, f"{host}:{port}", is_local=is_loopback(host))
 
 
 def caller_of(request: Request) -> Caller:

@@ -88,7 +88,8 @@ class _Visitor(asyncio.Protocol):
             _log.warning("administrator_refused", client=f"uid {uid}", path=NAME)
             visitor.abort()
             return
-        self._door(visitor, b"", Origin(self._monotonic(), owner=f"uid {uid}"))
+        owner = f"uid {uid}"
+        self._door(visitor, b"", Origin(self._monotonic(), owner, owner=owner))
 
 
 def _peer_uid(transport: asyncio.Transport) -> int:

@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self.outbox = outbox
         self._last_packet_at = origin.accepted_at  # of a complete packet, once there is one
         self._has_spoken = False  # whether a complete packet has come
-        self._held: list[Event] = []  # received, not handled yet
+        self._held: list[Event] | tuple[()] = ()  # received, not handled yet
         self._blocks = 0  # requests that must be finished before held events are handled
         self._is_resuming = False  # whether held events are about to be handled
         self._is_turn_over = False
@@ -112,7 +112,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self._is_over_quota = False  # whether it may not read until tokens have come
         self.reason: DisconnectReason | None = None  # None while it is open
         transport.set_protocol(self)
-        connections.open.add(self)
         connections.clients.add(self)
 
     # ── for the protocol to implement ─────────────────────────────────────────────────────────
@@ -203,7 +202,6 @@ class Connection(asyncio.Protocol, Generic[Event]):
             reason = DisconnectReason.TLS_FAILED
         self.close(reason, str(exc) if exc else "")
         self.outbox.forget()
-        self._connections.open.discard(self)
         self._connections.clients.discard(self)
         if self.origin.visitor is not None:
             self.origin.visitor.left()
@@ -252,14 +250,20 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self._is_turn_over = True
 
     def _put_off(self, events: list[Event]) -> None:
-        self._held += events
+        self._keep(events)
         self.resume_soon()
         self.pause_reading()
 
     def hold(self, events: list[Event]) -> None:
-        self._held += events
+        self._keep(events)
         if self.is_waiting():
             self.pause_reading()
+
+    def _keep(self, events: list[Event]) -> None:
+        if self._held:
+            self._held += events
+        elif events:
+            self._held = events
 
     def block_input(self) -> None:
         """Hold what follows until ``unblock_input`` was called as often."""
@@ -279,8 +283,8 @@ class Connection(asyncio.Protocol, Generic[Event]):
     def _resume(self) -> None:
         self._is_resuming = False
         if self.handles_while_blocked or not self._blocks:
-            held, self._held = self._held, []
-            self.handle_later(held)
+            held, self._held = self._held, ()
+            self.handle_later(held or [])
 
     def handle_later(self, events: list[Event]) -> None:
         if self.reason is None and events:

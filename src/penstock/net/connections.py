@@ -1,6 +1,6 @@
 """What all connections of a broker share on the transport side: clocks, limits, bounds, numbers.
 
-``clients`` speak a protocol of the broker, ``open`` has HTTP transports as well.
+``clients`` speak a protocol of the broker, ``http`` are the transports of HTTP connections.
 """
 
 import asyncio
@@ -66,14 +66,9 @@ class ConnectedClient(Protocol):
     def become(self, principal: Principal) -> None: ...  # act for somebody from now on
     def principal_changed(self) -> None: ...  # end what is not allowed any more
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
+    def abort(self) -> None: ...  # without writing what waits
     def pause(self) -> None: ...  # take no more input: the broker is stopping
     def forgive(self, stalled_s: float) -> None: ...  # after a stop of the broker
-
-
-class Abortable(Protocol):
-    """A transport, or a connection, that can be cut off."""
-
-    def abort(self) -> None: ...
 
 
 class Connections:
@@ -105,8 +100,8 @@ class Connections:
         self.stalls = StallDetector(self.loop.time, clock.monotonic)
         self.takeovers = Takeovers(get_logger("net"), clock.monotonic)
         self.throttled_log = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
-        self.open: set[Abortable] = set()
         self.clients: set[ConnectedClient] = set()
+        self.http: set[asyncio.Transport] = set()
         self.is_stopping = False
         self.meter_of: Callable[[str], Meter | None] = lambda _user: None  # set by ``Quotas``
 
@@ -117,11 +112,21 @@ class Connections:
         origin: Origin,
         detail: str = "",
     ) -> None:
-        self.open.discard(transport)
+        self.http.discard(transport)
         self.counters.disconnects[reason] += 1
         if reason not in _ORDINARY_HTTP_ENDS:
             values = {"reason": reason.value, "peer": origin.peer, "detail": detail or "http"}
             self.throttled_log.info("refused", reason.value, **values)
+
+    @property
+    def open_count(self) -> int:
+        return len(self.clients) + len(self.http)
+
+    def abort_all(self) -> None:
+        for client in list(self.clients):
+            client.abort()
+        for transport in list(self.http):
+            transport.abort()
 
     def turn(self, now: float) -> None:
         self.deadlines.turn(now)

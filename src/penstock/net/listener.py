@@ -32,6 +32,7 @@ from penstock.wire.proxy import ProxyFault, decode_header
 _log = get_logger("net")
 Door = Callable[[asyncio.Transport, bytes, Origin], None]
 BEYOND_CLIENTS = 64  # connections beyond ``clients_max``: a full broker must still answer probes
+NOWHERE = Origin(0.0)
 BACKLOG = 1024  # connections that the kernel queues when a fleet reconnects at once
 
 
@@ -86,7 +87,7 @@ class Listener:
             connection.forgive(stalled_s)
 
     def admits_connection(self) -> bool:
-        known = len(self.connections.open) + len(self.undetected)
+        known = self.connections.open_count + len(self.undetected)
         return known < self.connections.limits.clients_max + BEYOND_CLIENTS
 
     def admits(self, protocol: Protocol) -> bool:
@@ -101,7 +102,6 @@ class _UndetectedConnection(asyncio.Protocol):
     """A connection whose protocol is not known yet."""
 
     __slots__ = (
-        "_accepted_at",
         "_awaits_header",
         "_data",
         "_listener",
@@ -116,14 +116,12 @@ class _UndetectedConnection(asyncio.Protocol):
         self._awaits_header = settings.proxy
         self._transport: asyncio.Transport | None = None
         self._data = b""
-        self._accepted_at = 0.0
-        self._origin = Origin(0.0)
+        self._origin = NOWHERE
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         connections = self._listener.connections
-        self._accepted_at = connections.clock.monotonic()
-        self._origin = origin_of(self._transport, self._accepted_at, self._settings)
+        self._origin = origin_of(self._transport, connections.clock.monotonic(), self._settings)
         if not self._listener.admits_connection():
             self.refuse(DisconnectReason.TOO_MANY_CLIENTS)
         elif self._admit_proxy() if self._awaits_header else self._admit_visitor():
@@ -164,7 +162,7 @@ class _UndetectedConnection(asyncio.Protocol):
         self._awaits_header = False
         self._data = self._data[header.size :]
         if header.host:
-            self._origin = self._origin._replace(host=header.host, port=header.port)
+            self._origin = self._origin._replace(peer=f"{header.host}:{header.port}")
         return self._admit_visitor()
 
     def data_received(self, data: bytes) -> None:
@@ -194,8 +192,9 @@ class _UndetectedConnection(asyncio.Protocol):
         totals = self._listener.connections.counters.connections_total
         totals[protocol.value] = totals.get(protocol.value, 0) + 1
         _log.debug("connected", protocol=protocol.value, peer=self._origin.peer)
-        data, self._data = self._data, b""  # deadlines remember the connection, not its bytes
-        door(transport, data, self._origin._replace(accepted_at=self._accepted_at))
+        data, origin = self._data, self._origin
+        self._data, self._origin = b"", NOWHERE  # the deadlines will remember it for a while
+        door(transport, data, origin)
 
     # ── TLS ───────────────────────────────────────────────────────────────────────────────────
 
@@ -258,10 +257,10 @@ class _UndetectedConnection(asyncio.Protocol):
         timeout_s = self._listener.connections.limits.connect_timeout_s
         if self._awaits_header:
             timeout_s = min(timeout_s, PROXY_TIMEOUT_S)
-        return self._accepted_at + timeout_s
+        return self._origin.accepted_at + timeout_s
 
     def forgive(self, stalled_s: float) -> None:
-        self._accepted_at += stalled_s
+        self._origin = self._origin._replace(accepted_at=self._origin.accepted_at + stalled_s)
 
     def refuse(
         self, reason: DisconnectReason, detail: str = "", answer: bytes | None = None
@@ -303,8 +302,7 @@ def origin_of(
     is_local = not settings.is_reachable and is_loopback(host)
     return Origin(
         accepted_at,
-        host,
-        port,
+        f"{host}:{port}" if host else NOWHERE.peer,
         is_local,
         listener_user=settings.user,
         protocols=settings.protocols,

@@ -9,8 +9,8 @@ class Origin(NamedTuple):
     """How a client reached the broker. A door decides by it what a client may do unnamed."""
 
     accepted_at: float  # monotonic
-    host: str = ""  # of the client; behind a proxy, what the PROXY header says
-    port: int = 0
+    # address and port of the client; behind a proxy, what the PROXY header says; else ``owner``
+    peer: str = "unknown"
     is_local: bool = False  # both ends are loopback addresses, and there is no proxy between
     is_encrypted: bool = False
     certificate: str = ""  # user that a verified client certificate names
@@ -22,8 +22,13 @@ class Origin(NamedTuple):
     is_websocket: bool = False
 
     @property
-    def peer(self) -> str:
-        return f"{self.host}:{self.port}" if self.host else self.owner or "unknown"
+    def host(self) -> str:
+        """The address without the port; empty if there is none."""
+        return self.peer.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.peer.rpartition(":")[2]) if self.host else 0
 
     def accepts(self, protocol: str) -> bool:
         """Whether the listener does; the administrator's socket speaks HTTP alone."""

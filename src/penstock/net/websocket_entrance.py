@@ -126,7 +126,7 @@ class WebSocketEntrance:
         connections = self._connections
         totals = connections.counters.connections_total
         totals[LABEL] = totals.get(LABEL, 0) + 1
-        connections.open.discard(raw)
+        connections.http.discard(raw)
         accepted_at = origin.accepted_at if is_fresh else connections.monotonic()
         raw.write(handshake_response(key))
         transport = WebSocketTransport(raw)

@@ -304,7 +304,7 @@ def test_no_packet_of_an_exchange_extends_the_connect_time_out(dial, unique):
         exchange = Exchange(client)
         packet = exchange.connect_packet(unique)
         client.send(packet[:-1])
-        wait_until(lambda: own.server.parts.connections.open)
+        wait_until(lambda: own.server.parts.connections.clients)
         own.clock.advance(9)
         client.send(packet[-1:])
         exchange.final()

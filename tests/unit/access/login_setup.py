@@ -23,8 +23,8 @@ from penstock.trust.scram_verifier import ITERATIONS_MIN
 
 MIB = 1024 * 1024
 CHEAP = Cost(8 * MIB, 1)
-LOCAL = Origin(0.0, "127.0.0.1", 1, is_local=True)
-REMOTE = Origin(0.0, "192.0.2.1", 1)
+LOCAL = Origin(0.0, "127.0.0.1:1", is_local=True)
+REMOTE = Origin(0.0, "192.0.2.1:1")
 ENCRYPTED = REMOTE._replace(is_encrypted=True)
 CLUSTER_ID = bytes(range(16))
 

@@ -431,8 +431,8 @@ async def test_guessing_from_many_addresses_does_not_lock_a_user_out_at_home(set
     s = setup(put(with_secret("ann")))
     assert (await s.log_in("ann", SECRET, REMOTE)).user == "ann"
     for number in range(30):
-        await s.log_in("ann", "wrong", REMOTE._replace(host=f"198.51.100.{number}"))
-    elsewhere = await s.log_in("ann", SECRET, REMOTE._replace(host="203.0.113.1"))
+        await s.log_in("ann", "wrong", REMOTE._replace(peer=f"198.51.100.{number}:1"))
+    elsewhere = await s.log_in("ann", SECRET, REMOTE._replace(peer="203.0.113.1:1"))
     assert elsewhere.reason is DisconnectReason.LOGIN_BACKOFF
     assert (await s.log_in("ann", SECRET, REMOTE)).user == "ann"
 

@@ -73,7 +73,7 @@ class Server:
         self.door = HttpDoor(self.app, self.on_close, **limits)
 
     def take(self, transport, data):
-        self.door.accept(transport, data, Origin(0.0, "192.0.2.7", 4711))
+        self.door.accept(transport, data, Origin(0.0, "192.0.2.7:4711"))
         self.taken.set()
 
     def on_close(self, _transport, reason, _origin, _detail):

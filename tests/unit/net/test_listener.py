@@ -58,8 +58,8 @@ class Bench:
             clock=self.clock,
             counters=self.counters,
             deadlines=Deadlines(),
-            open=set(),
             clients=set(),
+            open_count=0,
             limits=limits,
             visitors=self.visitors,
             throttled_log=SimpleNamespace(
@@ -135,7 +135,7 @@ def test_one_client_too_many_is_refused_and_counted():
 def test_a_full_broker_still_answers_probes_but_hears_out_only_so_many():
     bench = Bench(clients_max=1)
     bench.connections.clients.add("somebody")
-    bench.connections.open.add("somebody")
+    bench.connections.open_count = 1
     bench.listener.doors = {Protocol.HTTP: bench._door}
     probe, _ = bench.connect()
     probe.data_received(b"GET /health HTTP/1.1\r\n")

@@ -246,7 +246,7 @@ class BinaryConnection(Connection[Event]):
     def let_go(self) -> None:
         self._connections.counters.clients_connected -= 1
         self._subscriptions.leave_all()
-        self._held = []
+        self._held = ()
         self._replies.clear()
 
 

@@ -5,6 +5,9 @@ Effects come back and leave as packets. The codec and the core decide what MQTT 
 
 CONNECT is a command like any other, once the client is known. Until it is answered, what the client
 sent behind it is held and nothing more is read.
+
+A broker may have very many connections, most of them idle: what a connection needs for publishing
+and for subscribing it has once it does so.
 """
 
 import asyncio
@@ -38,7 +41,7 @@ from penstock.core.session import (
 )
 from penstock.core.subscription_options import Marks
 from penstock.doors.mqtt.authentication import SCRAM, SIZED_PROOF, MqttAuthentication
-from penstock.doors.mqtt.exchanges import UNKNOWN_ID, Exchanges
+from penstock.doors.mqtt.exchanges import UNKNOWN_ID
 from penstock.doors.mqtt.explanations import SENTENCES, goodbye, refused_connect
 from penstock.doors.mqtt.login import (
     CONNACK_BAD_CREDENTIALS,
@@ -47,6 +50,7 @@ from penstock.doors.mqtt.login import (
     LOGIN_REQUIRED,
     credentials_of,
     refused_login,
+    session_roles,
 )
 from penstock.doors.mqtt.message_checks import unfit, unsupported, will_message
 from penstock.doors.mqtt.outbox import MqttOutbox
@@ -148,8 +152,8 @@ class MqttConnection(Connection[Event]):
         self._is_draining = False  # a command that sends queued messages is in the pipeline
         self._pages: RetainedPages | None = None
         self._replays: MqttReplays | None = None
-        self._publishing = MqttPublishing(door, self)
-        self._subscribing = MqttSubscribing(door, self)
+        self._publishing: MqttPublishing | None = None
+        self._subscribing: MqttSubscribing | None = None
         self.check_deadline_at(origin.accepted_at + limits.connect_timeout_s)
 
     @property
@@ -164,25 +168,35 @@ class MqttConnection(Connection[Event]):
     ) -> int:
         event = events[position]
         if type(event) is MqttPublishRun:
-            return self._publishing.publish_runs(events, position, now_ms, turn_ends_at)
+            publishing = self._publishing or self._begin_publishing()
+            return publishing.publish_runs(events, position, now_ms, turn_ends_at)
         position += 1
         if type(event) is Publish:
-            return self._publishing.publish(event, events, position, now_ms)
+            publishing = self._publishing or self._begin_publishing()
+            return publishing.publish(event, events, position, now_ms)
         if type(event) is MqttAcks:
             self._on_acks(event)
         else:
             self._on_other(event)
         return position
 
+    def _begin_publishing(self) -> MqttPublishing:
+        self._publishing = MqttPublishing(self._door, self)
+        return self._publishing
+
+    def _begin_subscribing(self) -> MqttSubscribing:
+        self._subscribing = MqttSubscribing(self._door, self)
+        return self._subscribing
+
     def _on_other(self, event: Event) -> None:
         match event:
             case PingReq():
                 self.send(encode.PINGRESP)  # [MQTT-3.12.4-1]
             case MqttSubscribe():
-                self._subscribing.subscribe(event)
+                (self._subscribing or self._begin_subscribing()).subscribe(event)
                 self.end_turn()  # it can bring many retained messages
             case MqttUnsubscribe():
-                self._subscribing.unsubscribe(event)
+                (self._subscribing or self._begin_subscribing()).unsubscribe(event)
             case Connect():
                 self._on_connect(event)
             case ConnectRefused():
@@ -330,7 +344,7 @@ class MqttConnection(Connection[Event]):
             is_clustered,
             is_paced=True,
             user=self.principal.user,
-            roles=self._roles(),
+            roles=session_roles(self.principal, self.origin),
             via=self.principal.via if self.principal.via in {"jwt", "key"} else "",
             version=terms.version,
             expiry_s=terms.expiry_s,
@@ -339,13 +353,6 @@ class MqttConnection(Connection[Event]):
         )
         self._is_opening = True
         door.pipeline.submit(opened, self, durable=is_clustered or self._is_recorded)
-
-    def _roles(self) -> tuple[str, ...]:
-        """What limits the session; nobody has a role, in case users are added later."""
-        principal = self.principal
-        if principal.user or principal.roles:
-            return principal.roles
-        return ("local" if self.origin.is_local else "anonymous",)
 
     @property
     def _is_recorded(self) -> bool:
@@ -372,7 +379,8 @@ class MqttConnection(Connection[Event]):
         self._connections.counters.clients_connected += 1
         self.report_accepted(session_present=session_present)
         self._welcome(session_present=session_present)
-        self._subscribing.resume(session.subscriptions or {})
+        if session.subscriptions:
+            self._begin_subscribing().resume(session.subscriptions)
         if self.terms.keep_alive_s:
             self.check_deadline_at(min(self.deadline()[0], self._last_packet_at + CHECK_INTERVAL_S))
         self.unblock_input()
@@ -381,7 +389,6 @@ class MqttConnection(Connection[Event]):
         terms = self.terms
         if terms.is_5:
             self._machine.alias_max = self._door.settings.topic_alias_maximum
-            self._publishing.exchanges = Exchanges(self._connections.limits.receive_maximum)
             self.outbox.speak_5(terms)
         proof = NONE if self._authentication is None else self._authentication.accepted()
         self.send(self._connack(session_present=session_present, proof=proof))
@@ -440,7 +447,8 @@ class MqttConnection(Connection[Event]):
     def _on_answers(self, kind: int, packet_ids: list[int]) -> None:
         """Answers to deliveries. A message that the client refuses is delivered, too."""
         session, door = self.session, self._door
-        packet_ids = self._subscribing.settle(kind, packet_ids)
+        if self._subscribing is not None:
+            packet_ids = self._subscribing.settle(kind, packet_ids)
         if not packet_ids or session is None:
             return
         wrong = session.fault_of(kind, packet_ids)
@@ -462,7 +470,7 @@ class MqttConnection(Connection[Event]):
             self.outbox.acknowledged(len(event.packet_ids))
         elif event.kind == PUBREC and event.codes is not None:
             self.outbox.acknowledged(sum(code >= FAILURE for code in event.codes))
-        if was_used_up and self.outbox.quota:
+        if was_used_up and self.outbox.quota and self._subscribing is not None:
             self._subscribing.ask_for_more()
 
     def _on_release(self, session: Session, packet_ids: list[int]) -> None:
@@ -480,21 +488,23 @@ class MqttConnection(Connection[Event]):
 
     def acknowledge(self, kind: int, packet_ids: list[int]) -> None:
         if self.reason is None:
-            exchanges = self._publishing.exchanges
+            exchanges = (self._publishing or self._begin_publishing()).exchanges
             if exchanges is None:
                 self.outbox.send(encode.acks(kind & ~UNKNOWN_ID, packet_ids))
             else:
                 self.outbox.send(exchanges.answer(kind, packet_ids))
 
     def publish_refused(self, qos: int, packet_ids: list[int], reason: DisconnectReason) -> None:
-        if self.reason is None:
+        if self.reason is None and self._publishing is not None:
             self._publishing.refuse_begun(qos, packet_ids, reason)
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
-        self._subscribing.subscribed(packet_id, return_codes)
+        if self._subscribing is not None:
+            self._subscribing.subscribed(packet_id, return_codes)
 
     def unsubscribed(self, packet_id: int, existed: list[bool]) -> None:
-        self._subscribing.unsubscribed(packet_id, existed)
+        if self._subscribing is not None:
+            self._subscribing.unsubscribed(packet_id, existed)
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────
 
@@ -518,15 +528,16 @@ class MqttConnection(Connection[Event]):
 
     def is_in_use(self, packet_id: int) -> bool:
         """Whether an id of an MQTT 5 client belongs to a message that is not finished."""
-        exchanges, session = self._publishing.exchanges, self.session
-        if exchanges is None or session is None:
+        publishing, session = self._publishing, self.session
+        if not self.is_5 or session is None:
             return False
-        return packet_id in exchanges or session.has_received(packet_id)
+        exchanges = publishing.exchanges if publishing is not None else None
+        return packet_id in (exchanges or ()) or session.has_received(packet_id)
 
     @property
     def wants_no_own(self) -> bool:
         """Whether some subscription wants no messages of the client's own, or is about to."""
-        return self._subscribing.has_no_local
+        return self._subscribing is not None and self._subscribing.has_no_local
 
     def is_id_taken(self, packet_id: int) -> bool:
         session = self.session
@@ -534,7 +545,8 @@ class MqttConnection(Connection[Event]):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._subscribing.ask_for_more()
+        if self._subscribing is not None:
+            self._subscribing.ask_for_more()
 
     def on_idle(self) -> None:
         self.drain_more(is_drained=False)
@@ -570,14 +582,15 @@ class MqttConnection(Connection[Event]):
         return may_receive is None or session is None or may_receive(session, topic)
 
     def principal_changed(self) -> None:
-        self._subscribing.judge_again()
+        if self._subscribing is not None:
+            self._subscribing.judge_again()
 
     def marks_of(self, topic: bytes, flags: int, packet_id: int) -> Marks | None:
         session, routes = self.session, self._door.broker.routes
         if session is None or not session.has_marks:
             return None
         if packet_id > PACKET_ID_MAX:
-            return self._subscribing.marks_of(packet_id)
+            return None if self._subscribing is None else self._subscribing.marks_of(packet_id)
         if flags & DELIVER_HISTORY or session.replays:
             marks = history_marks(session, topic, flags)
             if marks is not None:
@@ -587,7 +600,9 @@ class MqttConnection(Connection[Event]):
         return marks.own if marks is not None and flags & DELIVER_OWN else marks
 
     def lose(self, packet_ids: list[int], reason: DropReason) -> None:
-        own = self._subscribing.settle(PUBACK, packet_ids)
+        own = packet_ids
+        if self._subscribing is not None:
+            own = self._subscribing.settle(PUBACK, packet_ids)
         self._connections.counters.drops[reason] += len(packet_ids) - len(own)
         if self.session is not None and own:
             command = DeliveriesLost(
@@ -663,7 +678,8 @@ class MqttConnection(Connection[Event]):
         _log.debug("client_said", client_id=client_id, packet=where, text=text)
 
     def let_go(self) -> None:
-        self._subscribing.leave_all()
+        if self._subscribing is not None:
+            self._subscribing.leave_all()
         if self._replays is not None:
             self._replays.close()
         if not self._is_opening:

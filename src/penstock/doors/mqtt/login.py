@@ -5,7 +5,9 @@
 """
 
 from penstock.access.logins import Credentials, LoginFault, LoginRefusal
+from penstock.net.origin import Origin
 from penstock.obs.reasons import DisconnectReason
+from penstock.trust.principal import Principal
 from penstock.wire.mqtt.events import Connect, ConnectRefused
 
 CONNACK_UNAVAILABLE, CONNACK_BAD_CREDENTIALS, CONNACK_NOT_AUTHORIZED = 3, 4, 5
@@ -15,6 +17,9 @@ _CODES = {
     LoginFault.BUSY: CONNACK_UNAVAILABLE,
     LoginFault.UNAVAILABLE: CONNACK_UNAVAILABLE,
 }
+
+# roles of nobody; shared, because there may be very many sessions
+_LOCAL, _ANONYMOUS = ("local",), ("anonymous",)
 
 LOGIN_REQUIRED = ConnectRefused(
     CONNACK_NOT_AUTHORIZED, DisconnectReason.LOGIN_REQUIRED, "CONNECT without user name"
@@ -36,3 +41,10 @@ def credentials_of(event: Connect, client_id: bytes, *, is_named: bool) -> Crede
 def refused_login(refusal: LoginRefusal) -> ConnectRefused:
     code = _CODES.get(refusal.fault, CONNACK_NOT_AUTHORIZED)
     return ConnectRefused(code, refusal.reason, refusal.text)
+
+
+def session_roles(principal: Principal, origin: Origin) -> tuple[str, ...]:
+    """What limits a session; nobody has a role, in case users are added later."""
+    if principal.user or principal.roles:
+        return principal.roles
+    return _LOCAL if origin.is_local else _ANONYMOUS

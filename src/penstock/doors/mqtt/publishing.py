@@ -70,9 +70,10 @@ class MqttPublishing:
         self._door = door
         self._client = client
         self._counters = door.connections.counters
-        settings = door.settings
+        settings, limits = door.settings, door.connections.limits
         self._is_limited = settings.maximum_qos < QOS_MAX or not settings.retain_available
-        self.exchanges: Exchanges | None = None  # of an MQTT 5 client
+        # None: 3.1.1 has no limit on them
+        self.exchanges = Exchanges(limits.receive_maximum) if client.terms.is_5 else None
 
     def publish_runs(
         self, events: list[Event], position: int, now_ms: int, turn_ends_at: float

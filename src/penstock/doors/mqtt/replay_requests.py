@@ -83,7 +83,7 @@ class ReplayRequests:
     __slots__ = ("_pending",)
 
     def __init__(self) -> None:
-        self._pending: dict[int, int] = {}  # replays by packet id
+        self._pending: dict[int, int] | None = None  # replays by packet id
 
     def read(self, topic_filter: bytes, options: int, properties: Properties, now_ms: int) -> Asked:
         words = [value.decode(errors="replace") for name, value in properties.user_properties
@@ -97,16 +97,18 @@ class ReplayRequests:
         return Asked(topic_filter, start, _fault(topic_filter, start, options))
 
     def count(self, session: Session) -> int:
-        return len(session.replays or ()) + sum(self._pending.values())
+        return len(session.replays or ()) + sum((self._pending or {}).values())
 
     def note(self, packet_id: int, count: int) -> None:
         """A SUBSCRIBE is in the pipeline."""
         if count:
-            self._pending[packet_id] = count
+            self._pending = {**(self._pending or {}), packet_id: count}
 
     def answered(self, packet_id: int) -> None:
         """The session has them."""
-        self._pending.pop(packet_id, None)
+        if self._pending is not None:
+            self._pending.pop(packet_id, None)
+            self._pending = self._pending or None
 
 
 def _fault(topic_filter: bytes, start: HistoryStart | None, options: int) -> Fault | None:

@@ -67,27 +67,32 @@ class PendingFilters:
 
     The limit on subscriptions counts both. A filter joins the session when its command is applied,
     and the SUBACK leaves a moment later; in between it is in both places and must count once.
-    Filters join in the order of their requests, so only the oldest pending ones need a look.
+    Filters join in the order of their requests, so only the oldest pending ones need a look. There
+    is no queue while none is pending: an empty one takes 600 bytes.
     """
 
     __slots__ = ("_pending",)
 
     def __init__(self) -> None:
-        self._pending: deque[tuple[int, bytes]] | None = None  # an empty one takes 600 bytes
+        self._pending: deque[tuple[int, bytes]] | None = None
 
     def add(self, packet_id: int, filters: Iterable[bytes]) -> None:
-        if self._pending is None:
-            self._pending = deque()
-        self._pending.extend((packet_id, topic_filter) for topic_filter in filters)
+        added = ((packet_id, topic_filter) for topic_filter in filters)
+        if self._pending:
+            self._pending.extend(added)
+        else:
+            self._pending = deque(added)
 
     def answered(self, packet_id: int) -> None:
         """The session has these, or has lost them again by an UNSUBSCRIBE."""
         while self._pending and self._pending[0][0] == packet_id:
             self._pending.popleft()
+        self._pending = self._pending or None
 
     def beside(self, known: Container[bytes]) -> int:
         while self._pending and self._pending[0][1] in known:
             self._pending.popleft()
+        self._pending = self._pending or None
         return len(self._pending or ())
 
 
@@ -111,7 +116,8 @@ class MqttSubscribing:
         self._pending_filters = PendingFilters()
         self._replay_requests = ReplayRequests()
         self._shared: SharedSubscriptions | None = None
-        self._pending_shares: dict[int, list[tuple[bytes, int | None]]] = {}  # None: unsubscribe
+        # by packet id; options None: unsubscribe
+        self._pending_shares: dict[int, list[tuple[bytes, int | None]]] | None = None
         self._reasons: dict[int, str] | None = None  # why filters are refused, by packet id
         # whether some subscription wants no messages of the client's own, or is about to
         self.has_no_local = False
@@ -271,8 +277,7 @@ class MqttSubscribing:
             answer = answered_filters(self._client.terms, packet, text)
         else:
             answer = encode.suback(packet_id, return_codes)
-        shares = self._pending_shares.pop(packet_id, ())
-        self.share(shares, lambda: self._client.send(answer))
+        self.share(self._shares_of(packet_id), lambda: self._client.send(answer))
         self._note_quota()
 
     def _note_quota(self) -> None:
@@ -286,13 +291,19 @@ class MqttSubscribing:
         codes = [0 if was else ReasonCode.NO_SUBSCRIPTION_EXISTED for was in existed]
         properties = NONE if self._client.is_5 else None
         self._client.send(encode.unsuback(packet_id, codes, properties))
-        self.share(self._pending_shares.pop(packet_id, ()))
+        self.share(self._shares_of(packet_id))
         self._note_quota()
 
     def _note_shares(self, packet_id: int, requests: Iterable[tuple[bytes, int | None]]) -> None:
         shares = [(n, qos) for n, qos in requests if is_shared(n) and not is_refusal(qos or 0)]
-        if shares:
+        if shares and self._pending_shares is None:
+            self._pending_shares = {}
+        if shares and self._pending_shares is not None:
             self._pending_shares.setdefault(packet_id, []).extend(shares)
+
+    def _shares_of(self, packet_id: int) -> Iterable[tuple[bytes, int | None]]:
+        """What a request says about shared subscriptions, now that it is answered."""
+        return self._pending_shares.pop(packet_id, ()) if self._pending_shares else ()
 
     def share(
         self,

@@ -320,7 +320,7 @@ class QueueConnection(Connection[Event]):
         self.become(STRANGER._replace(door=self.protocol_name, address=self.origin.peer))
         self.principal_changed()
         if self._failed_logins >= LOGINS_MAX:
-            self._held.clear()
+            self._held = ()
             self._end(refusal.reason, refusal.text)
 
     def become(self, principal: Principal) -> None:
@@ -354,7 +354,7 @@ class QueueConnection(Connection[Event]):
         """Refuse requests of a stranger, as long as it does not make work of it."""
         self._refused_requests += max(count, 1)
         if self._refused_requests > REFUSED_MAX:
-            self._held.clear()
+            self._held = ()
             self._end(DisconnectReason.LOGIN_REQUIRED, "many requests before a login")
         elif count:
             self.replies.open(count, ids).fail(LOG_IN_FIRST)
@@ -484,7 +484,7 @@ class QueueConnection(Connection[Event]):
     def let_go(self) -> None:
         self.door.counters.clients_connected -= 1
         self._until = None
-        self._held.clear()
+        self._held = ()
         self._unread = b""
         self.replies.clear()
         self.disk_reads.clear()
