@@ -261,10 +261,7 @@ class SessionDeliveries:
                 effects.ack(session.client, PUBREL, known)
         if session.durable:
             self._sessions.dirty[session.client_id] = None
-        if session.queue:
-            self.drain(session, effects, max(PORTION, 2 * len(packet_ids)))
-        if session.offers or session.replays:
-            effects.ask_for_pages(session)
+        self._go_on(session, len(packet_ids), effects)
 
     def lost(self, session: Session, command: DeliveriesLost, effects: Effects) -> None:
         """Free the ids of messages that will not be delivered, and go on."""
@@ -273,7 +270,14 @@ class SessionDeliveries:
             if session.lose(packet_id):
                 self._counters.drops[reason] += 1
         self._sessions.touch(session)
-        self.drain(session, effects, max(PORTION, 2 * len(command.packet_ids)))
+        self._go_on(session, len(command.packet_ids), effects)
+
+    def _go_on(self, session: Session, freed: int, effects: Effects) -> None:
+        """Use the room of deliveries that are done: for the queue, retained messages, history."""
+        if session.queue:
+            self.drain(session, effects, max(PORTION, 2 * freed))
+        if session.offers or session.replays:
+            effects.ask_for_pages(session)
 
 
 def _reason(command: DeliveriesLost) -> DropReason:

@@ -214,3 +214,27 @@ def test_a_connect_too_large_is_told_0x95_once_its_level_is_known(own_broker, di
     client = dial(at=own_broker(limits={"connect_bytes_max": 1_024}))
     client.send(v5.connect(unique, will=Will(unique, b"x" * 1_024)))
     client.expect_refusal(0x95)
+
+
+@pytest.mark.proves5("MQTT-3.1.2-25")
+@pytest.mark.parametrize("session_expiry", [0, 600])
+@pytest.mark.parametrize("is_replay", [False, True], ids=["retained", "replay"])
+def test_what_is_too_large_does_not_stall_retained_messages_or_history(
+    own_broker, connect, is_replay, session_expiry
+):
+    """Each slot that it frees brings the next one, though nothing is acknowledged."""
+    broker = own_broker()
+    publisher = connect(at=broker)
+    for number in range(6):
+        payload = b"x" * (5 if number % 2 else 200)
+        publisher.publish_acknowledged(f"t/{number}", payload, retain=not is_replay)
+    limits = {"receive_maximum": 1, "maximum_packet_size": 100}
+    client = connect("who", at=broker, session_expiry=session_expiry, **limits)
+    asked = {"user": ("replay", "last=100")} if is_replay else {}
+    client.subscribe(("t/#", 1), **asked)
+    for number in (1, 3, 5):
+        received = client.take()
+        assert received.topic == f"t/{number}"
+        client.acknowledge(received)
+    publisher.publish_acknowledged("t/live", b"m")
+    client.expect_publish("t/live", b"m", qos=1)
