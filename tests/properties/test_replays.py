@@ -38,7 +38,7 @@ from penstock.doors.mqtt.replay_memory import ReplayMemory
 from penstock.doors.mqtt.replays import MqttReplays
 from penstock.obs.counters import Counters
 from penstock.store.memory import MemoryStore
-from tests.properties.test_broker import without_rows
+from tests.properties.broker_world import without_rows
 
 CLIENT = b"ann"
 TOPICS = [b"t/a", b"t/b", b"u"]

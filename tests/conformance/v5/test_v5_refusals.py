@@ -114,3 +114,12 @@ def test_the_reason_of_a_disconnect_is_counted(own_broker, connect, reason, sett
     assert client.take().kind == v5.DISCONNECTED
     client.expect_close()
     assert ended(broker, reason) == 1
+
+
+def test_a_reason_string_escapes_what_it_quotes_once_and_cuts_it(own_broker, connect):
+    client = connect(at=own_broker())
+    client.send(v5.publish("a/\x01" + "b" * 2_000, b"m", qos=1, packet_id=5))
+    said = client.expect_ack(v5.PUBACK, 5, 0x90).value("reason_string")
+    assert said.startswith(r"topic a/\x01bb"), said
+    assert "1024" in said
+    assert said.count("b") < 100

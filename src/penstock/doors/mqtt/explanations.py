@@ -82,9 +82,15 @@ def answered_filters(terms: Terms, packet: Callable[[Properties], bytes], text: 
 
 def _fitting(terms: Terms, text: str, packet: Callable[[Properties], bytes]) -> bytes:
     if text:
-        sentence = printable(text, SENTENCE_CHARACTERS_MAX).encode()
-        whole = packet(Properties(reason_string=sentence))
+        whole = packet(Properties(reason_string=_sentence(text)))
         if len(whole) <= terms.packet_bytes_max:
             return whole
     short = packet(NONE)
     return short if len(short) <= terms.packet_bytes_max else b""
+
+
+def _sentence(text: str) -> bytes:
+    """A reason string. What it quotes of the client is escaped already: backslashes stay."""
+    if len(text) > SENTENCE_CHARACTERS_MAX:
+        text = text[: SENTENCE_CHARACTERS_MAX - 1] + "…"
+    return "".join([c if c.isprintable() else printable(c) for c in text]).encode()
