@@ -14,8 +14,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.conformance.v5.missing import MISSING
-
 __all__ = [
     "MQTT_3_1_1",
     "MQTT_5",
@@ -31,9 +29,6 @@ __all__ = [
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
-
-_MISSING = {name.partition("[")[0] for name in MISSING}
-"""Tests that are expected to fail, in at least one case."""
 
 TITLES_3_1_1 = {
     "1.5": "1.5 Data representations",
@@ -166,8 +161,6 @@ def _carried(path: Path, standard: Standard) -> Iterator[tuple[str, str]]:
     if f"mark.{standard.marker}(" not in text:
         return
     for test in _tests(ast.parse(text)):
-        if path.parent.name == "v5" and test.name in _MISSING:
-            continue
         for statement_id in _proven_by(test, f"pytest.mark.{standard.marker}"):
             yield statement_id, test.name
 

@@ -2,25 +2,14 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance import packets5 as v5
 from tests.conformance.client5 import Client5
-from tests.conformance.v5.missing import MISSING
 from tests.conformance.wire_client import TARGET, TIMEOUT_S
 from tests.websocket.framed_socket import FramedSocket
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == HERE and item.name in MISSING and not TARGET:
-            item.add_marker(pytest.mark.xfail(strict=True, reason=MISSING[item.name]))
-
 
 both_transports = pytest.mark.parametrize("transport", ["tcp", "ws"], indirect=True)
 """For a sample of the tests: their claims hold by WebSocket as well."""
@@ -45,8 +34,6 @@ def dial(request: pytest.FixtureRequest, transport: str) -> Iterator[Callable[..
             if transport == "ws":
                 client.socket.close()
                 client.socket = FramedSocket(target.host, target.port, TIMEOUT_S)
-            if request.node.name in MISSING:
-                client.socket.settimeout(1)  # what is not there is not waited for
             return client
 
         yield open_connection
