@@ -179,6 +179,19 @@ def test_scram_logs_in(guarded):
     assert own.metrics()['penstock_logins_accepted_total{kind="scram"}'] == 1
 
 
+def test_sub_tells_a_qos_that_was_not_granted(url, name):
+    shared = f"$share/g/{name}"
+    status, _, err = run("sub", "--url", url, shared, "-q", "2", "--timeout", "0.1")
+    assert (status, err) == (0, f"subscribed to {shared}\n{shared}: QoS 1 only\n")
+
+
+def test_advice_adds_something_to_the_words_of_the_broker(url, name):
+    _, _, err = run("pub", "--url", url, "-q", "1", "x" * 2_000, "1")
+    assert err.endswith(": longer than 1024 bytes\n")
+    _, _, err = run("sub", "--url", url, "$share/g", "--timeout", "5")
+    assert err.endswith(": a shared subscription is $share/NAME/FILTER\n")
+
+
 def test_refusals_name_what_was_refused_and_what_to_do(guarded):
     _, _, login = guarded
     status, _, err = run("pub", "bob/x", "1", "-q", "1", *login)

@@ -132,8 +132,8 @@ def _probe_routes(view: BrokerView, guard: Guard) -> list[Route]:
 def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
     port = f" {server[1]}" if server and server[1] else ""
     return (
-        f"Penstock {version}: MQTT 3.1.1, RESP (Redis), the binary protocol, the queue protocol and"
-        f" HTTP on this same port{port};"
+        f"Penstock {version}: MQTT 5 and 3.1.1 (WebSocket: /mqtt), RESP (Redis), the binary"
+        f" protocol, the queue protocol and HTTP on this same port{port};"
         " pages: /health /ready /status /metrics /topics /clients /keys /queues /groups /dlq"
         " /cluster /users /roles /tokens /bans /access\n"
     )

@@ -93,8 +93,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     retain_handling: int = 0
     replay: str = ""
 
-    def subscribe(self, client: Client, *, is_first: bool) -> None:
-        """Raises RefusedError. History is asked for once: it would come twice."""
+    def subscribe(self, client: Client, *, is_first: bool) -> list[str]:
+        """Return what was granted, to be told. Raises RefusedError.
+
+        History is asked for once: it would come twice.
+        """
         codes = client.subscribe(
             [(each, self.qos) for each in self.filters],
             no_local=self.no_local,
@@ -102,11 +105,13 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             retain_handling=self.retain_handling,
             replay=self.replay if is_first else "",
         )
-        pairs = zip(self.filters, codes, strict=True)
-        refused = {name: code for name, code in pairs if code >= REFUSED}
+        granted = dict(zip(self.filters, codes, strict=True))
+        refused = {name: code for name, code in granted.items() if code >= REFUSED}
         if refused:
             first = next(iter(refused.values()))
             raise subscribe_refused(list(refused), first, client.reason_string)
+        lower = [f"{each}: QoS {qos} only" for each, qos in granted.items() if qos < self.qos]
+        return [f"subscribed to {', '.join(self.filters)}", *lower]
 
 
 class Listening:
@@ -142,8 +147,8 @@ class Listening:
             clean_session=not wanted.client_id,
             session_expiry_s=wanted.session_expiry_s,
         ) as client:
-            wanted.subscribe(client, is_first=not self._version)
-            self._output.note(f"subscribed to {', '.join(wanted.filters)}")
+            for line in wanted.subscribe(client, is_first=not self._version):
+                self._output.note(line)
             self._version, self._attempts = client.version, 0
             self._output.is_connected = True
             wake = [stop, *watchable(sys.stdout.buffer.fileno())]

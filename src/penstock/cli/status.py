@@ -95,7 +95,7 @@ def _row(client: Document) -> tuple[str, ...]:
     return (
         printable(client["client_id"], 60) or "-",
         printable(client.get("user") or "-", 64),
-        client["protocol"],
+        client["protocol"] + (" (ws)" if client.get("websocket") else ""),
         client["address"] or "away",
         "yes" if client.get("encrypted") else "-",
         "-" if idle_s is None else _span(idle_s),

@@ -159,7 +159,7 @@ def _versions(version: int | None, what: str) -> tuple[int, ...]:
     if version not in {None, 4, 5}:
         raise ArgumentError(f"version is {version}", "it is 5, or 4 for MQTT 3.1.1")
     if version == 4 and what:
-        raise ArgumentError(f"{what} needs MQTT 5", "connect without version=4")
+        raise ArgumentError(f"{what} needs MQTT 5", "connect without version=4 (--mqtt-version 5)")
     if version is not None:
         return (version,)
     return (5,) if what else VERSIONS

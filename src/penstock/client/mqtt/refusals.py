@@ -21,16 +21,18 @@ REASON_CHARACTERS: Final = 200
 _ErrorT = TypeVar("_ErrorT", bound=ClientError)
 
 _LATER: Final = "try again later; its /ready page says why"
-_ALLOWED: Final = "penstock acl check USER ACTION TOPIC names the rule that decides"
+_ALLOWED: Final = "if a rule forbids it, penstock acl check USER ACTION TOPIC names the rule"
+_LOG: Final = "its log says why"
+_CHECK: Final = "check it"
 _BUG: Final = "is it another kind of server? Its log says more"
 
 _C = ReasonCode
 _WORDS: Final[dict[int, tuple[str, str]]] = {
-    _C.SUCCESS: ("it gave no reason", "its log says why"),
-    _C.UNSPECIFIED_ERROR: ("it gave no reason", "its log says why"),
+    _C.SUCCESS: ("it gave no reason", _LOG),
+    _C.UNSPECIFIED_ERROR: ("it gave no reason", _LOG),
     _C.MALFORMED_PACKET: ("it could not read a packet of ours", _BUG),
     _C.PROTOCOL_ERROR: ("it did not expect a packet of ours", _BUG),
-    _C.IMPLEMENTATION_SPECIFIC_ERROR: ("it does not support this", "its log says why"),
+    _C.IMPLEMENTATION_SPECIFIC_ERROR: ("it does not support this", _LOG),
     _C.UNSUPPORTED_PROTOCOL_VERSION: ("it does not speak MQTT 5", "connect with version=4"),
     _C.CLIENT_IDENTIFIER_NOT_VALID: (
         "it does not accept this client id",
@@ -54,8 +56,8 @@ _WORDS: Final[dict[int, tuple[str, str]]] = {
         "another client connected with the same client id",
         "give each client an id of its own",
     ),
-    _C.TOPIC_FILTER_INVALID: ("it does not accept this topic filter", "check it"),
-    _C.TOPIC_NAME_INVALID: ("it does not accept this topic", "check it"),
+    _C.TOPIC_FILTER_INVALID: ("it does not accept this topic filter", _CHECK),
+    _C.TOPIC_NAME_INVALID: ("it does not accept this topic", _CHECK),
     _C.PACKET_IDENTIFIER_IN_USE: ("a packet id is in use", "begin with a clean session"),
     _C.PACKET_IDENTIFIER_NOT_FOUND: ("a packet id is not known", "begin with a clean session"),
     _C.RECEIVE_MAXIMUM_EXCEEDED: ("too many messages were in flight", _BUG),
@@ -157,11 +159,11 @@ def publish_refused(code: int, properties: Properties, refused: int, count: int)
 
 def subscribe_refused(filters: list[str], code: int, reason: str) -> RefusedError:
     """The error for filters that SUBACK refuses; the code of 3.1.1 has no meaning of its own."""
-    words, advice = _WORDS.get(code, (f"it gave code {code:#04x}", ""))
-    if code == _C.UNSPECIFIED_ERROR:
-        words, advice = "", "penstock acl check USER subscribe FILTER names the rule that decides"
+    words, advice = _advised(code, reason)
+    if code == _C.UNSPECIFIED_ERROR and not reason:
+        words, advice = "", f"ask with MQTT 5, which tells the reason; {_ALLOWED}"
     names = ", ".join(map(repr, filters))
-    why = f": {reason or words}" if reason or words else ""
+    why = f": {words}" if words else ""
     error = RefusedError(f"the broker refused to subscribe to {names}{why}", advice)
     return _coded(error, code, NONE)
 
@@ -175,10 +177,16 @@ def reason_string(properties: Properties) -> str:
 
 
 def _words(code: int, properties: Properties) -> tuple[str, str]:
-    words, advice = _WORDS.get(code, (f"it gave code {code:#04x}", "its log says why"))
+    words, advice = _advised(code, reason_string(properties))
     if server := server_reference(properties):
         advice = f"connect to {server}"
-    return reason_string(properties) or words, advice
+    return words, advice
+
+
+def _advised(code: int, reason: str) -> tuple[str, str]:
+    """The broker's reason, or ours. After its own words, "look for the reason" is no advice."""
+    words, advice = _WORDS.get(code, (f"it gave code {code:#04x}", _LOG))
+    return reason or words, "" if reason and advice in {_LOG, _CHECK} else advice
 
 
 def server_reference(properties: Properties) -> str:

@@ -666,7 +666,8 @@ class MqttConnection(Connection[Event]):
         if expiry_s is not None:
             self._expiry_s = min(expiry_s, self._connections.limits.session_expiry_s)
         if event.code:
-            detail = f"reason code {event.code:#04x}: {printable(said or b'', SAID_CHARACTERS_MAX)}"
+            words = f": {printable(said, SAID_CHARACTERS_MAX)}" if said else ""
+            detail = f"reason code {event.code:#04x}{words}"
             self.close(DisconnectReason.CLIENT_ENDED, detail)
         else:
             if said is not None:
