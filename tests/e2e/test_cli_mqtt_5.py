@@ -185,6 +185,13 @@ def test_sub_tells_a_qos_that_was_not_granted(url, name):
     assert (status, err) == (0, f"subscribed to {shared}\n{shared}: QoS 1 only\n")
 
 
+def test_sub_tells_a_session_expiry_that_was_cut(url, name):
+    wanted = ("-c", name, "--session-expiry", "30d", "--timeout", "0.1")
+    status, _, err = run("sub", "--url", url, name, *wanted)
+    cut = "the broker keeps the session for 86,400 s only"
+    assert (status, err) == (0, f"subscribed to {name}\n{cut}\n")
+
+
 def test_advice_adds_something_to_the_words_of_the_broker(url, name):
     _, _, err = run("pub", "--url", url, "-q", "1", "x" * 2_000, "1")
     assert err.endswith(": longer than 1024 bytes\n")

@@ -44,7 +44,7 @@ from penstock.access.new_secrets import (
 )
 from penstock.access.password_pool import PasswordPool, check_password
 from penstock.access.quotas import Quotas
-from penstock.access.scram_logins import UNPREPARED, ScramLogin, verifier_for
+from penstock.access.scram_logins import NOT_CHOSEN, UNPREPARED, ScramLogin, verifier_for
 from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus, Leadership
 from penstock.config.schema import Config
@@ -444,8 +444,9 @@ class Logins:
             self._end(attempt, refusal)  # somebody guesses on many connections at once
             return
         user = self._usable(attempt.credentials.user)
-        if user is not None and user.password and not read_verifier(user.scram, user.password):
-            _log.warning("scram_unprepared", user=user.name, advice=UNPREPARED)
+        if user is not None and not read_verifier(user.scram, user.password):
+            advice = UNPREPARED if user.password else NOT_CHOSEN
+            _log.warning("scram_unprepared", user=user.name, advice=advice)
         if user is None or before is None or not is_right or user.scram != before.scram:
             self._end(attempt, WRONG)
             return

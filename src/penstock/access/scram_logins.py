@@ -19,6 +19,7 @@ UNPREPARED = (
     "there is no SCRAM verifier of this password: log in with it once without SCRAM, or set it"
     " again: penstock users password"
 )
+NOT_CHOSEN = "this user has no chosen password, which SCRAM needs: log in without SCRAM, over TLS"
 
 
 class ScramLogin:

@@ -111,7 +111,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             first = next(iter(refused.values()))
             raise subscribe_refused(list(refused), first, client.reason_string)
         lower = [f"{each}: QoS {qos} only" for each, qos in granted.items() if qos < self.qos]
-        return [f"subscribed to {', '.join(self.filters)}", *lower]
+        kept_s = client.session_expiry_s if self.session_expiry_s else None
+        cut = [] if kept_s is None else [f"the broker keeps the session for {kept_s:,} s only"]
+        return [f"subscribed to {', '.join(self.filters)}", *lower, *cut]
 
 
 class Listening:

@@ -95,8 +95,8 @@ def pub(
 ) -> None:
     """Publish MESSAGE to TOPIC; without MESSAGE, each line of standard input.
 
-    Exits with 0 once the broker has confirmed all messages (QoS 1 and 2), or read all of them and
-    refused none (QoS 0); otherwise with 1.
+    Exits with 0 once the broker has confirmed all messages (QoS 1 and 2), or read all of them
+    (QoS 0, where a message that this user may not publish is dropped silently); otherwise with 1.
     """
     topic, message = _named(words, topic, message)
     payload = _payload(message, file, null=null, lines=lines)

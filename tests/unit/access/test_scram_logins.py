@@ -313,14 +313,17 @@ async def test_the_log_says_what_a_user_without_verifier_must_do(setup, monkeypa
     monkeypatch.setattr(
         module._log, "warning", lambda event, **values: told.append((event, values))
     )
-    s = setup(with_password("unprepared", PASSWORD), prepared("ann"))
+    s = setup(with_password("unprepared", PASSWORD), prepared("ann"), put(User("device")))
     assert log_in(s, "ann", "wrong") == WRONG
     assert log_in(s, "nobody") == WRONG
     assert told == []
     assert log_in(s, "unprepared") == WRONG
-    ((event, values),) = told
+    assert log_in(s, "device") == WRONG
+    (event, values), (_, of_device) = told
     assert (event, values["user"]) == ("scram_unprepared", "unprepared")
     assert "penstock users password" in values["advice"]
+    assert of_device["user"] == "device"
+    assert "log in without SCRAM" in of_device["advice"]
 
 
 async def test_one_salt_key_serves_all_and_outlives_who_brought_it(setup):

@@ -244,6 +244,11 @@ class Client:
         """The version of MQTT that is spoken: 5, or 4 for 3.1.1."""
         return self._session.version
 
+    @property
+    def session_expiry_s(self) -> int | None:
+        """How long the broker keeps the session, in seconds, if not as long as we asked."""
+        return self._session.limits.session_expiry_s
+
     # ── Beginning and end ─────────────────────────────────────────────────────────────────────
 
     def wait_for_welcome(self) -> None:

@@ -48,7 +48,7 @@ class ConnectRequest(msgspec.Struct, frozen=True, kw_only=True):
                 raise ArgumentError("MQTT has no login with a key", "use a password or a token")
         elif self.scram:
             raise ArgumentError(
-                "scram needs credentials", "give Credentials(user, password_file=…)"
+                "scram needs credentials", "give Credentials(user, password_file=…) (--user)"
             )
         expiry, maximum, size = self.session_expiry_s, self.receive_maximum, self.packet_bytes_max
         if expiry is not None and not 0 <= expiry <= SECONDS_MAX:

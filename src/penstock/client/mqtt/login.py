@@ -20,7 +20,8 @@ class ScramLogin:
 
     def __init__(self, credentials: Credentials, nonce: bytes) -> None:
         if not credentials.user:
-            raise ArgumentError("SCRAM needs a user and its password", "give Credentials(user, …)")
+            advice = "give Credentials(user, …) (--user)"
+            raise ArgumentError("SCRAM needs a user and its password", advice)
         try:
             password = credentials.secret().decode()
         except UnicodeDecodeError:

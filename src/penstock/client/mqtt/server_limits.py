@@ -19,6 +19,7 @@ class ServerLimits(msgspec.Struct, frozen=True):
     qos_max: int = 2
     has_retain: bool = True
     alias_max: int = 0
+    session_expiry_s: int | None = None  # None: as we asked
 
     @classmethod
     def of(cls, connack: Properties) -> "ServerLimits":
@@ -30,6 +31,7 @@ class ServerLimits(msgspec.Struct, frozen=True):
             qos_max=2 if connack.maximum_qos is None else connack.maximum_qos,
             has_retain=connack.retain_available != 0,
             alias_max=connack.topic_alias_maximum or 0,
+            session_expiry_s=connack.session_expiry,
         )
 
     def check(self, packet_bytes: int, qos: int, *, retain: bool) -> None:
