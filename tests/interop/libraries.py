@@ -13,12 +13,13 @@ from tests.interop.driven_clients import (
     MqttJsClient,
 )
 from tests.interop.python_clients import AiomqttClient, GmqttClient, PahoClient
+from tests.interop.zmqtt_client import ZmqttClient
 
 __all__ = ["BOTH", "FIVE", "LIBRARIES", "parameters", "present", "skip_if_missing"]
 
 BOTH = tuple(
     Library(client, version)
-    for client in (PahoClient, AiomqttClient, GmqttClient, MqttJsClient)
+    for client in (PahoClient, AiomqttClient, GmqttClient, ZmqttClient, MqttJsClient)
     for version in (4, 5)
 )
 """Libraries that speak 3.1.1 and 5."""
