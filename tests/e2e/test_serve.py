@@ -197,11 +197,10 @@ def test_a_wrong_setting_is_refused_before_anything_is_touched(tmp_path, argumen
     assert not (tmp_path / "data").exists()
 
 
-def test_a_client_that_asks_for_mqtt_5_is_named_with_the_version_once_a_minute(start):
+def test_a_client_that_asks_for_mqtt_3_1_is_named_with_the_version_once_a_minute(start):
     """The standard allows only CONNACK 1, which some libraries cannot show."""
     broker = start()
-    properties = b"\x05\x11\x00\x00\x00\x0a"
-    body = b"\x00\x04MQTT\x05\x02\x00\x3c" + properties + b"\x00\x08device-7"
+    body = b"\x00\x06MQIsdp\x03\x02\x00\x3c" + b"\x00\x08device-7"
     for _ in range(3):
         with socket.create_connection((broker.host, broker.port)) as client:
             client.sendall(bytes([0x10, len(body)]) + body)
@@ -210,4 +209,4 @@ def test_a_client_that_asks_for_mqtt_5_is_named_with_the_version_once_a_minute(s
     lines = [json.loads(line) for line in broker.log_path.read_text().splitlines()]
     (refused,) = [line for line in lines if line["event"] == "version_refused"]
     assert refused["client_id"] == "device-7"
-    assert "MQTT 5.0" in refused["detail"]
+    assert "MQTT 3.1 is not supported" in refused["detail"]
