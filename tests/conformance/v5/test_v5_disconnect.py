@@ -33,6 +33,16 @@ def test_the_brokers_disconnect_is_its_last_packet(connect, unique):
     client.expect_close()
 
 
+@pytest.mark.proves5("MQTT-3.14.4-1")
+def test_what_was_forwarded_in_the_same_turn_comes_before_the_disconnect(connect, unique):
+    client = connect()
+    client.subscribe((unique, 0))
+    client.send(*(v5.publish(unique, b"m") for _ in range(3)), v5.packet(0x00))
+    for _ in range(3):
+        client.expect_publish(unique, b"m")
+    client.expect_disconnect(0x82)
+
+
 @pytest.mark.proves5("MQTT-3.14.0-1", "MQTT-3.1.4-1")
 @pytest.mark.parametrize(
     "bad", [v5.connect("", flags=3), v5.connect("", receive_maximum=0), v5.PINGREQ]

@@ -654,6 +654,7 @@ class MqttConnection(Connection[Event]):
                 self.send(refused_connect(self.terms, codes.connack, detail))
         elif codes.disconnect is not None:
             reference = self._door.server_reference(reason)
+            self.outbox.take_live()  # nothing follows the DISCONNECT
             self.send(goodbye(self.terms, codes.disconnect, detail, reference))
 
     def _on_disconnect(self, event: Disconnect) -> None:
