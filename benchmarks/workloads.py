@@ -133,7 +133,7 @@ _BATCHED = Target(4.0)
 _MIXED = Target(2.5)
 _ROOM = {"limits.clients_max": "20000"}
 _INTERVAL = {"durability": "interval"}
-_SMALL_CONNECTION = Target(4096, absolute=True)
+_SMALL_CONNECTION = Target(3072, absolute=True)
 
 _CORE = (
     Workload("A", "1 to 1, 64 B", "-s 64", target=_BATCHED),
@@ -260,7 +260,7 @@ def _mqtt5() -> Iterable[Workload]:
         "2,000 idle clients, 5",
         "-V 5 -I 2000 -P 0 -S 0",
         MEMORY,
-        Target(3072, absolute=True),
+        _SMALL_CONNECTION,
         {},
         "mqtt5",
     )
