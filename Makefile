@@ -16,7 +16,7 @@ WORKERS ?= 3
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test quick nightly lint java-clients sim chaos fuzz bench docs clean
+.PHONY: help install serve test quick nightly lint java-clients go-client sim chaos fuzz bench docs clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -71,6 +71,9 @@ JAVA_CLIENTS := tests/interop/java_mqtt
 java-clients: ## fetch HiveMQ's and Eclipse's MQTT clients with Maven; tests with them are skipped otherwise
 	mvn -q -B -f $(JAVA_CLIENTS)/pom.xml dependency:copy-dependencies -DoutputDirectory=target/jars
 	javac -cp '$(JAVA_CLIENTS)/target/jars/*' -d $(JAVA_CLIENTS)/target/classes $(JAVA_CLIENTS)/*.java
+
+go-client: ## build the driver of Eclipse's MQTT client for Go; tests with it are skipped otherwise
+	cd tests/interop/go_mqtt && go build -o target/driver .
 
 sim: $(VENV)/.dev ## simulate clusters with faults: SEED=first SEEDS=count STEPS=per-seed
 	$(BIN)/python -m tests.raft.simulation --seed $(SEED) --seeds $(SEEDS) --steps $(STEPS) $(ARGS)

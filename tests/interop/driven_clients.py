@@ -47,7 +47,14 @@ from tests.interop.clients import (
     Subscription,
 )
 
-__all__ = ["DrivenClient", "EclipseJavaClient", "HiveMqClient", "JavaClient", "MqttJsClient"]
+__all__ = [
+    "DrivenClient",
+    "EclipseGoClient",
+    "EclipseJavaClient",
+    "HiveMqClient",
+    "JavaClient",
+    "MqttJsClient",
+]
 
 HERE = Path(__file__).parent
 PROPERTY_NAMES = {
@@ -317,3 +324,17 @@ class EclipseJavaClient(JavaClient):
         {"alias in", "alias out", "reason of a publish", "connection after a refused PUBREC"}
     )
     command = _java("paho")
+
+
+class EclipseGoClient(DrivenClient):
+    """Eclipse Paho's client of MQTT 5 for Go, which ``make go-client`` builds."""
+
+    library = "paho-go"
+    hides = frozenset({"alias in", "overlap", "properties of a will"})
+    command = ("target/driver",)
+    directory = HERE / "go_mqtt"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        is_built = (cls.directory / "target/driver").exists()
+        return None if is_built else "the client for Go: make go-client"

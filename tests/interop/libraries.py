@@ -7,6 +7,7 @@ import pytest
 from tests.interop.clients import Library
 from tests.interop.driven_clients import (
     DrivenClient,
+    EclipseGoClient,
     EclipseJavaClient,
     HiveMqClient,
     JavaClient,
@@ -23,7 +24,12 @@ BOTH = tuple(
     for version in (4, 5)
 )
 """Libraries that speak 3.1.1 and 5."""
-LIBRARIES = (*BOTH, Library(HiveMqClient, 5), Library(EclipseJavaClient, 5))
+LIBRARIES = (
+    *BOTH,
+    Library(EclipseGoClient, 5),
+    Library(HiveMqClient, 5),
+    Library(EclipseJavaClient, 5),
+)
 FIVE = tuple(library for library in LIBRARIES if library.version == 5)
 
 

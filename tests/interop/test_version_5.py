@@ -159,6 +159,8 @@ async def test_a_will_has_properties_and_comes_when_its_delay_is_over(
     await watcher.publish(f"{unique}/meanwhile", b"", 1)
     assert (await watcher.next()).topic == f"{unique}/meanwhile"
     await asyncio.to_thread(broker.clock.advance, 31)
+    if "properties of a will" in library5.client.hides:  # it sends the user's own alone
+        will = will._replace(properties=Properties(user=PROPERTIES.user))
     assert await watcher.next() == will
 
 

@@ -18,9 +18,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::BytesWarning")
 PAYLOADS = [b"", b"x", bytes(1000), bytes(range(256)) * 500]
 
 
-def exchange(port, topic, context=None, path="/mqtt"):
+def exchange(port, topic, context=None, path="/mqtt", version=paho.MQTTv5):
     """Publish each payload with each QoS, and receive it."""
-    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=topic, transport="websockets")
+    client = paho.Client(
+        CallbackAPIVersion.VERSION2, client_id=topic, transport="websockets", protocol=version
+    )
     client.ws_set_options(path=path)
     if context is not None:
         client.tls_set_context(context)
@@ -41,9 +43,10 @@ def exchange(port, topic, context=None, path="/mqtt"):
         client.loop_stop()
 
 
+@pytest.mark.parametrize("version", [paho.MQTTv311, paho.MQTTv5])
 @pytest.mark.parametrize("path", ["/mqtt", "/"])
-def test_paho_by_websocket(broker, unique, path):
-    sent, received = exchange(broker.port, unique, path=path)
+def test_paho_by_websocket(broker, unique, path, version):
+    sent, received = exchange(broker.port, unique, path=path, version=version)
 
     assert sorted(received) == sorted(sent)
 
