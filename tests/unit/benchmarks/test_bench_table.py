@@ -48,7 +48,7 @@ def test_a_comparison_is_one_line():
 
 def test_an_upper_bound_is_shown_as_one():
     text = render([compare(WORKLOADS["G2k"], []), compare(WORKLOADS["H0"], [])], "o", "t")
-    assert "<= 4,096" in text
+    assert "<= 3,072" in text
     assert "<= 1.5x" in text
 
 
