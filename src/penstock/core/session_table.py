@@ -88,6 +88,7 @@ class SessionTable:
         session.clear()
         if session.wills:
             self.away[session.client_id] = session
+            self.wills.note(session)  # they are due now, whatever their delay
         else:
             del self.by_id[session.client_id]
 

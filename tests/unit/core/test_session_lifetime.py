@@ -4,6 +4,7 @@ import pytest
 from tests.unit.core.broker_bench import Bench, kinds
 
 from penstock.core.commands import (
+    AccessChanged,
     Closed,
     Expired,
     SessionOpened,
@@ -15,6 +16,8 @@ from penstock.core.commands import (
 )
 from penstock.core.effects import Accepted, TakenOver, WillLeft
 from penstock.obs.reasons import DropReason
+from penstock.trust.book import put
+from penstock.trust.rows import User
 
 NEVER = 2**32 - 1
 
@@ -26,7 +29,9 @@ def will(delay_s: int = 0) -> WillMessage:
 class Clients(Bench):
     """A bench whose commands carry times, as MQTT 5 needs them."""
 
-    def connect(self, now_ms=1_000, *, clean=False, expiry_s=0, last=None, receive_maximum=0):
+    def connect(
+        self, now_ms=1_000, *, clean=False, expiry_s=0, last=None, receive_maximum=0, user=""
+    ):
         self.connections += 1
         opened = SessionOpened(
             b"ann",
@@ -34,6 +39,7 @@ class Clients(Bench):
             clean,
             last,
             is_paced=True,
+            user=user,
             version=5,
             expiry_s=expiry_s,
             receive_maximum=receive_maximum,
@@ -48,6 +54,9 @@ class Clients(Bench):
         at_ms = now_ms + left.delay_s * 1000 if left is not None else 0
         number = connection or self.connections
         return self.apply(Closed(b"ann", number, now_ms, expiry_s, at_ms))
+
+    def change_users(self, *changes):
+        return self.apply(AccessChanged(list(changes), "root", "http", "", 1_000))
 
     @property
     def session(self):
@@ -264,6 +273,24 @@ def test_an_expired_session_leaves_its_will(clients):
     clients.vanish(2_000)
     assert WillLeft(b"ann") in clients.apply(Expired(b"ann", 1)).controls
     assert clients.due(0) == [1]
+
+
+@pytest.mark.parametrize("end", ["user deleted", "clean start"])
+def test_a_will_that_waits_is_due_when_its_session_ends_otherwise(clients, end):
+    """Its time was another one before: whoever looks for wills that are due must find it."""
+    clients.change_users(put(User("root", ("admin",))), put(User("ann", ("client",))))
+    clients.connect(expiry_s=600, last=will(delay_s=300), user="ann")
+    clients.vanish(2_000)
+    (left,) = clients.session.wills
+    if end == "clean start":
+        clients.connect(3_000, clean=True, expiry_s=600, user="ann")
+    else:
+        clients.change_users(("user", "ann", None))
+    for now_ms in (3_000, 400_000):  # also if it could not be published at once
+        assert clients.due(now_ms) == [left.connection]
+    clients.apply(WillSent(b"ann", left.connection))
+    assert clients.due(400_000) == []
+    assert (clients.session is None) == (end == "user deleted")
 
 
 def test_wills_of_several_connections_are_published_one_by_one(clients):
