@@ -68,7 +68,7 @@ def test_a_module_without_a_sentence_is_found(source):
 
 
 def test_a_clause_without_a_test_is_found():
-    sources = ["pass  # [MQTT-9.9.9-1]", "pass  # [MQTT-9.9.9-2], [MQTT-9.9.9-10]"]
+    sources = ["pass  # [MQTT-9.9.9-1]", "pass  # [MQTT-9.9.9-2], [MQTT5-9.9.9-10]"]
     tests = ['{"clause": "MQTT-9.9.9-1"}', '"""[MQTT-9.9.9-10]"""']
     assert checks.untested_clauses(sources, tests) == ["MQTT-9.9.9-2"]
 

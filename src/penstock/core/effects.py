@@ -58,7 +58,7 @@ class SubscribeAnswer(msgspec.Struct, frozen=True):
 
 
 class UnsubscribeAnswer(msgspec.Struct, frozen=True):
-    """Answer UNSUBACK; 5.0 has a code per filter, in order [MQTT-3.11.3-1]."""
+    """Answer UNSUBACK; 5.0 has a code per filter, in order [MQTT5-3.11.3-1]."""
 
     waiter: SessionClient
     packet_id: int

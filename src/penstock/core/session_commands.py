@@ -203,7 +203,7 @@ class SessionCommands:
             self._sessions.left(session, command.now_ms)
 
     def _leave_will(self, session: Session, command: Closed, effects: Effects) -> None:
-        """The will is due at the session's end at the latest [MQTT-3.1.3-9]."""
+        """The will is due at the session's end at the latest [MQTT5-3.1.2-8]."""
         at_ms = command.will_at_ms
         if session.ends_with_connection:
             at_ms = 0

@@ -9,7 +9,7 @@ subscription but the reason why a filter was refused, as SUBACK tells it::
 What matters when a message is routed is ``routed``: retain handling only matters to SUBSCRIBE.
 
 **Marks.** A subscription that is more than its QoS is *marked*. A subscriber gets one copy of a
-message however many of its subscriptions match [MQTT-3.3.4-2]: with the highest QoS, all
+message however many of its subscriptions match [MQTT5-3.3.4-2]: with the highest QoS, all
 identifiers, and RETAIN as published if any of them asks for that. ``Marks`` is that sum for one
 topic. A message of the subscriber's own leaves out those with no local, so ``Marks.own`` is the sum
 of the others.
@@ -52,7 +52,7 @@ def retain_handling_of(options: int) -> int:
 
 
 def brings_retained(options: int, *, is_new: bool) -> bool:
-    """Whether SUBSCRIBE is answered with retained messages [MQTT-3.3.1-9] to [MQTT-3.3.1-11].
+    """Whether SUBSCRIBE is answered with retained messages [MQTT5-3.3.1-9] to [MQTT5-3.3.1-11].
 
     ``is_new``: the session did not have the filter.
     """

@@ -26,7 +26,7 @@ def test_a_refusal_comes_in_the_order_of_its_message(own_broker, connect, qos, k
     client.ping()
 
 
-@pytest.mark.proves5("MQTT-2.2.1-2")
+@pytest.mark.proves5("MQTT-2.2.1-3")
 def test_an_id_that_is_in_use_is_told_0x91_in_every_packet(own_broker, connect):
     client = connect(at=own_broker())
     client.send(v5.publish("t", b"m", qos=2, packet_id=5))

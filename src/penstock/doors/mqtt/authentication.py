@@ -83,7 +83,7 @@ class MqttAuthentication:
         login.finish(data or b"")
 
     def _fault_of(self, event: Auth) -> str:
-        if event.properties.authentication_method != SCRAM:  # [MQTT-4.12.0-5]
+        if event.properties.authentication_method != SCRAM:  # [MQTT5-4.12.0-5]
             return "with another method than CONNECT"
         if event.code == ReasonCode.CONTINUE_AUTHENTICATION:
             return "" if self._login is not None else "that continues nothing"
@@ -109,7 +109,7 @@ class MqttAuthentication:
 
     def _send(self, code: ReasonCode, words: Properties) -> None:
         packet = encode.auth(code, words)
-        if len(packet) > self._bytes_max:  # [MQTT-3.1.2-24]
+        if len(packet) > self._bytes_max:  # [MQTT5-3.1.2-24]
             detail = f"AUTH of {len(packet)} bytes, the client takes {self._bytes_max}"
             self._client.close(DisconnectReason.PACKET_TOO_LARGE, detail)
         else:

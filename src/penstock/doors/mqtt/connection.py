@@ -244,7 +244,7 @@ class MqttConnection(Connection[Event]):
     def _authenticate(self, event: Connect, method: bytes) -> None:
         """Let the client prove who it is; until then it is a stranger, who has little time."""
         logins = self._door.logins
-        if method != SCRAM or not logins.takes_scram:  # [MQTT-4.12.0-1]
+        if method != SCRAM or not logins.takes_scram:  # [MQTT5-4.12.0-1]
             reason = DisconnectReason.AUTHENTICATION_METHOD
             detail = f"the authentication method {printable(method)} is not supported here"
             self._refuse_connect(ConnectRefused(CONNACK_BAD_CREDENTIALS, reason, detail))
@@ -256,12 +256,12 @@ class MqttConnection(Connection[Event]):
 
     def _authenticated(self, event: Connect, result: Principal | LoginRefusal) -> None:
         if self._machine.closed and not isinstance(result, LoginRefusal):
-            return  # more was sent behind the proof: too early [MQTT-3.1.2-30]; it comes next
+            return  # more was sent behind the proof: too early [MQTT5-3.1.2-30]; it comes next
         self._machine.authenticated()
         self._connect(partial(self._logged_in, event, result))
 
     def _on_auth(self, event: Auth) -> None:
-        if self._authentication is None:  # [MQTT-4.12.0-7]
+        if self._authentication is None:  # [MQTT5-4.12.0-7]
             detail = "AUTH without a method in CONNECT"
             self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
         else:
@@ -464,7 +464,7 @@ class MqttConnection(Connection[Event]):
             door.effects.execute(effects)
 
     def _free_quota(self, event: MqttAcks) -> None:
-        """A refusing PUBREC ends a delivery, any other does not [MQTT-4.9.0-2]."""
+        """A refusing PUBREC ends a delivery, any other does not [MQTT5-4.9.0-2]."""
         was_used_up = not self.outbox.quota
         if event.kind in {PUBACK, PUBCOMP}:
             self.outbox.acknowledged(len(event.packet_ids))
@@ -660,7 +660,7 @@ class MqttConnection(Connection[Event]):
     def _on_disconnect(self, event: Disconnect) -> None:
         """The client leaves; only code 0 spares the will [MQTT-3.14.4-3]."""
         expiry_s, said = event.properties.session_expiry, event.properties.reason_string
-        if expiry_s and not self.terms.expiry_s:  # [MQTT-3.14.2-2]
+        if expiry_s and not self.terms.expiry_s:
             detail = "DISCONNECT gives a session expiry to a session that has none"
             self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
             return

@@ -4,7 +4,7 @@
 refuses it, is sent. The client knows how many it may have on the way. So refusals that are held
 count, too, which bounds what is kept of them.
 
-**Packet ids.** An id belongs to one message until that is finished [MQTT-2.2.1-2]. Ids of QoS 2
+**Packet ids.** An id belongs to one message until that is finished [MQTT5-2.2.1-3]. Ids of QoS 2
 messages of former connections are the session's; they do not count.
 
 **Order.** Acknowledgements are sent in the order of their messages [MQTT-4.6.0-2],

@@ -2,7 +2,7 @@
 
 The sentence (reason string) is left out if the client's maximum packet size has no room for it.
 Where a client wants no problem information, only CONNACK and DISCONNECT may have one
-[MQTT-3.1.2-29].
+[MQTT5-3.1.2-29].
 """
 
 from collections.abc import Callable, Mapping

@@ -385,7 +385,7 @@ class MqttPublishing:
             self._client.close(*refusal)
 
     def _answer(self, qos: int, packet_id: int, code: int, text: str) -> None:
-        """Refuse a message that has not begun: its id is free at once [MQTT-4.3.3-9]."""
+        """Refuse a message that has not begun: its id is free at once [MQTT5-4.3.3-9]."""
         exchanges, kind = self.exchanges, ANSWERS[qos]
         assert exchanges is not None
         packet = refused_publish(self._client.terms, kind, packet_id, code, text)
