@@ -125,9 +125,9 @@ def test_clients_are_listed_by_any_protocol_and_by_prefix(run, broker):
         client.subscribe([("a", 1), ("b", 1)])
         worker.stats()
         found = json.loads(run("clients", "--json").stdout)
-        assert {(one["client_id"], one["protocol"]) for one in found} == {
-            ("pump-7", "mqtt"),
-            ("", "queue"),
+        assert {(one["client_id"], one["protocol"], one["version"]) for one in found} == {
+            ("pump-7", "mqtt", "5"),
+            ("", "queue", None),
         }
         (pump,) = json.loads(run("clients", "pump", "--json").stdout)
         assert (pump["subscriptions"], pump["persistent"]) == (2, False)
@@ -135,6 +135,17 @@ def test_clients_are_listed_by_any_protocol_and_by_prefix(run, broker):
         assert (pump["user"], pump["encrypted"]) == (None, False)
         assert lines(run("clients", "--limit", "1"))[-1].startswith("... and more")
     assert lines(run("clients", "nobody")) == ["no clients are connected"]
+
+
+@pytest.mark.parametrize(
+    ("url", "version", "shown"), [("mqtt", 4, "mqtt/3.1.1"), ("ws", 5, "mqtt/5,ws")]
+)
+def test_clients_are_listed_with_their_version_and_whether_by_websocket(
+    run, broker, url, version, shown
+):
+    with connect(f"{url}://{broker.host}:{broker.port}", client_id="browser", version=version):
+        _, row = lines(run("clients", "browser"))
+    assert row.split()[2] == shown
 
 
 def test_clients_are_listed_with_their_users_and_whether_they_are_encrypted(tmp_path):

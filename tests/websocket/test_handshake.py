@@ -231,7 +231,7 @@ def test_listings_tell_who_came_by_websocket(broker):
         client.request("GET", "/clients?prefix=listed")
         (row,) = json.loads(client.getresponse().read())["clients"]
         client.close()
-        assert (row["protocol"], row["websocket"]) == ("mqtt", True)
+        assert (row["protocol"], row["version"], row["websocket"]) == ("mqtt", "3.1.1", True)
 
 
 @needs_openssl

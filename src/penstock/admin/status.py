@@ -63,6 +63,7 @@ def _describe(client: ClientView) -> dict[str, object]:
     return {
         "client_id": text_of(client.client_id),
         "protocol": client.protocol,
+        "version": client.version or None,
         "user": client.user or None,
         "address": client.peer or None,
         "encrypted": client.is_encrypted,

@@ -90,12 +90,18 @@ def _table(page: Document, *, away: bool) -> str:
     return f"{table}\n... and more; --limit shows up to 1,000" if page["more"] else table
 
 
+def _protocol(client: Document) -> str:
+    """As in mqtt/5,ws; without spaces, for those who cut columns."""
+    version = f"/{client['version']}" if client.get("version") else ""
+    return f"{client['protocol']}{version}{',ws' if client.get('websocket') else ''}"
+
+
 def _row(client: Document) -> tuple[str, ...]:
     idle_s = client["idle_s"]
     return (
         printable(client["client_id"], 60) or "-",
         printable(client.get("user") or "-", 64),
-        client["protocol"] + (" (ws)" if client.get("websocket") else ""),
+        _protocol(client),
         client["address"] or "away",
         "yes" if client.get("encrypted") else "-",
         "-" if idle_s is None else _span(idle_s),

@@ -103,7 +103,7 @@ _REFUSALS = {
     1: ("it does not speak MQTT 3.1.1", "connect to one that does"),
     2: ("it does not accept this client id", "choose another one, or none"),
     3: ("it is not available", "try again later; its /ready page says why"),
-    4: ("user name or password is wrong", "check both"),
+    4: ("user name or password is wrong", "check them"),
     5: (
         "a login is required, or this user may not connect like this",
         "give a user and its password (credentials=, --user), or ask the administrator",

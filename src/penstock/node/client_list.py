@@ -1,11 +1,14 @@
 """Lists the clients of this node, and the sessions of clients that are away."""
 
 from heapq import nsmallest
+from typing import Final
 
 from penstock.core.broker import Broker
 from penstock.core.session import Session
 from penstock.net.connections import ConnectedClient, Connections
 from penstock.obs.client_view import ClientView
+
+_VERSIONS: Final = {4: "3.1.1", 5: "5"}  # by protocol level
 
 
 def connected_clients(
@@ -56,4 +59,5 @@ def _described(session: Session, peer: str, idle_s: float | None) -> ClientView:
         in_flight=len(session.inflight or ()),
         waiting=len(session.queue or ()),
         user=session.user,
+        version=_VERSIONS[session.version],
     )

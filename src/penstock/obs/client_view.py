@@ -17,3 +17,4 @@ class ClientView(NamedTuple):
     user: str = ""  # empty if it has not logged in
     is_encrypted: bool = False
     is_websocket: bool = False
+    version: str = ""  # of the protocol: 5 or 3.1.1; empty if it is not MQTT

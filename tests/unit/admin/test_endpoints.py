@@ -80,7 +80,7 @@ def test_the_index_names_the_pages_and_how_to_connect(view):
     line = answer.body.decode()
     assert answer.headers["content-type"].startswith("text/plain")
     assert line.count("\n") == 1
-    protocols = ("MQTT 3.1.1", "RESP", "binary", "queue protocol", "HTTP")
+    protocols = ("MQTT 5 and 3.1.1", "RESP", "binary", "queue protocol", "HTTP")
     for part in ("9.8.7", *protocols, "1883", *PAGES):
         assert part in line
 

@@ -38,7 +38,7 @@ _WORDS: Final[dict[int, tuple[str, str]]] = {
         "it does not accept this client id",
         "choose another one, or none",
     ),
-    _C.BAD_USER_NAME_OR_PASSWORD: ("user name or password is wrong", "check both"),
+    _C.BAD_USER_NAME_OR_PASSWORD: ("user name or password is wrong", "check them"),
     _C.NOT_AUTHORIZED: ("this user may not do that", _ALLOWED),
     _C.SERVER_UNAVAILABLE: ("it is not available", _LATER),
     _C.SERVER_BUSY: ("it is busy", _LATER),
