@@ -1,4 +1,4 @@
-"""MQTT.js, unmodified, logs in by SCRAM; ``npm install`` in node_mqtt/ (or NODE_PATH) provides it."""
+"""MQTT.js, unmodified, logs in by SCRAM; ``make test`` fetches it."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from penstock.trust.passwords import Cost
 from penstock.trust.rows import User
 from tests.access import LOGIN_REQUIRED
 
-HERE = Path(__file__).parent / "node_mqtt"
+HERE = Path(__file__).parent / "mqtt_js"
 NODE = shutil.which("node")
 TIMEOUT_S = 30
 PASSWORD = "correct horse battery"
@@ -33,7 +33,7 @@ def own():
     if NODE is None:
         pytest.skip("node is not installed")
     if node("-e", "require('mqtt')").returncode:
-        pytest.skip("MQTT.js is not installed")
+        pytest.skip("MQTT.js is not installed: npm install in tests/interop/mqtt_js")
     with Broker(auth=LOGIN_REQUIRED) as broker:
         hashes = new_hashes("ann", PASSWORD, Cost(8 * MIB, 1, 4_096), b"")
         broker.change_access(put(with_hashes(User("ann", ("client",)), hashes)))
