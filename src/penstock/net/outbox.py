@@ -223,13 +223,17 @@ class Outbox:
     def _drop_oldest(self, excess: int) -> None:
         dropped = taken = 0
         while dropped < excess:
-            dropped += len(self._live[taken])
+            dropped += self._held_bytes(self._live[taken])
             taken += 1
         count = sum(self._live_counts[:taken])
         self._live = list(self._live[taken:])
         self._live_counts = list(self._live_counts[taken:])
         self._live_bytes -= dropped
         self._connections.counters.drops[DropReason.SLOW_READER] += count
+
+    def _held_bytes(self, piece: bytes) -> int:
+        """What a piece of ``_live`` counts."""
+        return len(piece)
 
     def is_idle(self) -> bool:
         return not (self._is_closed or self._is_paused or self.is_full())

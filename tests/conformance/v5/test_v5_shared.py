@@ -236,6 +236,21 @@ def test_a_message_too_large_for_its_member_is_done_and_counted(own_broker, conn
     assert broker.metrics()['penstock_dropped_total{reason="too_large"}'] == 1
 
 
+@pytest.mark.proves5("MQTT-4.9.0-2")
+def test_a_member_is_dealt_no_more_than_it_can_be_sent(own_broker, connect, unique):
+    """The others get the rest, though it acknowledges nothing."""
+    broker = own_broker()
+    narrow, wide = connect(at=broker, receive_maximum=1), connect(at=broker)
+    for member in (narrow, wide):
+        subscribe_shared(member, f"$share/g/{unique}")
+    connect(at=broker).send(
+        *(v5.publish(unique, b"%d" % n, qos=1, packet_id=n) for n in range(1, 21))
+    )
+    found = [narrow.take(), *[wide.take() for _ in range(19)]]
+    assert {packet.payload for packet in found} == {b"%d" % n for n in range(1, 21)}
+    narrow.expect_nothing()
+
+
 @pytest.mark.proves5("MQTT-3.3.4-9", "MQTT-4.9.0-2")
 def test_own_and_shared_deliveries_share_the_receive_maximum(own_broker, connect, unique):
     broker = own_broker()

@@ -140,6 +140,24 @@ def test_the_broker_saves_bytes_with_aliases(own_broker, connect, unique):
     assert resolver.resolved == 3
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_an_alias_of_the_broker_comes_beside_all_other_properties(connect, unique, qos):
+    own = {
+        "payload_format": 1,
+        "content_type": "text/plain",
+        "response_topic": "answers",
+        "correlation_data": b"\x00\xff",
+        "user": [("k", "v"), ("k", "v")],
+    }
+    client, publisher = connect(topic_alias_maximum=5), connect()
+    client.subscribe((f"{unique}/#", 2), subscription_id=300)
+    client.subscribe((f"{unique}/+", 1), subscription_id=7)
+    for topic in (f"{unique}/t", ""):
+        publisher.publish_acknowledged(f"{unique}/t", b"m", qos=qos, topic_alias=3, **own)
+        ids = {"subscription_id": [7, 300], "topic_alias": 1}
+        client.acknowledge(client.expect_publish(topic, b"m", qos=qos, **own, **ids))
+
+
 @pytest.mark.proves5("MQTT-3.1.2-27")
 @pytest.mark.parametrize("own", [{}, {"topic_alias_maximum": 0}], ids=["absent", "0"])
 @pytest.mark.parametrize("qos", [0, 1])

@@ -1,7 +1,7 @@
 """What leaves for clients of MQTT 5: properties, expiry, sizes, quota and aliases."""
 
 import pytest
-from tests.outbox_bench import Bench
+from tests.outbox_bench import BOUND, Bench
 
 from penstock.core.delivery import (
     DELIVER_CONTENT_TYPE_SHIFT,
@@ -16,6 +16,7 @@ from penstock.core.subscription_options import (
     OPTION_RETAIN_AS_PUBLISHED,
     Marks,
 )
+from penstock.doors.mqtt.live_packets import PACKET_OVERHEAD_BYTES
 from penstock.doors.mqtt.terms import Terms
 from penstock.model.message import FLAG_RETAIN_UNKEPT, Extras, Message
 from penstock.obs.reasons import DropReason
@@ -254,6 +255,18 @@ def test_a_live_message_that_expires_while_a_client_does_not_read_is_not_sent(ma
     assert bench.written == encode.publish(b"t", b"stays", block=block)
     assert bench.counters.drops[DropReason.EXPIRED] == 1
     assert bench.counters.messages_out_total[0] == 1
+
+
+def test_small_packets_count_with_the_memory_they_take_while_a_client_does_not_read():
+    bench = Bench5(alias_max=5)
+    bench.outbox.pause()
+    for _ in range(100):
+        bench.outbox.forward(Live.of(b"t", [b"x"]))
+    bench.loop.run()
+    assert bench.counters.drops[DropReason.SLOW_READER] >= 100 - BOUND // PACKET_OVERHEAD_BYTES
+    bench.outbox.resume()
+    assert [event.topic for event in bench.seen()] == [b"t"]
+    assert bench.outbox.counted == 0
 
 
 def test_expiry_0_is_for_whoever_is_connected(bench):

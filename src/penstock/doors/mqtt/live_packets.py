@@ -12,6 +12,10 @@ GRACE_MS = 1_000
 """How long a message that had expired when it came may wait: expiry 0 is for whoever is connected,
 and whoever reads gets it within a turn of the loop."""
 
+PACKET_OVERHEAD_BYTES = 400
+"""Memory that a live packet takes beside its bytes. It counts while the packet waits: a client that
+does not read could make small ones take thirty times as much as it may have."""
+
 
 class LivePacket(bytes):
     """A packet of QoS 0, and what it was made of. ``block`` is None for MQTT 3.1.1."""

@@ -35,7 +35,7 @@ from penstock.core.live import Live, block_of, parts
 from penstock.core.retained import RetainedMessage
 from penstock.core.session import PUBREL
 from penstock.core.subscription_options import Marks
-from penstock.doors.mqtt.live_packets import LivePacket
+from penstock.doors.mqtt.live_packets import PACKET_OVERHEAD_BYTES, LivePacket
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.terms import Terms
 from penstock.doors.mqtt.topic_aliases import TopicAliases
@@ -242,6 +242,12 @@ class MqttOutbox(Outbox):
             return
         self._has_live_packets = True
         self.send_live(1, packet)
+        if not self._is_closed:
+            self._live_bytes += PACKET_OVERHEAD_BYTES
+
+    def _held_bytes(self, piece: bytes) -> int:
+        overhead = PACKET_OVERHEAD_BYTES if isinstance(piece, LivePacket) else 0
+        return len(piece) + overhead
 
     def take_live(self) -> None:
         if self._has_live_packets:
