@@ -25,6 +25,7 @@ because its term has ended, is submitted again without the void commands before 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.cluster.replicated_log import ReplicatedLog
@@ -68,7 +69,20 @@ FOLLOWED_INTERVAL_S = 0.002
 
 PassOn = Callable[[bytes, list[bytes], list[Extras | None] | None, int], None]
 
-Capture = Callable[[bytes, list[bytes], int, int, Sequence[Extras | None] | None], int]
+
+class Capture(Protocol):
+    """Journals messages of one topic, with a time and flags; see ``Pipeline.begin_capture``."""
+
+    def __call__(
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        time_ms: int,
+        flags: int,
+        extras: Sequence[Extras | None] | None = None,
+        /,
+    ) -> int: ...
+
 
 RETRY_S = 0.5  # pause before a failed commit is retried
 
@@ -311,7 +325,7 @@ class Pipeline(PendingBatches):
         payloads: list[bytes],
         _time_ms: int,
         _flags: int,
-        _extras: Sequence[Extras | None] | None,
+        _extras: Sequence[Extras | None] | None = None,
     ) -> int:
         self._counters.drops[DropReason.CAPTURE_OVERFLOW] += len(payloads)
         return 0

@@ -453,24 +453,26 @@ class Session:
         for packet_id, packed in (self.inflight or {}).items():
             yield packet_id, packed >> _SHIFT, packed & _STATE, bool(packed & _RETAIN)
 
-    def acknowledge(self, kind: int, packet_id: int) -> bool:
-        """Advance one delivery. False if it was not in the state that ``kind`` answers."""
-        inflight = self.inflight
+    def acknowledge(self, kind: int, packet_ids: list[int]) -> list[int]:
+        """Advance deliveries. Returns those that were not in the state that ``kind`` answers."""
+        inflight, expected = self.inflight, _EXPECTED[kind]
         if inflight is None:
-            return False
-        packed = inflight.get(packet_id)
-        if packed is None or packed & _STATE != _EXPECTED[kind]:
-            return False
-        if kind == PUBREC:
-            inflight[packet_id] = packed & ~_STATE | AWAIT_PUBCOMP
-        else:
-            del inflight[packet_id]
-            if self._taken_ids is not None:
-                self._free(packet_id, len(inflight))
-            if self.notes is not None:
-                retain = bool(packed & _RETAIN)
-                self.notes.finished(packet_id, packed >> _SHIFT, retain=retain)
-        return True
+            return packet_ids
+        unknown: list[int] = []
+        for packet_id in packet_ids:
+            packed = inflight.get(packet_id)
+            if packed is None or packed & _STATE != expected:
+                unknown.append(packet_id)
+            elif kind == PUBREC:
+                inflight[packet_id] = packed & ~_STATE | AWAIT_PUBCOMP
+            else:
+                del inflight[packet_id]
+                if self._taken_ids is not None:
+                    self._free(packet_id, len(inflight))
+                if self.notes is not None:
+                    retain = bool(packed & _RETAIN)
+                    self.notes.finished(packet_id, packed >> _SHIFT, retain=retain)
+        return unknown
 
     def awaits_pubcomp(self, packet_id: int) -> bool:
         packed = self.inflight.get(packet_id, 0) if self.inflight else 0

@@ -80,14 +80,15 @@ class SessionDeliveries:
         self._now_ms = command.time_ms
         if command.retain:
             self._retain(command, last)  # back to back to one topic: the last one is what stays
-        position.last_sequence = max(position.last_sequence, last)
+        if last > position.last_sequence:  # noqa: PLR1730 - a call for every message
+            position.last_sequence = last
         if not command.qos:
             return
         routes = self._routes
         route = routes.cached.get(command.topic) or routes.resolve(command.topic)
         if position.published_left:
             self._route_own(route, command, sequence, effects)
-        elif command.payloads:
+        elif route.targets and command.payloads:
             self._route(route.targets, command, sequence, effects)
         if client is not None:
             effects.ack(client, PUBACK if command.qos == 1 else PUBREC, command.packet_ids)
@@ -248,7 +249,7 @@ class SessionDeliveries:
         self, session: Session, kind: int, packet_ids: list[int], effects: Effects
     ) -> None:
         """Advance deliveries. Called directly for live sessions, which are not journaled."""
-        unknown = [number for number in packet_ids if not session.acknowledge(kind, number)]
+        unknown = session.acknowledge(kind, packet_ids)
         if kind == PUBREC and session.client is not None:
             # Also for an id we do not know: the client must be able to finish.
             known = packet_ids

@@ -32,6 +32,7 @@ class Outbox:
         "_connections",
         "_is_closed",
         "_is_due",
+        "_is_live_stale",
         "_is_paused",
         "_is_restricted",
         "_is_squeezed",
@@ -61,6 +62,7 @@ class Outbox:
         self._out: list[bytes] | tuple[()] = ()
         self._out_bytes = 0
         self._is_due = False
+        self._is_live_stale = False  # whether live messages must be renewed before they are sent
         self._is_paused = False
         self._is_closed = False
         self._is_restricted = False  # whether the client has yet to log in
@@ -132,6 +134,9 @@ class Outbox:
 
     def take_live(self) -> None:
         """Move live messages behind what must arrive: they will be sent, and count as such."""
+        if self._is_live_stale:
+            self._is_live_stale = False
+            self.renew_live()
         self._connections.counters.messages_out_total[0] += sum(self._live_counts)
         if self._out:
             self._out += self._live
@@ -140,6 +145,9 @@ class Outbox:
         self._out_bytes += self._live_bytes
         self._live = self._live_counts = ()
         self._live_bytes = 0
+
+    def renew_live(self) -> None:
+        """Write live messages again that say something about this moment."""
 
     def pause(self) -> None:
         self._is_paused = True

@@ -48,7 +48,7 @@ def in_state(state: int | None) -> Session:
     if state is not None:
         session.begin(7, 1 if state == AWAIT_PUBACK else 2)
     if state == AWAIT_PUBCOMP:
-        assert session.acknowledge(PUBREC, 1)
+        assert not session.acknowledge(PUBREC, [1])
     return session
 
 
@@ -61,7 +61,7 @@ def test_a_delivery_moves_as_the_table_says_and_not_otherwise(state, kind):
     session = in_state(state)
     fits = (state, kind) in MOVES
     after = MOVES.get((state, kind), state)
-    assert session.acknowledge(kind, 1) is fits
+    assert session.acknowledge(kind, [1]) == ([] if fits else [1])
     assert states(session) == ({} if after is None else {1: after})
 
 
@@ -75,7 +75,7 @@ def test_a_delivery_keeps_its_sequence_and_retain_flag_through_the_handshake():
     session = connected()
     session.begin(41, 2, retain=True)
     assert list(session.unfinished()) == [(1, 41, AWAIT_PUBREC, True)]
-    session.acknowledge(PUBREC, 1)
+    session.acknowledge(PUBREC, [1])
     assert list(session.unfinished()) == [(1, 41, AWAIT_PUBCOMP, True)]
 
 
@@ -100,7 +100,7 @@ def test_all_32767_packet_ids_can_be_in_flight_and_a_freed_one_is_found_again():
     session = connected()
     assert session.begin_run(1, 1, 32_767) == list(range(1, 32_768))
     assert not session.has_room()
-    session.acknowledge(PUBACK, 30_000)
+    session.acknowledge(PUBACK, [30_000])
     assert session.has_room()
     assert session.begin(70_000, 1) == 30_000
 
@@ -138,7 +138,7 @@ def test_an_id_is_never_given_out_while_it_is_in_use(steps):
             in_use.append(packet_id)
         else:
             packet_id = in_use.pop(which % len(in_use))
-            assert session.acknowledge(PUBACK, packet_id)
+            assert not session.acknowledge(PUBACK, [packet_id])
     assert list(states(session)) == in_use
 
 
@@ -172,7 +172,7 @@ def test_the_id_chosen_is_the_first_free_one_however_it_is_found(first, filled, 
                 expected = naive_choice(session, 24)
                 assert session.begin_run(1, 1, number % 6 + 1)[0] == expected
             elif step == "acknowledge" and in_use:
-                assert session.acknowledge(PUBACK, in_use[number % len(in_use)])
+                assert not session.acknowledge(PUBACK, [in_use[number % len(in_use)]])
             elif step == "lose" and in_use:
                 del session.inflight[in_use[number % len(in_use)]]
         assert len(set(session.inflight or {})) == session.inflight_count <= 24
@@ -193,7 +193,7 @@ def test_a_client_that_frees_the_id_last_taken_costs_no_walk_around_the_circle()
     session.begin_run(1, 1, 32_767)
     session.inflight = CountedIds(session.inflight)
     for _ in range(100):
-        assert session.acknowledge(PUBACK, 30_000)
+        assert not session.acknowledge(PUBACK, [30_000])
         assert session.begin(70_000, 1) == 30_000
     assert session.inflight.looks < 2_000
 
@@ -202,11 +202,11 @@ def test_the_table_of_taken_ids_goes_when_few_are_in_flight():
     """A session costs nothing but what it uses."""
     session = connected()
     session.begin_run(1, 1, 32_767)
-    session.acknowledge(PUBACK, 30_000)
+    session.acknowledge(PUBACK, [30_000])
     session.begin(70_000, 1)
     assert session._taken_ids is not None
     for packet_id in range(1, 32_767):
-        session.acknowledge(PUBACK, packet_id)
+        session.acknowledge(PUBACK, [packet_id])
     assert session._taken_ids is None
 
 
@@ -228,7 +228,7 @@ def test_ids_that_an_earlier_version_left_in_flight_are_finished_and_not_given_o
     session = Session.from_row(before.to_row(1))
     session.connected = True
     assert session.begin(8, 1) == 60_001 - 32_767
-    assert session.acknowledge(PUBACK, 60_000)
+    assert not session.acknowledge(PUBACK, [60_000])
     assert session.inflight_count == 1
 
 
@@ -258,7 +258,7 @@ def test_the_queue_leaves_in_order_as_far_as_the_window_allows():
     assert session.queue_count == 3
     assert list(session.dequeue()) == [(1, 5, 1, False), (2, 6, 2, True)]
     assert list(session.dequeue()) == []
-    session.acknowledge(PUBACK, 1)
+    session.acknowledge(PUBACK, [1])
     assert list(session.dequeue()) == [(3, 7, 1, False)]
     assert (session.queue_count, session.inflight_count) == (0, 2)
 
@@ -268,7 +268,7 @@ def test_unfinished_deliveries_are_repeated_oldest_first_whatever_their_ids():
     session.next_packet_id = 32_767
     for sequence in (10, 11, 12):
         session.begin(sequence, 2)
-    session.acknowledge(PUBREC, 32_767)
+    session.acknowledge(PUBREC, [32_767])
     assert [(i, s) for i, s, _, _ in session.unfinished()] == [(32_767, 10), (1, 11), (2, 12)]
 
 
@@ -277,7 +277,7 @@ def test_an_empty_session_has_nothing():
     assert (session.inflight_count, session.queue_count) == (0, 0)
     assert list(session.unfinished()) == list(session.dequeue()) == []
     assert session.oldest_needed() is None
-    assert not session.acknowledge(PUBACK, 1)
+    assert session.acknowledge(PUBACK, [1]) == [1]
     assert session.fault_of(PUBACK, [1]) == 0
     assert not session.has_received(1)
     session.release([1])
@@ -301,11 +301,11 @@ def test_a_retained_message_is_needed_until_it_is_acknowledged_and_no_longer():
     session.note_offer(5)
     session.enqueue(3, 1, retain=True)
     assert session.oldest_needed() == 3
-    session.acknowledge(PUBACK, 1)
+    session.acknowledge(PUBACK, [1])
     assert list(session.dequeue()) == [(2, 3, 1, True)]
     session.begin(9, 1)
     assert session.oldest_needed() == 3
-    session.acknowledge(PUBACK, 2)
+    session.acknowledge(PUBACK, [2])
     assert session.oldest_needed() == 9
 
 

@@ -128,6 +128,7 @@ class MqttConnection(Connection[Event]):
         "number",
         "session",
         "terms",
+        "wants_no_own",
     )
 
     outbox: MqttOutbox
@@ -141,6 +142,7 @@ class MqttConnection(Connection[Event]):
         self._door = door
         self.session: Session | None = None
         self.client_id = b""
+        self.wants_no_own = False  # messages, for some subscription that it has or asks for
         self.terms = STRANGER_TERMS
         self._authentication: MqttAuthentication | None = None  # None: no method in CONNECT
         self.number = 0
@@ -509,7 +511,12 @@ class MqttConnection(Connection[Event]):
     # ── deliveries ────────────────────────────────────────────────────────────────────────────
 
     def forward(self, live: Live) -> None:
-        self.outbox.forward(live)
+        outbox = self.outbox
+        frames = live.mqtt_5 if outbox.is_5 else live.mqtt
+        if frames is None or len(frames) > outbox.shared_bytes_max:
+            outbox.forward(live)
+        else:
+            outbox.send_live(live.count, frames)
 
     def forward_marked(self, live: Live, marks: Marks) -> None:
         self.outbox.forward_marked(live, marks)
@@ -533,11 +540,6 @@ class MqttConnection(Connection[Event]):
             return False
         exchanges = publishing.exchanges if publishing is not None else None
         return packet_id in (exchanges or ()) or session.has_received(packet_id)
-
-    @property
-    def wants_no_own(self) -> bool:
-        """Whether some subscription wants no messages of the client's own, or is about to."""
-        return self._subscribing is not None and self._subscribing.has_no_local
 
     def is_id_taken(self, packet_id: int) -> bool:
         session = self.session

@@ -59,6 +59,17 @@ class Exchanges:
         self._set_last(kind, packet_ids[-1])
         return True
 
+    def begin_alone(self, packet_id: int, received: AbstractSet[int] | None) -> bool:
+        """``begin`` for one message of QoS 1; if False, it has not begun: ``begin`` knows why."""
+        unfinished = self._open
+        if unfinished is None or packet_id in unfinished or (received and packet_id in received):
+            return False
+        if len(unfinished) + self._held_count >= self._maximum:
+            return False
+        unfinished.add(packet_id)
+        self._last_puback = packet_id
+        return True
+
     def _set_last(self, kind: int, packet_id: int) -> None:
         if kind == PUBACK:
             self._last_puback = packet_id

@@ -140,15 +140,14 @@ class MqttOutbox(Outbox):
         "_aliases",
         "_deferred",
         "_door",
-        "_has_live_packets",
-        "_is_5",
         "_is_fetching",
         "_is_queued",
         "_packet_bytes_max",
         "_quota",
         "_quota_max",
-        "_shared_bytes_max",
+        "is_5",
         "least_bytes",
+        "shared_bytes_max",
     )
 
     _client: DeliveryClient
@@ -161,13 +160,12 @@ class MqttOutbox(Outbox):
     ) -> None:
         super().__init__(door.connections, transport, client)
         self._door = door
-        self._is_5 = False
+        self.is_5 = False
         self._packet_bytes_max = _UNLIMITED
         # bytes of live packets in the form that all share: none with aliases
-        self._shared_bytes_max = _UNLIMITED
+        self.shared_bytes_max = _UNLIMITED
         self._quota = self._quota_max = _UNLIMITED
         self._aliases: TopicAliases | None = None
-        self._has_live_packets = False  # whether some of those that wait are ``LivePacket``
         self._deferred: DeferredDeliveries | None = None
         self._is_queued = False  # in the fetch queue
         self._is_fetching = False
@@ -175,12 +173,12 @@ class MqttOutbox(Outbox):
 
     def speak_5(self, terms: Terms) -> None:
         """Send packets in the form of MQTT 5 from now on, as the client asked for."""
-        self._is_5 = True
-        self._packet_bytes_max = self._shared_bytes_max = terms.packet_bytes_max
+        self.is_5 = True
+        self._packet_bytes_max = self.shared_bytes_max = terms.packet_bytes_max
         self._quota = self._quota_max = terms.receive_maximum or _UNLIMITED
         if terms.alias_max:
             self._aliases = TopicAliases(terms.alias_max)
-            self._shared_bytes_max = 0
+            self.shared_bytes_max = 0
 
     @property
     def quota(self) -> int:
@@ -195,8 +193,8 @@ class MqttOutbox(Outbox):
     # ── live messages ─────────────────────────────────────────────────────────────────────────
 
     def forward(self, live: Live) -> None:
-        frames = live.mqtt_5 if self._is_5 else live.mqtt
-        if frames is None or len(frames) > self._shared_bytes_max:
+        frames = live.mqtt_5 if self.is_5 else live.mqtt
+        if frames is None or len(frames) > self.shared_bytes_max:
             self._forward(live, (), is_retained=False)
         else:
             self.send_live(live.count, frames)
@@ -204,25 +202,25 @@ class MqttOutbox(Outbox):
     def forward_marked(self, live: Live, marks: Marks) -> None:
         """To a client whose subscriptions have identifiers, or want RETAIN as published."""
         is_retained = live.is_retained and marks.is_retain_as_published
-        if self._is_5 and (marks.ids or is_retained):
+        if self.is_5 and (marks.ids or is_retained):
             self._forward(live, marks.ids, is_retained=is_retained)
         else:
             self.forward(live)
 
     def _forward(self, live: Live, ids: tuple[int, ...], *, is_retained: bool) -> None:
         if not live.expires_ms:
-            if not self._is_5:
+            if not self.is_5:
                 frames = live.as_mqtt()
             elif ids or is_retained:
                 frames = live.as_marked(ids, is_retained=is_retained)
             else:
                 frames = live.as_mqtt_5()
-            if len(frames) <= self._shared_bytes_max:
+            if len(frames) <= self.shared_bytes_max:
                 self.send_live(live.count, frames)
                 return
         now_ms = self._connections.wall_ms()
         for run in parts(live.runs):
-            block = block_of(run) + ids_block(ids) if self._is_5 else None
+            block = block_of(run) + ids_block(ids) if self.is_5 else None
             expiry_s = run.properties.expiry_s if run.properties is not None else None
             for payload in run.payloads:
                 packet = LivePacket.make(
@@ -240,7 +238,7 @@ class MqttOutbox(Outbox):
         if len(packet) > self._packet_bytes_max:
             self._connections.counters.drops[DropReason.TOO_LARGE] += 1
             return
-        self._has_live_packets = True
+        self._is_live_stale = True
         self.send_live(1, packet)
         if not self._is_closed:
             self._live_bytes += PACKET_OVERHEAD_BYTES
@@ -249,13 +247,7 @@ class MqttOutbox(Outbox):
         overhead = PACKET_OVERHEAD_BYTES if isinstance(piece, LivePacket) else 0
         return len(piece) + overhead
 
-    def take_live(self) -> None:
-        if self._has_live_packets:
-            self._has_live_packets = False
-            self._write_again()
-        super().take_live()
-
-    def _write_again(self) -> None:
+    def renew_live(self) -> None:
         """Drop what has expired, tell how much time is left, name topics by their aliases."""
         now_ms, dropped = self._connections.wall_ms(), 0
         live: list[bytes] = []
@@ -287,36 +279,58 @@ class MqttOutbox(Outbox):
         if self._deferred:  # others are before them [MQTT-4.6.0-6]
             self._defer(deliveries, marks)
             return
-        shape, head, tail = None, b"", b""
+        shape, head, tail, size = None, b"", b"", 0
         room, budget, quota = self._room - self._out_bytes, self._connections.budget, self._quota
         too_large: list[int] = []
+        rest: list[Delivery] = []  # to be deferred
+        packets: list[bytes] = []  # of one shape, not sent yet
+        is_alike = False  # whether packets of this shape differ in id and payload alone
         for position, (topic, payload, flags, packet_id, _, extras) in enumerate(deliveries):
             if payload is None or not quota:
-                self._quota = quota
-                self._defer(deliveries[position:], marks)
+                rest = deliveries[position:]
                 break
             if shape != (topic, len(payload), flags, extras):  # runs share all but id and payload
+                if packets:
+                    self._send_alike(packets, head)
+                    packets = []
                 shape = topic, len(payload), flags, extras
                 head, tail = self._shape(topic, len(payload), flags, extras, packet_id, marks)
-            size = len(head) + len(tail) + len(payload) + 2
+                size = len(head) + len(tail) + len(payload) + 2
+                is_alike = flags & DELIVER_QOS != 0 and self._aliases is None
             if size > self._packet_bytes_max and self._is_too_large(size, flags):
                 too_large.append(packet_id)
                 continue
             if room < 0 or budget.is_tight:
+                if packets:
+                    self._send_alike(packets, head)
+                    packets = []
                 if self.is_full() or self._exceeds_budget(size):
-                    self._quota = quota
-                    self._defer(deliveries[position:], marks)
+                    rest = deliveries[position:]
                     break
                 room = self._room - self._out_bytes
             room -= size
+            if is_alike:
+                quota -= 1
+                packets.append(b"%b%b%b%b" % (head, PACKET_IDS[packet_id], tail, payload))
+                continue
             if packet_id:
                 quota -= 1
             self._message(topic, head, tail, payload, flags, packet_id, extras)
+        if packets:
+            self._send_alike(packets, head)
+        self._quota = quota
+        if rest:
+            self._defer(rest, marks)
         else:
-            self._quota = quota
             self.refresh()
         if too_large:
             self._drop(too_large, DropReason.TOO_LARGE)
+
+    def _send_alike(self, packets: list[bytes], head: bytes) -> None:
+        """Send packets with the same first byte, of QoS 1 or 2."""
+        qos, _, _ = PUBLISH_SHAPES[head[0]]
+        self._connections.counters.messages_out_total[qos] += len(packets)
+        self.send(b"".join(packets))
 
     def _is_too_large(self, size: int, flags: int) -> bool:
         """``size`` has room for a packet id, which QoS 0 has not."""
@@ -342,7 +356,7 @@ class MqttOutbox(Outbox):
     ) -> tuple[bytes, bytes]:
         """Head and tail of a PUBLISH; ``expiry_s``: what the publisher said, if that is known."""
         retain, tail = bool(flags & DELIVER_RETAIN), b""
-        if self._is_5:
+        if self.is_5:
             if marks is None and not retain:
                 marks = self._client.marks_of(topic, flags, packet_id)
             if marks is not None and flags & DELIVER_PUBLISHED_RETAIN:
@@ -394,7 +408,7 @@ class MqttOutbox(Outbox):
             self._connections.counters.messages_out_total[0] += 1
             self.send(head + tail + payload)
         elif self._aliases is not None or (extras is not None and extras.expires_ms):
-            block = block_in(tail) if self._is_5 else None
+            block = block_in(tail) if self.is_5 else None
             packet = LivePacket.make(
                 topic,
                 payload,
@@ -446,7 +460,7 @@ class MqttOutbox(Outbox):
                     too_large.append(0)
                 else:
                     self._message(topic, head, tail, payload, flags, packet_id, extras)
-            elif self._is_5 and flags & DELIVER_PUBREL:
+            elif self.is_5 and flags & DELIVER_PUBREL:
                 self.send(encode.acks(PUBREL, [packet_id]))
             else:
                 self._deferred.add(flags, packet_id, sequence)

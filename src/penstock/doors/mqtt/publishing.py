@@ -52,11 +52,10 @@ class PublishingClient(Publisher, Protocol):
     session: Session | None
     number: int
     reason: DisconnectReason | None  # None while it is open
+    wants_no_own: bool  # whether some subscription wants no messages of the client's own
 
     @property
     def terms(self) -> Terms: ...
-    @property
-    def wants_no_own(self) -> bool: ...  # messages, for some of its subscriptions
     def send(self, data: bytes) -> None: ...
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
@@ -89,7 +88,8 @@ class MqttPublishing:
         cached = door.broker.routes.cached
         publishable = self._client.principal.rights.publishable
         capture = door.pipeline.begin_capture()
-        received = 0
+        has_properties = self.exchanges is not None  # whether there may be some
+        received = joined = 0  # messages in all, and those of them before ``stretch``
         targets: Targets = ()
         stretch: list[MqttPublishRun] = []
         while position < len(events) and type(event := events[position]) is MqttPublishRun:
@@ -108,45 +108,45 @@ class MqttPublishing:
                 if route is None:
                     break
                 policy = route.policy
-            properties = event.properties
-            is_simple = properties is None or properties.is_simple
-            if not is_simple and self._is_unfit(event):
+            if has_properties and self._is_unfit(event):
                 break
-            if policy > CAPTURED and event.each is not None:
-                events[position - 1 : position] = _singles(event)
-                position -= 1
-                continue
             if policy > CAPTURED:
+                if event.each is not None:
+                    events[position - 1 : position] = _singles(event)
+                    position -= 1
+                    continue
                 if len(payloads) > SIGNED_AT_ONCE:
                     rest = replace(event, payloads=payloads[SIGNED_AT_ONCE:])
                     events.insert(position, rest)
-                self._publish_signed_runs(topic, payloads[:SIGNED_AT_ONCE], properties, now_ms)
+                self._publish_signed_runs(event, now_ms)
                 break
-            received += len(payloads)
-            if route.marked is not None or (
-                properties is not None and properties.expiry_s is not None
+            is_alone = route.marked is not None or (has_properties and _expires(event))
+            if (
+                stretch
+                and event.start == stretch[-1].end
+                and event.chunk is stretch[-1].chunk
+                and route.targets == targets
+                and not is_alone
             ):
-                if stretch:
-                    door.fanout.forward(targets, _joined(stretch))
-                    stretch = []
-                self._forward_alone(route, event, now_ms)
-            elif stretch and route.targets == targets and _is_next(stretch[-1], event):
                 stretch.append(event)
             else:
                 if stretch:
-                    door.fanout.forward(targets, _joined(stretch))
-                targets = route.targets
-                stretch = [event] if targets else []
-            if event.each is not None or properties is not None:
+                    door.fanout.forward(targets, _joined(stretch, received - joined))
+                targets, joined = route.targets, received
+                stretch = [event] if targets and not is_alone else []
+                if is_alone and targets:
+                    self._forward_alone(route, event, now_ms)
+            received += len(payloads)
+            if has_properties and (event.properties is not None or event.each is not None):
                 self._keep(capture if policy else None, route.topic, event, now_ms)
             elif policy:
                 # the route's own name: the same object with every message, so that it is compared
                 # by identity from here on
-                capture(route.topic, payloads, now_ms, 0, None)
+                capture(route.topic, payloads, now_ms, 0)
             else:
                 door.cluster.broadcast(topic, payloads)
         if stretch:
-            door.fanout.forward(targets, _joined(stretch))
+            door.fanout.forward(targets, _joined(stretch, received - joined))
         self._counters.messages_in_total[0] += received
         door.pipeline.end_capture()
         return position
@@ -177,8 +177,6 @@ class MqttPublishing:
 
     def _forward_alone(self, route: TopicRoute, event: MqttPublishRun, now_ms: int) -> None:
         """Forward a run that expires, or whose subscribers need other forms than its frames."""
-        if not route.targets:
-            return
         live = SpecialLive(
             (event,),
             len(event.payloads),
@@ -210,17 +208,27 @@ class MqttPublishing:
         if self._is_limited and (fault := unsupported(first, self._door.settings)) is not None:
             self._client.close(*fault)
             return position
-        route = self._admit(topic, 1, first)
+        route = self._door.broker.routes.cached.get(topic)
+        if (
+            route is None
+            or not 0 <= route.policy <= CAPTURED
+            or self._client.principal.rights.publishable is not None
+        ):
+            route = self._admit(topic, 1, first)
         if route is None:
             return position
         is_guarded = route.policy > CAPTURED
-        is_plain = qos == 1 and not (first.retain or first.properties) and not is_guarded
-        if is_plain and position == len(events):
+        if (
+            qos == 1
+            and position == len(events)
+            and not (is_guarded or first.retain or first.properties)
+        ):
             # alone, as the messages of those who wait for each acknowledgement are
-            if self.exchanges is not None and not self._begin([first]):
+            if self.exchanges is not None and not self._begin_alone(first):
                 return position
             self._counters.messages_in_total[1] += 1
-            self._name_publisher(1)
+            if self._client.wants_no_own:
+                self._name_publisher(1)
             self._door.pipeline.publish(
                 topic,
                 [first.payload],
@@ -265,6 +273,13 @@ class MqttPublishing:
         if run[0].qos == 2:
             run = self._without_repeated(run)
         return self._begin(run) if self.exchanges is not None and run else run
+
+    def _begin_alone(self, event: Publish) -> bool:
+        """``_begin`` for a message of QoS 1 without properties."""
+        exchanges, session = self.exchanges, self._client.session
+        assert exchanges is not None
+        received = None if session is None else session.received
+        return exchanges.begin_alone(event.packet_id, received) or bool(self._begin([event]))
 
     def _begin(self, run: list[Publish]) -> list[Publish]:
         """The messages of an MQTT 5 client that are taken; the others are answered."""
@@ -407,7 +422,8 @@ class MqttPublishing:
 
     def _is_unfit(self, event: MqttPublishRun) -> bool:
         """Whether QoS 0 messages are refused, which ends the connection."""
-        assert event.properties is not None
+        if event.properties is None or event.properties.is_simple:
+            return False
         fault = unfit(event.properties, event.payloads, self._door.settings)
         if fault is not None:
             self._client.close(*fault)
@@ -431,15 +447,9 @@ class MqttPublishing:
                 exchanges.undo(ANSWERS[first.qos], first.packet_id, last)
             self._refuse(found.refused, first)
 
-    def _publish_signed_runs(
-        self,
-        topic: bytes,
-        envelopes: list[bytes],
-        properties: MessageProperties | None,
-        now_ms: int,
-    ) -> None:
-        door = self._door
-        found = self._open(topic, envelopes, now_ms)
+    def _publish_signed_runs(self, event: MqttPublishRun, now_ms: int) -> None:
+        door, properties = self._door, event.properties
+        found = self._open(event.topic, event.payloads[:SIGNED_AT_ONCE], now_ms)
         topic, payloads = found.topic, found.payloads
         if payloads:
             self._counters.messages_in_total[0] += len(payloads)
@@ -498,16 +508,16 @@ def _expires_ms(properties: MessageProperties | None, now_ms: int) -> int:
     return now_ms + 1000 * properties.expiry_s
 
 
-def _joined(stretch: list[MqttPublishRun]) -> Live:
-    count = sum([len(run.payloads) for run in stretch])
+def _joined(stretch: list[MqttPublishRun], count: int) -> Live:
+    """Adjacent runs with ``count`` messages, as one slice of their chunk."""
     frames = stretch[0].chunk[stretch[0].start : stretch[-1].end]
     if stretch[0].version < LEVEL_5:
         return Live(stretch, count, frames)
     return Live(stretch, count, mqtt_5=frames)
 
 
-def _is_next(last: MqttPublishRun, event: MqttPublishRun) -> bool:
-    return event.chunk is last.chunk and event.start == last.end
+def _expires(event: MqttPublishRun) -> bool:
+    return event.properties is not None and event.properties.expiry_s is not None
 
 
 def _extras(run: list[Publish], now_ms: int) -> list[Extras | None] | None:

@@ -53,6 +53,7 @@ class SubscribingClient(SessionClient, GroupClient, Protocol):
     client_id: bytes
     session: Session | None
     number: int
+    wants_no_own: bool  # whether some subscription wants no messages of the client's own
 
     @property
     def terms(self) -> Terms: ...
@@ -107,7 +108,6 @@ class MqttSubscribing:
         "_reasons",
         "_replay_requests",
         "_shared",
-        "has_no_local",
     )
 
     def __init__(self, door: MqttParts, client: SubscribingClient) -> None:
@@ -119,12 +119,10 @@ class MqttSubscribing:
         # by packet id; options None: unsubscribe
         self._pending_shares: dict[int, list[tuple[bytes, int | None]]] | None = None
         self._reasons: dict[int, str] | None = None  # why filters are refused, by packet id
-        # whether some subscription wants no messages of the client's own, or is about to
-        self.has_no_local = False
 
     def resume(self, subscriptions: Mapping[bytes, int]) -> None:
         """The session has these already."""
-        self.has_no_local = any(map(is_no_local, subscriptions.values()))
+        self._client.wants_no_own = any(map(is_no_local, subscriptions.values()))
         self.share(subscriptions.items())
 
     def subscribe(self, event: MqttSubscribe) -> None:
@@ -156,7 +154,7 @@ class MqttSubscribing:
                 new.discard(topic_filter)
                 requests.append((topic_filter, self._refused(event.packet_id, granted)))
             else:
-                self.has_no_local |= is_no_local(granted)
+                client.wants_no_own |= is_no_local(granted)
                 requests.append((asked.name(), granted | identifier << ID_SHIFT))
         self._replay_requests.note(event.packet_id, replays)
         self._note_shares(event.packet_id, requests)
