@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from datetime import datetime
+from threading import Timer
 
 import pytest
 
@@ -317,6 +318,28 @@ def test_sub_prints_what_topics_hold_and_then_what_comes_over_a_restart(trouble)
                 client.publish(topic, b"%d" % number, qos=1)
             assert process.stdout.readline() == b"%s %d\n" % (topic.encode(), number)
         assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("asked", [("h", "--replay", "offset=0"), ("$replay/offset=0/h",)])
+def test_a_session_of_sub_goes_on_with_its_replay_after_a_crash(asked):
+    """Its output is not read before: so most of the history is still to come."""
+    wanted = {f"h {number:0100}\n".encode() for number in range(6_000)}
+    with Broker() as own:
+        with connect(own.host, own.port) as client:
+            client.publish_many([("h", line[2:-1]) for line in sorted(wanted)], qos=1)
+        command = [*SUB, *asked, "-c", "reader", "-p", str(own.port)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stderr.readline().startswith(b"subscribed to ")
+            assert process.stdout.readline() == min(wanted)
+            own.restart(kill=True)
+            received = {min(wanted)}
+            watchdog = Timer(60, process.kill)
+            watchdog.start()
+            while received != wanted and (line := process.stdout.readline()):
+                received.add(line)
+            watchdog.cancel()
+            process.kill()
+    assert received == wanted
 
 
 def test_history_begins_at_an_offset_or_a_time(broker, run, client, name):

@@ -40,6 +40,7 @@ BACKOFF: Final = Backoff(first_s=0.1, longest_s=5.0)
 UNREACHABLE: Final = (ConnectionLostError, ReplyTimeoutError, UnreachableError)
 """The errors of a broker that was stopped, killed or cut off."""
 
+REPLAY: Final = "$replay/"
 Handler: TypeAlias = Callable[[Client, list[Delivery]], None]
 
 
@@ -93,11 +94,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     retain_handling: int = 0
     replay: str = ""
 
+    @property
+    def has_history(self) -> bool:
+        return bool(self.replay) or any(each.startswith(REPLAY) for each in self.filters)
+
     def subscribe(self, client: Client, *, is_first: bool) -> list[str]:
         """Return what was granted, to be told. Raises RefusedError.
 
-        History is asked for once: it would come twice.
+        History is asked for once: it would come twice. A session that is still there goes on with
+        it by itself, and subscribing again would end it.
         """
+        if self.has_history and client.session_present and not is_first:
+            return [f"subscribed to {', '.join(self.filters)}"]
         codes = client.subscribe(
             [(each, self.qos) for each in self.filters],
             no_local=self.no_local,
