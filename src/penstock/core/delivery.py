@@ -26,3 +26,27 @@ content type and how it was published. Without RETAIN, ``Route.marked`` has the 
 message that has expired is still sent if its payload is here, for it was published a moment ago
 (expiry 0 is for whoever is connected), or if it is repeated (DUP).
 """
+
+
+class AgedExtras(Extras, frozen=True, gc=False):
+    """Extras of a message that was published a while ago, and the expiry that it had then.
+
+    A clock may have gone back since: no more is left than there was.
+    """
+
+    expiry_s: int = 0
+
+
+def aged(extras: Extras | None, time_ms: int) -> Extras | None:
+    """The extras of a message that was published at ``time_ms``."""
+    if extras is None or not extras.expires_ms:
+        return extras
+    expiry_s = max(0, -((time_ms - extras.expires_ms) // 1000))
+    return AgedExtras(
+        extras.headers, extras.signature, extras.due_ms, extras.expires_ms, expiry_s=expiry_s
+    )
+
+
+def original_expiry(extras: Extras) -> int | None:
+    """The expiry that a message had when it was published; None: it was a moment ago."""
+    return extras.expiry_s if isinstance(extras, AgedExtras) else None

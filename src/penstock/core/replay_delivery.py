@@ -13,6 +13,7 @@ from penstock.core.delivery import (
     DELIVER_ID_SHIFT,
     DELIVER_PUBLISHED_RETAIN,
     Delivery,
+    aged,
 )
 from penstock.core.effects import Effects, ReplayTurned
 from penstock.core.live import LiveSubscriber
@@ -140,7 +141,7 @@ class ReplayDelivery:
         flags |= message.content_type << DELIVER_CONTENT_TYPE_SHIFT
         if is_retain_as_published(offer.options) and message.flags & _PUBLISHED_RETAIN:
             flags |= DELIVER_PUBLISHED_RETAIN
-        return (topic, payload, flags, packet_id, sequence, message.extras)
+        return (topic, payload, flags, packet_id, sequence, aged(message.extras, message.time_ms))
 
     def _end(self, session: Session, offer: ReplayOffer, effects: Effects) -> None:
         """Send what was held back; from now on the subscription is like any other."""

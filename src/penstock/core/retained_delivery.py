@@ -15,6 +15,7 @@ from penstock.core.delivery import (
     DELIVER_ID_SHIFT,
     DELIVER_RETAIN,
     Delivery,
+    aged,
 )
 from penstock.core.effects import Effects
 from penstock.core.live import LiveSubscriber
@@ -171,7 +172,8 @@ class RetainedDelivery:
                 self._send(session, (topic, None, flags, 0, sequence, None), effects)
             else:
                 flags |= message.content_type << DELIVER_CONTENT_TYPE_SHIFT
-                sent = topic, message.payload, flags, 0, sequence, message.extras
+                extras = aged(message.extras, message.time_ms)
+                sent = topic, message.payload, flags, 0, sequence, extras
                 self._send(session, sent, effects)
         return None
 
@@ -200,7 +202,8 @@ class RetainedDelivery:
             if message is not None and message.sequence == sequence:
                 flags = DELIVER_RETAIN | message.content_type << DELIVER_CONTENT_TYPE_SHIFT
                 flags |= offer.subscription_id << DELIVER_ID_SHIFT
-                sent = topic, message.payload, flags, 0, 0, message.extras
+                extras = aged(message.extras, message.time_ms)
+                sent = topic, message.payload, flags, 0, 0, extras
                 effects.deliver(client, sent)
 
     def overtaken(self, topic: bytes, is_contained: Callable[[Session], bool]) -> None:

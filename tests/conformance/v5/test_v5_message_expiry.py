@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.testing.clock import VirtualClock
 from tests.conformance import packets5 as v5
 
 
@@ -175,3 +176,27 @@ def test_expiry_counts_on_through_a_restart(own_broker, connect, kill):
     client.subscribe(("kept/#", 1))
     client.expect_publish("kept", b"stays", qos=1, retain=True, message_expiry=60)
     client.expect_nothing()
+
+
+@pytest.mark.proves5("MQTT-3.3.2-6")
+@pytest.mark.parametrize("qos", [0, 1])
+def test_no_more_is_left_than_there_was_though_the_clock_went_back(
+    own_broker, connect, monkeypatch, qos
+):
+    behind_ms, wall_ms = [0], VirtualClock.wall_ms
+    monkeypatch.setattr(VirtualClock, "wall_ms", lambda clock: wall_ms(clock) - behind_ms[0])
+    broker = own_broker()
+    waiting = {}
+    for name, topic_filter in (("queue", "t"), ("share", "$share/g/t")):
+        client = connect(name, at=broker, session_expiry=600)
+        client.subscribe((topic_filter, 1))
+        client.disconnect()
+    connect(at=broker).publish_acknowledged("t", b"m", retain=True, message_expiry=10)
+    behind_ms[0] = 3_600_000
+    for name in ("queue", "share"):
+        waiting[name] = connect(name, at=broker, clean=False, session_present=True)
+    for name, asked in (("retained", {}), ("replay", {"user": ("replay", "last=1")})):
+        waiting[name] = connect(at=broker)
+        waiting[name].subscribe(("t", qos), **asked)
+    left = {name: client.take().value("message_expiry") for name, client in waiting.items()}
+    assert set(left.values()) == {10}, left

@@ -30,6 +30,8 @@ from penstock.core.delivery import (
     DELIVER_QOS,
     DELIVER_RETAIN,
     Delivery,
+    aged,
+    original_expiry,
 )
 from penstock.core.live import Live, block_of, parts
 from penstock.core.retained import RetainedMessage
@@ -352,9 +354,8 @@ class MqttOutbox(Outbox):
         extras: Extras | None,
         packet_id: int,
         marks: Marks | None = None,
-        expiry_s: int | None = None,
     ) -> tuple[bytes, bytes]:
-        """Head and tail of a PUBLISH; ``expiry_s``: what the publisher said, if that is known."""
+        """Head and tail of a PUBLISH."""
         retain, tail = bool(flags & DELIVER_RETAIN), b""
         if self.is_5:
             if marks is None and not retain:
@@ -363,20 +364,19 @@ class MqttOutbox(Outbox):
                 retain = retain or marks.is_retain_as_published
             tail = NO_PROPERTIES
             if marks is not None or extras is not None or flags > _PLAIN_FLAGS_MAX:
-                tail = tail_of(self._block(flags, extras, marks, expiry_s))
+                tail = tail_of(self._block(flags, extras, marks))
         dup = bool(flags & DELIVER_DUP)
         head = encode.publish_head(
             topic, payload_bytes + len(tail), flags & DELIVER_QOS, retain, dup
         )
         return head, tail
 
-    def _block(
-        self, flags: int, extras: Extras | None, marks: Marks | None, expiry_s: int | None
-    ) -> bytes:
+    def _block(self, flags: int, extras: Extras | None, marks: Marks | None) -> bytes:
         content_type = (flags & DELIVER_CONTENT_TYPE) >> DELIVER_CONTENT_TYPE_SHIFT
         block = message_block(extras, content_type)
         if extras is not None and extras.expires_ms:
-            left_s = seconds_left(extras.expires_ms, self._connections.wall_ms(), expiry_s)
+            now_ms = self._connections.wall_ms()
+            left_s = seconds_left(extras.expires_ms, now_ms, original_expiry(extras))
             block = with_expiry(block, left_s)
         if flags & DELIVER_RETAIN:
             number = flags >> DELIVER_ID_SHIFT
@@ -415,6 +415,7 @@ class MqttOutbox(Outbox):
                 block,
                 is_retained=bool(head[0] & 1),
                 expires_ms=extras.expires_ms if extras is not None else 0,
+                expiry_s=original_expiry(extras) if extras is not None else None,
                 now_ms=self._connections.wall_ms(),
             )
             self._send_live_packet(packet)
@@ -563,16 +564,11 @@ class MqttOutbox(Outbox):
         lost: dict[DropReason, list[int]],
     ) -> bool:
         """Send what was read, unless it is too large; return whether there was room."""
-        payload, extras = message.payload, message.extras
+        payload, extras = message.payload, aged(message.extras, message.time_ms)
         flags |= message.content_type << DELIVER_CONTENT_TYPE_SHIFT
         if isinstance(message, Message) and message.flags & (FLAG_RETAIN | FLAG_RETAIN_UNKEPT):
             flags |= DELIVER_PUBLISHED_RETAIN
-        expiry_s = None
-        if extras is not None and extras.expires_ms:
-            expiry_s = seconds_left(extras.expires_ms, message.time_ms)
-        head, tail = self._shape(
-            message.topic, len(payload), flags, extras, packet_id, expiry_s=expiry_s
-        )
+        head, tail = self._shape(message.topic, len(payload), flags, extras, packet_id)
         size = len(head) + len(tail) + len(payload) + 2
         if size > self._packet_bytes_max and self._is_too_large(size, flags):
             lost.setdefault(DropReason.TOO_LARGE, []).append(packet_id)

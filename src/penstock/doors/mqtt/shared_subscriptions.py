@@ -37,6 +37,7 @@ from penstock.core.delivery import (
     DELIVER_DUP,
     DELIVER_PUBLISHED_RETAIN,
     Delivery,
+    aged,
 )
 from penstock.core.session import PACKET_ID_MAX
 from penstock.core.shares import WORKER_PREFIX, Share
@@ -304,8 +305,9 @@ class SharedSubscriptions:
             flags |= message.content_type << DELIVER_CONTENT_TYPE_SHIFT
             if message.flags & (FLAG_RETAIN | FLAG_RETAIN_UNKEPT):
                 flags |= DELIVER_PUBLISHED_RETAIN
+            extras = aged(message.extras, message.time_ms)
             deliveries.append(
-                (message.topic, message.payload, flags, packet_id, message.sequence, message.extras)
+                (message.topic, message.payload, flags, packet_id, message.sequence, extras)
             )
         self._client.deliver_shared(deliveries, marks)
         self._door.dispatchers.leases.settle(member.topic, member.group, done)
