@@ -6,7 +6,9 @@ A refused publish ends the connection of a 3.1.1 client, which cannot be told ot
 a code for it in PUBACK and PUBREC, and the connection stays (``doors.mqtt.exchanges``).
 """
 
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -40,6 +42,8 @@ from penstock.wire.mqtt.events import Event, MqttPublishRun, Publish
 from penstock.wire.mqtt.message_properties import MessageProperties
 from penstock.wire.mqtt.reason_codes import ReasonCode
 from penstock.wire.mqtt.sent_properties import remember_block
+
+_PROPERTIES_OF: Callable[[Publish], MessageProperties | None] = attrgetter("properties")
 
 ANSWERS = {1: PUBACK, 2: PUBREC}  # the first answer to a message, by its QoS
 
@@ -84,8 +88,7 @@ class MqttPublishing:
         position of the first event that it did not take.
         """
         door, start = self._door, position
-        monotonic = door.connections.monotonic
-        cached = door.broker.routes.cached
+        monotonic, cached = door.connections.monotonic, door.broker.routes.cached
         publishable = self._client.principal.rights.publishable
         capture = door.pipeline.begin_capture()
         has_properties = self.exchanges is not None  # whether there may be some
@@ -108,7 +111,7 @@ class MqttPublishing:
                 if route is None:
                     break
                 policy = route.policy
-            if has_properties and self._is_unfit(event):
+            if has_properties and event.properties is not None and self._is_unfit(event):
                 break
             if policy > CAPTURED:
                 if event.each is not None:
@@ -116,11 +119,12 @@ class MqttPublishing:
                     position -= 1
                     continue
                 if len(payloads) > SIGNED_AT_ONCE:
-                    rest = replace(event, payloads=payloads[SIGNED_AT_ONCE:])
-                    events.insert(position, rest)
+                    events.insert(position, replace(event, payloads=payloads[SIGNED_AT_ONCE:]))
                 self._publish_signed_runs(event, now_ms)
                 break
-            is_alone = route.marked is not None or (has_properties and _expires(event))
+            is_alone = route.marked is not None or (
+                has_properties and event.properties is not None and _expires(event.properties)
+            )
             if (
                 stretch
                 and event.start == stretch[-1].end
@@ -288,7 +292,7 @@ class MqttPublishing:
         received: AbstractSet[int] = set()
         if self._client.session is not None:
             received = self._client.session.received or received
-        if not all(map(_is_simple, run)):
+        if any(map(_PROPERTIES_OF, run)) and not all(map(_is_simple, run)):
             run = [event for event in run if not self._is_refused(event)]
         if not first.qos or not run:
             return run
@@ -508,6 +512,10 @@ def _expires_ms(properties: MessageProperties | None, now_ms: int) -> int:
     return now_ms + 1000 * properties.expiry_s
 
 
+def _expires(properties: MessageProperties) -> bool:
+    return properties.expiry_s is not None
+
+
 def _joined(stretch: list[MqttPublishRun], count: int) -> Live:
     """Adjacent runs with ``count`` messages, as one slice of their chunk."""
     frames = stretch[0].chunk[stretch[0].start : stretch[-1].end]
@@ -516,13 +524,9 @@ def _joined(stretch: list[MqttPublishRun], count: int) -> Live:
     return Live(stretch, count, mqtt_5=frames)
 
 
-def _expires(event: MqttPublishRun) -> bool:
-    return event.properties is not None and event.properties.expiry_s is not None
-
-
 def _extras(run: list[Publish], now_ms: int) -> list[Extras | None] | None:
     """The properties of messages as the journal has them; None if no message has some."""
-    found = [event.properties for event in run]
+    found = list(map(_PROPERTIES_OF, run))
     if not any(found):
         return None
     return [None if one is None else _journaled(one, now_ms) for one in found]

@@ -152,6 +152,8 @@ def publishes_of(version: int, proven: Proven) -> FastPath:
         append = events.append
         packet_id = 0
         properties = None
+        # bytes from topic to payload: packet id, and the length of properties if that is one byte
+        between = (2 if qos else 0) + has_properties
         while position <= last and data[position] == first:
             length = data[position + 1]
             body = position + 2
@@ -161,9 +163,8 @@ def publishes_of(version: int, proven: Proven) -> FastPath:
                 length += (data[body] << 7) - 128
                 body += 1
             end = body + length
-            payload = topic_end = body + 2 + (data[body] << 8 | data[body + 1])
-            if qos:
-                payload += 2
+            topic_end = body + 2 + (data[body] << 8 | data[body + 1])
+            payload = topic_end + between
             if end > size or payload > end or end - position > bytes_max:
                 break
             if qos:
@@ -172,10 +173,9 @@ def publishes_of(version: int, proven: Proven) -> FastPath:
                     break
             topic = data[body + 2 : topic_end]
             if has_properties:
-                if not topic or payload == end:
+                if not topic:
                     break
-                size_of_block = data[payload]
-                payload += 1
+                size_of_block = data[payload - 1]
                 if not size_of_block:
                     properties = None
                 elif size_of_block < 128:
