@@ -20,6 +20,9 @@ from penstock.wire.mqtt.reason_codes import ReasonCode
 
 UNKNOWN_ID = 0x80  # bit of ``kind``: the id of the packet that is answered is not known
 
+_FIRST_ANSWERS = frozenset({PUBACK, PUBREC})
+_LAST_ANSWERS = frozenset({PUBACK, PUBCOMP})
+
 
 class Exchanges:
     """The unfinished messages of one connection, by packet id."""
@@ -107,10 +110,12 @@ class Exchanges:
         self._set_last(kind, last)
 
     def _answered(self, kind: int, packet_ids: list[int]) -> None:
-        if kind in {PUBACK, PUBCOMP} and self._open is not None:
+        if kind in _LAST_ANSWERS and self._open is not None:
             self._open.difference_update(packet_ids)
-        if kind in {PUBACK, PUBREC} and self.last(kind) in packet_ids:
-            self._set_last(kind, 0)
+        if kind in _FIRST_ANSWERS:
+            last = self._last_puback if kind == PUBACK else self._last_pubrec
+            if last and last in packet_ids:
+                self._set_last(kind, 0)
 
     def _held_by(self, kind: int, packet_id: int) -> list[bytes]:
         packets = self._held.pop((kind, packet_id), []) if self._held else []
