@@ -433,7 +433,7 @@ class MqttConnection(Connection[Event]):
         session = self.session
         assert session is not None
         kind, packet_ids = event.kind, event.packet_ids
-        if self.is_5:
+        if self.outbox.is_5:
             self._free_quota(event)
         if event.properties.reason_string is not None:
             self._note_said(f"packet type {kind}", event.properties.reason_string)
