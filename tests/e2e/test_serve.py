@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.conformance.wire_client import WireClient, connack, connect_packet
+from tests.conformance.wire_client import WireClient, connack, connect_packet, subscribe
 from tests.e2e.process import TIMEOUT_S, serve_command
 
 
@@ -195,6 +195,22 @@ def test_with_consent_it_listens_to_the_world_and_says_so(start):
 def test_a_wrong_setting_is_refused_before_anything_is_touched(tmp_path, arguments):
     refused(serve_command(tmp_path / "data", *arguments, listen=False), status=2)
     assert not (tmp_path / "data").exists()
+
+
+def test_a_refused_subscription_is_logged_with_its_reason(start):
+    """MQTT 3.1.1 tells the client nothing but 0x80."""
+    broker = start()
+    with socket.create_connection((broker.host, broker.port)) as client:
+        client.sendall(connect_packet("device-7") + subscribe(1, ("$replay/last=x/plant", 0)))
+        wanted = b"\x20\x02\x00\x00\x90\x03\x00\x01\x80"
+        received = b""
+        while len(received) < len(wanted):
+            received += client.recv(100)
+        assert received == wanted
+    lines = [json.loads(line) for line in broker.log_path.read_text().splitlines()]
+    (refused,) = [line for line in lines if line["event"] == "subscription_refused"]
+    assert refused["client_id"] == "device-7"
+    assert "last" in refused["detail"]
 
 
 def test_a_client_that_asks_for_mqtt_3_1_is_named_with_the_version_once_a_minute(start):

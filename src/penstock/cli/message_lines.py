@@ -42,7 +42,13 @@ def record_text(record: "Record") -> bytes:
 
 def record_json(record: "Record") -> bytes:
     time = iso_time(record.ts_ms)
-    position = {"offset": record.offset, "sequence": record.sequence, "time": time}
+    position: dict[str, object] = {
+        "offset": record.offset,
+        "sequence": record.sequence,
+        "time": time,
+    }
+    if record.expires_ms:
+        position["expires"] = iso_time(record.expires_ms)
     return _json(record.topic, record.payload, position | header_field(record))
 
 

@@ -152,7 +152,7 @@ class MqttSubscribing:
                 replays += not isinstance(granted, Fault)
             if isinstance(granted, Fault):
                 new.discard(topic_filter)
-                requests.append((topic_filter, self._refused(event.packet_id, granted)))
+                requests.append((topic_filter, self._refused(event.packet_id, name, granted)))
             else:
                 client.wants_no_own |= is_no_local(granted)
                 requests.append((asked.name(), granted | identifier << ID_SHIFT))
@@ -176,8 +176,14 @@ class MqttSubscribing:
             self._client.close(DisconnectReason.FILTER_INVALID, detail)
         return not fault
 
-    def _refused(self, packet_id: int, fault: Fault) -> int:
-        """The code of a refused filter; MQTT 5 is told the first reason, too."""
+    def _refused(self, packet_id: int, name: bytes, fault: Fault) -> int:
+        """The code of a refused filter; MQTT 5 is told the first reason, too, 3.1.1 only here."""
+        self._door.connections.throttled_log.info(
+            "subscription_refused",
+            client_id=printable(self._client.client_id),
+            filter=printable(name),
+            detail=fault.text,
+        )
         if not self._client.is_5:
             return SUBSCRIBE_FAILED
         if self._reasons is None:
