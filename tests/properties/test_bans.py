@@ -32,8 +32,9 @@ def book_of(bans) -> AccessBook:
 def test_an_address_is_banned_if_it_lies_in_a_range_in_force(given_ranges, address):
     bans = {f"address:{network}": until for network, until in given_ranges}
     book = book_of(Ban(name, until) for name, until in bans.items())
+    meant = getattr(address, "ipv4_mapped", None) or address  # both forms are one address
     expected = any(
-        address in ip_network(name.partition(":")[2]) and until != 5 for name, until in bans.items()
+        meant in ip_network(name.partition(":")[2]) and until != 5 for name, until in bans.items()
     )
     assert (Bans(book).of_address(str(address), 10) is not None) is expected
     if address.version == 4:

@@ -188,8 +188,12 @@ _PERHAPS_DENIED = (
 )
 
 
+# codes that leave open why: none, and that the broker cannot serve anybody at the moment
+_UNEXPLAINED = frozenset({0, ReasonCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY})
+
+
 def _failure(error: ClientError, outcome: _Outcome, target: BrokerTarget) -> str:
-    if isinstance(error, ConnectionLostError) and not error.reason_code:
+    if isinstance(error, ConnectionLostError) and error.reason_code in _UNEXPLAINED:
         error = _with_cause(error, outcome.topic, target)
     elif error.reason_code == ReasonCode.NOT_AUTHORIZED and _is_signed(outcome.topic):
         error = _unsigned(error)
