@@ -4,12 +4,12 @@ The claim is always the same: the sender loses its connection, or is served with
 clients are not affected. ``unharmed`` is such a client.
 """
 
-import os
 import socket
 
 import pytest
 
 from tests.conformance.wire_client import (
+    BY_WEBSOCKET,
     DISCONNECT,
     PINGREQ,
     connack,
@@ -369,9 +369,8 @@ def test_the_topics_of_the_broker_are_not_written_by_clients(own_broker, connect
 # ── 10. Slow or silent peers ──────────────────────────────────────────────────────────────────
 
 
-by_websocket = bool(os.environ.get("PENSTOCK_TEST_WEBSOCKET"))
 perhaps_http = pytest.param(
-    b"G", marks=pytest.mark.skipif(by_websocket, reason="in a frame it can only be MQTT")
+    b"G", marks=pytest.mark.skipif(BY_WEBSOCKET, reason="in a frame it can only be MQTT")
 )
 
 

@@ -8,6 +8,7 @@ they belong to (``test_topics``, ``test_errors``, ``test_bad_input``, ``test_sub
 import pytest
 
 from tests.conformance.wire_client import (
+    BY_WEBSOCKET,
     DISCONNECT,
     connack,
     connect_packet,
@@ -19,6 +20,7 @@ from tests.conformance.wire_client import (
 )
 
 
+@pytest.mark.skipif(BY_WEBSOCKET, reason="refused by HTTP: tests/websocket/test_handshake.py")
 def test_clients_above_the_limit_are_refused_until_one_leaves(own_broker, connect, dial):
     broker = own_broker(limits={"clients_max": 2})
     first, second = connect(at=broker), connect(at=broker)

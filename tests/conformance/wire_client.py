@@ -162,9 +162,12 @@ PINGRESP = packet(0xD0)
 DISCONNECT = packet(0xE0)
 
 
+BY_WEBSOCKET = bool(os.environ.get("PENSTOCK_TEST_WEBSOCKET"))
+
+
 def connected_socket(host: str, port: int) -> socket.socket:
     """A socket; with ``PENSTOCK_TEST_WEBSOCKET`` one that puts frames around what it sends."""
-    if os.environ.get("PENSTOCK_TEST_WEBSOCKET"):
+    if BY_WEBSOCKET:
         from tests.websocket.framed_socket import FramedSocket
 
         return FramedSocket(host, port, TIMEOUT_S)

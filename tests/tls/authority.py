@@ -30,6 +30,10 @@ policy = any
 copy_extensions = copy
 unique_subject = no
 email_in_dn = no
+x509_extensions = signed
+[signed]
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
 [any]
 commonName = optional
 organizationName = optional
@@ -58,6 +62,7 @@ class Authority:
         _openssl(
             "req", "-x509", *_KEY["ec"], "-nodes", "-keyout", self._key, "-out", self.cert,
             "-subj", f"/CN={name}", "-days", "3650",
+            "-addext", "keyUsage=critical,keyCertSign,cRLSign",
         )  # fmt: skip
 
     def sign(
