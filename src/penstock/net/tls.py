@@ -22,6 +22,7 @@ from typing import Protocol, cast
 
 from penstock.limits import KIB
 from penstock.net.handshakes import HandshakeThreads
+from penstock.net.wrapped_transport import WrappedTransport
 
 RECORD_BYTES = 16 * KIB  # the most that a TLS record carries
 HANDSHAKE_BYTES_MAX = 64 * KIB  # a ClientHello has 2 KiB at most, a chain of certificates some 10
@@ -155,17 +156,15 @@ def _why(error: Exception) -> str:
     return str(reason).lower().replace("_", " ") if reason else str(error)
 
 
-class TlsTransport(asyncio.Transport, asyncio.Protocol):
+class TlsTransport(WrappedTransport):
     """The protocol of a socket's transport, and the transport of a connection."""
 
     __slots__ = (
         "_error",
         "_incoming",
-        "_is_closing",
         "_is_ended",
         "_outgoing",
         "_protocol",
-        "_raw",
         "_ssl",
     )
 
@@ -176,12 +175,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         incoming: ssl.MemoryBIO,
         outgoing: ssl.MemoryBIO,
     ) -> None:
-        self._raw = raw
+        super().__init__(raw)
         self._ssl = ssl_object
         self._incoming = incoming
         self._outgoing = outgoing
         self._protocol: asyncio.Protocol = _NOBODY
-        self._is_closing = False
         self._is_ended = False  # whether the client has said that it sends no more
         self._error: ssl.SSLError | None = None
 
@@ -283,41 +281,16 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._raw.write(self._outgoing.read())
         self._raw.close()
 
-    def abort(self) -> None:
-        self._is_closing = True
-        self._raw.abort()
-
-    def is_closing(self) -> bool:
-        return self._is_closing or self._raw.is_closing()
-
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = cast("asyncio.Protocol", protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol
 
-    def pause_reading(self) -> None:
-        self._raw.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._raw.resume_reading()
-
-    def is_reading(self) -> bool:
-        return self._raw.is_reading()
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._raw.set_write_buffer_limits(high, low)
-
-    def get_write_buffer_size(self) -> int:
-        return self._raw.get_write_buffer_size()
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._raw.get_write_buffer_limits()
-
     def get_extra_info(self, name: str, default: object = None) -> object:
         if name in _TLS_FACTS and hasattr(self, "_ssl"):
             return _TLS_FACTS[name](self._ssl)
-        return self._raw.get_extra_info(name, default)
+        return super().get_extra_info(name, default)
 
     @property
     def ssl_object(self) -> ssl.SSLObject:

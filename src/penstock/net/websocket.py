@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, cast
 
 from penstock.limits import KIB
+from penstock.net.wrapped_transport import WrappedTransport
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt.boundaries import pieces
 from penstock.wire.websocket import (
@@ -67,25 +68,22 @@ class FramedConnection(Protocol):
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
-class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
+class WebSocketTransport(WrappedTransport):
     """The protocol of a socket's transport, and the transport of a connection."""
 
     __slots__ = (
         "_fault",
         "_is_answered",
-        "_is_closing",
         "_is_paused",
         "_machine",
         "_pong",
         "_protocol",
-        "_raw",
     )
 
     def __init__(self, raw: asyncio.Transport) -> None:
-        self._raw = raw
+        super().__init__(raw)
         self._machine = WebSocketServerMachine()
         self._protocol: FramedConnection | None = None
-        self._is_closing = False
         self._is_answered = False  # whether the client sends no more frames
         self._is_paused = False  # whether the client has yet to read what was written
         self._pong: bytes | None = None  # to be written once it has
@@ -185,39 +183,11 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
         if not self._raw.is_closing() and not self._raw.is_reading():
             self._raw.resume_reading()
 
-    def abort(self) -> None:
-        self._is_closing = True
-        self._raw.abort()
-
-    def is_closing(self) -> bool:
-        return self._is_closing or self._raw.is_closing()
-
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = cast("FramedConnection", protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return cast("asyncio.BaseProtocol", self._protocol)
-
-    def pause_reading(self) -> None:
-        self._raw.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._raw.resume_reading()
-
-    def is_reading(self) -> bool:
-        return self._raw.is_reading()
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._raw.set_write_buffer_limits(high, low)
-
-    def get_write_buffer_size(self) -> int:
-        return self._raw.get_write_buffer_size()
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._raw.get_write_buffer_limits()
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return self._raw.get_extra_info(name, default)
 
 
 def close_code(reason: DisconnectReason | None) -> CloseCode:

@@ -26,7 +26,7 @@ from penstock.dispatch.groups import Start, StartAt
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.shared_subscriptions import MEMBERSHIPS_MAX, topics_matching
 from penstock.errors import StorageError
-from penstock.obs.log import get_logger
+from penstock.obs.log import get_logger, printable
 from penstock.store.store import TopicInfo
 
 GROUPS_AT_ONCE = 256  # groups looked at in one step
@@ -93,7 +93,7 @@ class ShareKeeper:
             made = Callback(lambda _value: None)
             groups.create(topic, share.group, start, made, is_share=True)
         else:
-            self._door.connections.throttled_log.warning("groups_limited", topic=topic.hex())
+            self._door.connections.throttled_log.warning("groups_limited", topic=printable(topic))
 
     def _look_for_topics(self, name: bytes, share: Share) -> None:
         store = self._door.readers.store
