@@ -16,7 +16,7 @@ WORKERS ?= 3
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test quick nightly lint java-clients go-client sim chaos fuzz bench docs clean
+.PHONY: help install kernel serve test quick nightly lint java-clients go-client sim chaos fuzz bench docs clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -26,12 +26,15 @@ $(BIN)/python:
 	  { echo "Penstock needs Python 3.11 or newer; this is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.serve: pyproject.toml constraints.txt | $(BIN)/python
+# The compiled kernel is part of every installation, where there is a C compiler.
+KERNEL := $(wildcard src/penstock/kernel/*.pyx src/penstock/kernel/*.pxd src/penstock/kernel/*.h)
+
+$(VENV)/.serve: pyproject.toml constraints.txt $(KERNEL) | $(BIN)/python
 	@echo "installing Penstock into $(VENV) ..."
 	@$(PIP) install -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.dev: pyproject.toml constraints.txt $(KERNEL) | $(BIN)/python
 	@echo "installing Penstock, Spark and the test tools into $(VENV): a few minutes, once ..."
 	@$(PIP) install -c constraints.txt -e '.[dev,cli,spark,jwt]'
 	@touch $@ $(VENV)/.serve
@@ -48,6 +51,10 @@ $(VENV)/.node: $(NODE_CLIENTS:=/package.json) | $(BIN)/python
 	  done; touch $@; fi
 
 install: $(VENV)/.serve ## create the environment and install Penstock, nothing else
+
+kernel: | $(BIN)/python ## build the compiled kernel again, after a change of it
+	@$(PIP) install --no-deps -c constraints.txt -e .
+	@$(BIN)/python -c 'from penstock import kernel; print("speed:", kernel.speed, kernel.problem)'
 
 serve: $(VENV)/.serve ## start the broker on this machine (ARGS="--listen ..." adds flags)
 	@exec $(BIN)/penstock serve --data $(DATA) $(ARGS)
