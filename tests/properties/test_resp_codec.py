@@ -9,7 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from redis.connection import Connection
 
-from penstock.wire.resp import RespServerMachine, encode
+from penstock.wire.resp import RespCommand, RespServerMachine, encode
 from penstock.wire.violation import Violation
 from tests.wire.resp.commands import byte_by_byte, fed, packed, stranger, taken_apart
 
@@ -17,12 +17,22 @@ arguments = st.sampled_from((b"a", b"b", b"", b"\r\n", b"$1\r\n")) | st.binary(m
 commands = st.lists(arguments, min_size=1, max_size=5) | st.sampled_from(
     ([b"P", b"t", b"1"], [b"P", b"t", b"2"], [b"P", b"t", b"33"], [b"P", b"t", bytes(2_000)])
 )
+# read in columns, if there are several in a row
+names = st.sampled_from((b"PUBLISH", b"publish", b"XADD", b"SPUBLISH"))
+heads = st.sampled_from((b"*3\r\n$7\r\nPUBLISH\r\n", b"*5\r\n$4\r\nXADD\r\n"))
+columnar = (
+    st.builds(lambda *args: list(args), names, arguments, arguments | st.just(bytes(700)))
+    | st.builds(lambda *args: [b"XADD", *args], *[arguments] * 4)
+    | st.builds(lambda topic, head: [b"PUBLISH", topic, b"x\r\n" + head + b"$1"], arguments, heads)
+)
+commands |= columnar
 noise = st.lists(
     st.sampled_from(
         (b"*", b"$", b"\r\n", b"\n", b"-", b"0", b"1", b"2", b"10", b"99999", b'"', b"'")
     )
     | st.binary(max_size=3)
-    | commands.map(lambda args: packed(*args)),
+    | commands.map(lambda args: packed(*args))
+    | heads,
     max_size=20,
 ).map(b"".join)
 
@@ -54,7 +64,19 @@ def test_what_redis_py_packs_is_read(requests):
 def test_a_run_is_as_long_as_it_can_be(requests):
     events = RespServerMachine().receive(b"".join(packed(*request) for request in requests))
     for earlier, later in pairwise(events):
-        assert len(later.args) == 1 or earlier.args[:-1] != later.args[:-1]
+        if isinstance(earlier, RespCommand) and isinstance(later, RespCommand):
+            assert len(later.args) == 1 or earlier.args[:-1] != later.args[:-1]
+
+
+@given(st.data(), st.lists(columnar, min_size=20, max_size=80))
+def test_what_is_read_in_columns_is_what_is_read_one_by_one(data, requests):
+    """A machine for strangers, whose limits these commands keep, has no columns."""
+    stream = b"".join(packed(*request) for request in requests)
+    stream = stream[: data.draw(st.integers(0, len(stream)))]
+    fast, plain = RespServerMachine(), stranger()
+    assert taken_apart(fast.receive(stream)) == taken_apart(plain.receive(stream))
+    assert fast.pending_bytes == plain.pending_bytes
+    assert fast.closed == plain.closed
 
 
 @given(st.data(), noise, st.booleans())
@@ -144,7 +166,7 @@ def test_hiredis_reads_deliveries(protocol, kind, pattern, topic, payloads):
     expected += [[b"pmessage", pattern, topic, payload] for payload in payloads]
     reader = hiredis.Reader()
     reader.feed(encode.messages(topic, payloads, protocol))
-    reader.feed(encode.pattern_messages(pattern, topic, payloads, protocol))
+    reader.feed(encode.deliveries(encode.pattern_head(pattern, protocol), topic, payloads))
     replies = [reader.gets() for _ in expected]
     assert replies == expected
     assert all(type(reply) is kind for reply in replies)

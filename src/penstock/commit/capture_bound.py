@@ -5,7 +5,11 @@ messages share these commits, and under a flood they would make them long. So th
 bounded by what the disk took lately in ``COMMIT_S``; beyond it they are delivered but not captured.
 """
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from penstock.limits import CAPTURE_BESIDE_WAITING_BYTES_MAX, KIB
+from penstock.model.message import Extras
 
 COMMIT_S = 0.005  # how long captured messages may make a commit that others wait for
 BYTES_MIN = 64 * KIB
@@ -28,3 +32,17 @@ class CaptureBound:
         self._bytes_per_s += WEIGHT * (size / seconds - self._bytes_per_s)
         bound = int(self._bytes_per_s * COMMIT_S)
         self.bytes = max(self._bytes_min, min(bound, self._bytes_max))
+
+
+class Capture(Protocol):
+    """Journals messages of one topic, with a time and flags; see ``Pipeline.begin_capture``."""
+
+    def __call__(
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        time_ms: int,
+        flags: int,
+        extras: Sequence[Extras | None] | None = None,
+        /,
+    ) -> int: ...

@@ -25,11 +25,10 @@ because its term has ended, is submitted again without the void commands before 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.cluster.replicated_log import ReplicatedLog
-from penstock.commit.capture_bound import CaptureBound
+from penstock.commit.capture_bound import Capture, CaptureBound
 from penstock.commit.checkpoint import Checkpointer
 from penstock.commit.completion import Callback
 from penstock.commit.feed import Feed
@@ -68,20 +67,6 @@ FOLLOWED_INTERVAL_S = 0.002
 """Capture interval while clients of this or another node see messages only after the commit."""
 
 PassOn = Callable[[bytes, list[bytes], list[Extras | None] | None, int], None]
-
-
-class Capture(Protocol):
-    """Journals messages of one topic, with a time and flags; see ``Pipeline.begin_capture``."""
-
-    def __call__(
-        self,
-        topic: bytes,
-        payloads: list[bytes],
-        time_ms: int,
-        flags: int,
-        extras: Sequence[Extras | None] | None = None,
-        /,
-    ) -> int: ...
 
 
 RETRY_S = 0.5  # pause before a failed commit is retried
@@ -311,13 +296,22 @@ class Pipeline(PendingBatches):
         Returns a function of topic, payloads, time, flags (of the content type) and extras. While
         too much waits for the disk, it drops the messages and counts them.
         """
+        return self._drop_captured if self._is_capture_full() else self._open.batch.append
+
+    def capture_each(self, topics: Sequence[bytes], payloads: list[bytes], now_ms: int) -> None:
+        """``capture`` of messages that each have their own topic, in order."""
+        if self._is_capture_full():
+            self._counters.drops[DropReason.CAPTURE_OVERFLOW] += len(payloads)
+        else:
+            self._open.batch.append_each(topics, payloads, now_ms, 0)
+        self.end_capture()
+
+    def _is_capture_full(self) -> bool:
         pending_bytes = self.pending_bytes
-        if pending_bytes > self._settings.capture_pending_bytes_max or (
+        return pending_bytes > self._settings.capture_pending_bytes_max or (
             pending_bytes > self._capture_bound.bytes
             and self._monotonic() - self._waited_at < WAITING_S
-        ):
-            return self._drop_captured
-        return self._open.batch.append
+        )
 
     def _drop_captured(
         self,

@@ -11,7 +11,9 @@ that expires has no form that could be shared: it may wait for its subscriber.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, Protocol
+from itertools import groupby
+from operator import itemgetter
+from typing import Protocol, overload
 
 from penstock.core.delivery import Delivery
 from penstock.model.message import (
@@ -62,10 +64,43 @@ class _Single:
         self.properties = properties
 
 
+class ColumnRuns(Sequence[Run]):
+    """The runs of messages in columns, worked out when somebody wants them."""
+
+    __slots__ = ("_payloads", "_runs", "_topics")
+
+    def __init__(self, topics: Sequence[bytes], payloads: list[bytes]) -> None:
+        self._topics = topics
+        self._payloads = payloads
+        self._runs: list[Run] | None = None
+
+    def _found(self) -> list[Run]:
+        if self._runs is None:
+            pairs = zip(self._topics, self._payloads, strict=True)
+            self._runs = [
+                _Single(topic, [payload for _, payload in run])
+                for topic, run in groupby(pairs, itemgetter(0))
+            ]
+        return self._runs
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+    @overload
+    def __getitem__(self, place: int) -> Run: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Run]: ...
+    def __getitem__(self, place: int | slice) -> Run | list[Run]:
+        return self._found()[place]
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._found())
+
+
 class Live:
     """``runs`` in order, ``count`` messages in all; ``mqtt`` if the publisher had it as MQTT."""
 
-    __slots__ = ("_forms", "count", "mqtt", "mqtt_5", "runs")
+    __slots__ = ("_forms", "count", "mqtt", "mqtt_5", "resp", "runs")
 
     # what few messages have; ``SpecialLive`` has them
     expires_ms: int = 0  # 0: never
@@ -78,14 +113,17 @@ class Live:
         count: int,
         mqtt: bytes | None = None,
         mqtt_5: bytes | None = None,
+        resp: Sequence[bytes] | None = None,
     ) -> None:
         self.runs = runs
         self.count = count
+        self.resp = resp
+        """Name and payload of each as bulk strings of RESP, without the last line end; or None."""
         self.mqtt = mqtt
         """The messages as packets of MQTT 3.1.1, QoS 0; None before the first ``as_mqtt``."""
         self.mqtt_5 = mqtt_5
         """The messages as packets of MQTT 5, QoS 0; None before the first ``as_mqtt_5``."""
-        self._forms: dict[int | tuple[tuple[int, ...], bool], bytes] | None = None
+        self._forms: dict[object, bytes] | None = None  # by what is in them
 
     @classmethod
     def of(
@@ -123,15 +161,18 @@ class Live:
             ]
         )
 
-    def as_resp(self, protocol: Literal[2, 3]) -> bytes:
-        """The messages as a RESP subscriber of their channel gets them (``message``)."""
+    def as_resp(self, head: bytes) -> bytes:
+        """The messages as pushes of RESP that begin with ``head``, without name and payload."""
         if self._forms is None:
             self._forms = {}
-        found = self._forms.get(protocol)
+        found = self._forms.get(head)
         if found is None:
-            found = self._forms[protocol] = b"".join(
-                [resp.messages(run.topic, run.payloads, protocol) for run in self.runs]
-            )
+            if self.resp is not None:
+                found = resp.pushes(head, self.resp)
+            else:
+                runs = [resp.deliveries(head, run.topic, run.payloads) for run in self.runs]
+                found = b"".join(runs)
+            self._forms[head] = found
         return found
 
 

@@ -41,6 +41,28 @@ def test_messages_are_kept_as_they_arrive_and_topics_are_numbers():
     assert (batch.messages_of(b"b"), batch.messages_of(b"c")) == (2, 0)
 
 
+@pytest.mark.parametrize("topics", [[b"a"] * 9, [b"a", b"b"] * 5, [b"a", b"a", b"a", b"b"] * 3, []])
+def test_messages_appended_each_with_its_topic_are_as_one_by_one(topics):
+    each, alone = Batch(), Batch()
+    payloads = [b"%d" % number for number in range(len(topics))]
+    for batch in (each, alone):
+        batch.append(b"b", [b"before"], 5, 0)
+    assert each.append_each(topics, payloads, 5, 0) == 1
+    for topic, payload in zip(topics, payloads, strict=True):
+        alone.append(topic, [payload], 5, 0)
+    for batch in (each, alone):
+        batch.append(b"b", [b"behind"], 5, 0)
+    assert (each.count, each.payload_bytes) == (alone.count, alone.payload_bytes)
+    assert (each.topics, each.group_messages) == (alone.topics, alone.group_messages)
+    assert each.payloads == alone.payloads
+    assert arrivals(each) == arrivals(alone)
+
+
+def arrivals(batch):
+    """Topic, time and flags of each message."""
+    return [run[1:2] + run[3:] for run in batch.each_run() for _ in range(run[2])]
+
+
 @pytest.mark.parametrize("topics", [1, 2, 20])
 def test_a_topic_is_the_same_picked_out_alone_as_among_all(topics):
     batch = Batch()

@@ -2,7 +2,7 @@
 
 import hiredis
 
-from penstock.wire.resp import Event, RespCommand, RespServerMachine
+from penstock.wire.resp import Event, RespColumns, RespCommand, RespServerMachine
 from penstock.wire.violation import Violation
 
 
@@ -21,7 +21,9 @@ def taken_apart(events: list[Event]) -> list[list[bytes] | Violation]:
     """Runs as single commands: what does not depend on how the bytes were cut."""
     single: list[list[bytes] | Violation] = []
     for event in events:
-        if isinstance(event, RespCommand):
+        if isinstance(event, RespColumns):
+            single += [command.args for command in event.commands()]
+        elif isinstance(event, RespCommand):
             single += [event.args, *([*event.args[:-1], last] for last in event.more)]
         else:
             single.append(event)

@@ -60,7 +60,13 @@ def test_messages_are_as_many_frames_as_there_are_payloads(payloads, protocol, s
     plain = [framed(b"message", b"top/ic", payload) for payload in payloads]
     assert encode.messages(b"top/ic", payloads, protocol) == b"".join(plain)
     matched = [framed(b"pmessage", b"t*", b"top/ic", payload) for payload in payloads]
-    assert encode.pattern_messages(b"t*", b"top/ic", payloads, protocol) == b"".join(matched)
+    head = encode.pattern_head(b"t*", protocol)
+    assert encode.deliveries(head, b"top/ic", payloads) == b"".join(matched)
+    rests = [b"$6\r\ntop/ic\r\n$%d\r\n%b" % (len(payload), payload) for payload in payloads]
+    assert not rests or encode.pushes(head, rests) == b"".join(matched)
+    sharded = [framed(b"smessage", b"top/ic", payload) for payload in payloads]
+    head = encode.shard_head(protocol)
+    assert encode.deliveries(head, b"top/ic", payloads) == b"".join(sharded)
 
 
 def test_integers_are_the_replies_to_a_run():

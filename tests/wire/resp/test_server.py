@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.resp import RespCommand, RespServerMachine
+from penstock.wire.resp import RespColumns, RespCommand, RespServerMachine
 from penstock.wire.resp.server import (
     ARGUMENTS_MAX,
     BULK_BYTES_MAX,
@@ -12,7 +12,7 @@ from penstock.wire.resp.server import (
     STRANGER_ARGUMENTS_MAX,
     STRANGER_BYTES_MAX,
 )
-from tests.wire.resp.commands import byte_by_byte, error_of, fed, packed, stranger
+from tests.wire.resp.commands import byte_by_byte, error_of, fed, packed, stranger, taken_apart
 
 PING = packed(b"PING")
 
@@ -35,16 +35,59 @@ def test_commands_alike_but_for_the_last_argument_are_one_event():
 
 def test_a_run_ends_at_another_topic_another_name_and_another_count():
     commands = [
-        (b"PUBLISH", b"a", b"1"),
-        (b"PUBLISH", b"b", b"1"),
-        (b"publish", b"b", b"1"),
-        (b"PUBLISH", b"b"),
-        (b"PUBLISH", b"b", b"1", b"2"),
+        (b"PUSH", b"a", b"1"),
+        (b"PUSH", b"b", b"1"),
+        (b"push", b"b", b"1"),
+        (b"PUSH", b"b"),
+        (b"PUSH", b"b", b"1", b"2"),
     ]
     stream = b"".join(packed(*command) * 2 for command in commands)
     assert RespServerMachine().receive(stream) == [
         RespCommand(list(command), [command[-1]]) for command in commands
     ]
+
+
+def test_commands_of_one_name_are_one_event_whatever_their_arguments():
+    rows = [(b"%d" % (number % 3), bytes(number)) for number in range(400)]
+    stream = b"".join(packed(b"PUBLISH", *row) for row in rows)
+    first, columns = RespServerMachine().receive(stream)
+    assert first == RespCommand([b"PUBLISH", *rows[0]], [])
+    assert columns.name == b"PUBLISH"
+    assert list(zip(*columns.columns, strict=True)) == rows[1:]
+    rests = [b"$1\r\n%b\r\n$%d\r\n%b" % (name, len(data), data) for name, data in rows]
+    assert columns.rests == rests[1:]
+    assert columns.cut(7, 9).commands() == [
+        RespCommand([b"PUBLISH", *row], []) for row in rows[8:10]
+    ]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        packed(b"PING"),
+        packed(b"PUBLISH", b"a\r\nb", b""),
+        packed(b"PUBLISH", b"a", b"x\r\n*3\r\n$7\r\nPUBLISH\r\n$1\r\na\r\n$1\r\nb"),
+        packed(b"PUBLISH", b"a", bytes(5_000)),
+        packed(b"publish", b"a", b""),
+        b"PUBLISH a 1\r\n",
+    ],
+)
+def test_what_does_not_fit_into_columns_ends_them_and_others_follow(odd):
+    some = b"".join(packed(b"PUBLISH", b"%d" % number, b"x") for number in range(30))
+    events = RespServerMachine(bulk_bytes_max=5_000).receive(some + odd + some)
+    expected = fed(stranger(), [some, odd, some])
+    assert taken_apart(events) == expected
+    in_columns = [len(event.rests) for event in events if isinstance(event, RespColumns)]
+    assert sum(in_columns) >= 57
+
+
+@pytest.mark.parametrize("wrong", [b"$2\r\nabc", b"$+3\r\nabc", b"$03\r\nabc", b"$4\r\nabc"])
+def test_a_fault_in_columns_is_that_of_the_command_alone(wrong):
+    some = b"".join(packed(b"PUBLISH", b"%d" % number, b"x") for number in range(30))
+    fault = b"*3\r\n$7\r\nPUBLISH\r\n$1\r\na\r\n" + wrong + b"\r\n"
+    *events, violation = RespServerMachine().receive(some + fault + some)
+    assert taken_apart(events) == fed(RespServerMachine(), [some])
+    assert violation.error == error_of(fault + some)
 
 
 def test_commands_without_arguments_are_no_run():

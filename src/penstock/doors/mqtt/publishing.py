@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from penstock.access.admission import CAPTURED, Refusal, TopicRoute
 from penstock.access.envelopes import OpenedEnvelopes
-from penstock.commit.pipeline import Capture
+from penstock.commit.capture_bound import Capture
 from penstock.core.commands import PublishedBy, Received, Repeated
 from penstock.core.live import Live, SpecialLive
 from penstock.core.routes import UNKNOWN_POLICY

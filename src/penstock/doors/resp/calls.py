@@ -36,7 +36,7 @@ from penstock.trust.principal import Principal
 from penstock.trust.rights import ALL_RIGHTS
 from penstock.trust.rules import Action
 from penstock.wire.resp import encode
-from penstock.wire.resp.events import Event
+from penstock.wire.resp.events import Event, RespColumns
 from penstock.wire.resp.names import topic_of
 from penstock.wire.resp.server import RespServerMachine
 
@@ -324,6 +324,7 @@ class Spec(NamedTuple):
     while_subscribed: bool = False  # allowed in RESP 2 while subscribed
     is_immediate: bool = False  # runs at once in a transaction, where others are queued
     subcommands: "Mapping[bytes, Spec] | None" = None  # in capitals; without one, ``handler`` runs
+    columns: "ColumnsHandler | None" = None  # runs many with any arguments at once
 
     @property
     def is_read(self) -> bool:
@@ -343,6 +344,10 @@ class Spec(NamedTuple):
     def full_name(self, args: list[bytes]) -> bytes:
         return args[0] if self.subcommands is None else b"|".join(args[:2])
 
+
+# Runs commands at once that came in a row. It gets the time and the end of the turn, and returns
+# how many it has taken, and will answer. The next one, if any, is run alone.
+ColumnsHandler = Callable[[RespClient, RespColumns, int, float], int]
 
 Commands = Mapping[bytes, Spec]  # commands by their names in capitals
 

@@ -26,13 +26,14 @@ from penstock.net.connection import enable_tcp_keep_alive
 from penstock.net.origin import Origin
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.rights import ALL_RIGHTS
-from penstock.wire.resp.events import Event, RespCommand
+from penstock.wire.resp.events import Event, RespColumns, RespCommand
 from penstock.wire.resp.server import RespServerMachine
 from penstock.wire.violation import Violation
 
 INLINE_BYTES_MAX = 64 * KIB  # A line typed by hand; as in Redis
 COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB  # for all but the largest argument: names, options
 REFUSED_MAX = 128  # commands of a stranger, some 4 KiB of answers; then it is closed
+ALONE_AT_ONCE = 64  # commands that follow one which must run alone, and do so, too
 UNREAD_S = 30.0  # how long a client may take to read anything while commands of it wait for room
 
 
@@ -57,9 +58,13 @@ class RespConnection(RespClient):
         return len(self.subscriptions.patterns)
 
     def handle_some(
-        self, events: list[Event], position: int, now_ms: int, _turn_ends_at: float
+        self, events: list[Event], position: int, now_ms: int, turn_ends_at: float
     ) -> int:
         event = events[position]
+        if type(event) is RespColumns:
+            if self._take_columns(event, events, position, now_ms, turn_ends_at):
+                return position + 1
+            event = events[position]
         if self.mutes:
             event = self._split(events, position)
         spec = self._spec(event)
@@ -77,6 +82,40 @@ class RespConnection(RespClient):
         if not is_pipelined and self.replies.is_waiting:
             self.block_input()
         return position + 1
+
+    def _take_columns(
+        self,
+        columns: RespColumns,
+        events: list[Event],
+        position: int,
+        now_ms: int,
+        turn_ends_at: float,
+    ) -> bool:
+        """Run commands at once, as many as go the same way; those that are left become events.
+
+        Returns False if there are none: the next is a command that runs alone.
+        """
+        spec, count, taken = COMMANDS[columns.name.upper()], len(columns.rests), 0
+        if (
+            spec.columns is not None
+            and spec.fits(1 + len(columns.columns))
+            and not (self.mutes or self._is_limited or self.door.registry.monitors)
+            and self.transaction is None
+        ):
+            taken = spec.columns(self, columns, now_ms, turn_ends_at)
+            self.door.registry.commands_total += taken
+            self.last_command = columns.name
+        left: list[Event] = []
+        if not taken:
+            left += columns.cut(0, ALONE_AT_ONCE).commands()
+        if max(taken, len(left)) < count:
+            left.append(columns.cut(max(taken, len(left))))
+        events[position + bool(taken) : position + 1] = left
+        if columns is self.reads.last:
+            self.reads.last = left[-1] if left else None
+            if not left:
+                self.reads.passed()
+        return taken > 0
 
     def _is_looking(self, spec: Spec) -> bool:
         """Whether a command must see all that was acknowledged before, even if not on disk."""
@@ -101,6 +140,7 @@ class RespConnection(RespClient):
         return COMMANDS.get(name) or COMMANDS.get(name.upper())
 
     def _run(self, event: Event, spec: Spec | None, now_ms: int) -> None:
+        assert not isinstance(event, RespColumns)
         if isinstance(event, Violation):
             self.send(event.error + b"\r\n")
             self.close(event.reason, event.detail)

@@ -11,6 +11,15 @@ class Answerable(Protocol):
     answer: bytes | None
 
 
+class _Answered:
+    """A call that was answered before it was asked for."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer: bytes | None = answer
+
+
 class ReplyQueue:
     """The calls of one connection; ``answered`` is called when all of them are answered."""
 
@@ -27,6 +36,13 @@ class ReplyQueue:
 
     def open(self, call: Answerable) -> None:
         self._calls.append(call)
+
+    def add(self, answer: bytes) -> None:
+        """The answer to a call that need not wait."""
+        if self._calls:
+            self._calls.append(_Answered(answer))
+        else:
+            self._send(answer)
 
     def fill(self, call: Answerable, answer: bytes) -> None:
         assert call.answer is None, "answered twice"

@@ -43,16 +43,21 @@ class _Listener(LiveSubscriber):
     def principal(self) -> Principal:
         return self._connection.principal
 
+    @property
+    def head(self) -> bytes:
+        """What its messages begin with."""
+        raise NotImplementedError
+
     def forward(self, live: Live) -> None:
-        for run in live.runs:
-            self.take(run.topic, run.payloads)
+        self._connection.outbox.send_live(live.count, live.as_resp(self.head))
 
     def deliver(self, deliveries: list[Delivery]) -> None:
         for topic, run in groupby(deliveries, itemgetter(0)):
             self.take(topic, [delivery[1] or b"" for delivery in run])
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
-        raise NotImplementedError
+        frames = encode.deliveries(self.head, topic, payloads)
+        self._connection.outbox.send_live(len(payloads), frames)
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         self._connection.close(reason, detail)
@@ -63,14 +68,9 @@ class _FilterListener(_Listener):
 
     __slots__ = ()
 
-    def forward(self, live: Live) -> None:
-        connection = self._connection
-        connection.outbox.send_live(live.count, live.as_resp(connection.protocol))
-
-    def take(self, topic: bytes, payloads: list[bytes]) -> None:
-        connection = self._connection
-        frames = encode.messages(topic, payloads, connection.protocol)
-        connection.outbox.send_live(len(payloads), frames)
+    @property
+    def head(self) -> bytes:
+        return encode.message_head(self._connection.protocol)
 
 
 class _PatternListener(_Listener):
@@ -83,10 +83,9 @@ class _PatternListener(_Listener):
         self._pattern = pattern
         self.account = account  # who pays for it
 
-    def take(self, topic: bytes, payloads: list[bytes]) -> None:
-        connection = self._connection
-        frames = encode.pattern_messages(self._pattern, topic, payloads, connection.protocol)
-        connection.outbox.send_live(len(payloads), frames)
+    @property
+    def head(self) -> bytes:
+        return encode.pattern_head(self._pattern, self._connection.protocol)
 
 
 class _ShardListener(_Listener):
@@ -94,10 +93,9 @@ class _ShardListener(_Listener):
 
     __slots__ = ()
 
-    def take(self, topic: bytes, payloads: list[bytes]) -> None:
-        connection = self._connection
-        frames = encode.shard_messages(topic, payloads, connection.protocol)
-        connection.outbox.send_live(len(payloads), frames)
+    @property
+    def head(self) -> bytes:
+        return encode.shard_head(self._connection.protocol)
 
 
 class _ChannelsListener(_FilterListener):
@@ -110,10 +108,11 @@ class _ChannelsListener(_FilterListener):
         self.replays = Replays(connection)
 
     def forward(self, live: Live) -> None:
-        if self.replays.topics:
-            _Listener.forward(self, live)
-        else:
+        if not self.replays.topics:
             super().forward(live)
+            return
+        for run in live.runs:
+            self.take(run.topic, run.payloads)
 
     def take(self, topic: bytes, payloads: list[bytes]) -> None:
         if topic not in self.replays.topics:

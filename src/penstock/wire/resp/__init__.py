@@ -3,8 +3,8 @@
 Bytes in, events out. The caller interprets commands and chooses the protocol version (HELLO).
 """
 
-from penstock.wire.resp.events import Event, RespCommand
+from penstock.wire.resp.events import Event, RespColumns, RespCommand
 from penstock.wire.resp.server import RespServerMachine
 from penstock.wire.violation import Violation
 
-__all__ = ["Event", "RespCommand", "RespServerMachine", "Violation"]
+__all__ = ["Event", "RespColumns", "RespCommand", "RespServerMachine", "Violation"]

@@ -96,34 +96,34 @@ def value(item: Value, protocol: Protocol) -> bytes:
             return array([value(element, protocol) for element in item])
 
 
-def shard_messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
-    name = name_of(topic)
-    head = b"%b3\r\n$8\r\nsmessage\r\n$%d\r\n%b\r\n$"
-    return _deliveries(head % (_push_sign(protocol), len(name), name), payloads)
+def message_head(protocol: Protocol) -> bytes:
+    """What a message of a channel begins with: all but its name and payload."""
+    return b">3\r\n$7\r\nmessage\r\n" if protocol == 3 else b"*3\r\n$7\r\nmessage\r\n"
+
+
+def shard_head(protocol: Protocol) -> bytes:
+    return b">3\r\n$8\r\nsmessage\r\n" if protocol == 3 else b"*3\r\n$8\r\nsmessage\r\n"
+
+
+def pattern_head(pattern: bytes, protocol: Protocol) -> bytes:
+    sign = b">" if protocol == 3 else b"*"
+    return b"%b4\r\n$8\r\npmessage\r\n$%d\r\n%b\r\n" % (sign, len(pattern), pattern)
 
 
 def messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
+    return deliveries(message_head(protocol), topic, payloads)
+
+
+def pushes(head: bytes, rests: Sequence[bytes]) -> bytes:
+    """Messages with a head; ``rests`` are names and payloads as a publisher has encoded them."""
+    return b"%b%b\r\n" % (head, (b"\r\n" + head).join(rests))
+
+
+def deliveries(head: bytes, topic: bytes, payloads: Sequence[bytes]) -> bytes:
+    """Messages of one topic with a head."""
     if b"%" in topic:
         topic = name_of(topic)
-    head = b"%b3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$"
-    return _deliveries(head % (_push_sign(protocol), len(topic), topic), payloads)
-
-
-def pattern_messages(
-    pattern: bytes, topic: bytes, payloads: Sequence[bytes], protocol: Protocol
-) -> bytes:
-    topic = name_of(topic)
-    head = b"%b4\r\n$8\r\npmessage\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$"
-    parts = _push_sign(protocol), len(pattern), pattern, len(topic), topic
-    return _deliveries(head % parts, payloads)
-
-
-def _push_sign(protocol: Protocol) -> bytes:
-    return b">" if protocol == 3 else b"*"
-
-
-def _deliveries(head: bytes, payloads: Sequence[bytes]) -> bytes:
-    """Frame each payload with ``head`` (which ends with '$') and its length."""
+    head = b"%b$%d\r\n%b\r\n$" % (head, len(topic), topic)
     if len(payloads) > 1 and len(set(map(len, payloads))) == 1:
         head = b"%b%d\r\n" % (head, len(payloads[0]))
         return b"%b%b\r\n" % (head, (b"\r\n" + head).join(payloads))

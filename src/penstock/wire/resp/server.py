@@ -2,9 +2,10 @@
 
 A command is an array of bulk strings (``*2 $4 PING $2 hi``, each length and string on a line), or a
 line typed by hand (``inline``); there is no nesting. The plain path reads a command argument by
-argument, and alone decides about missing bytes and limits. The fast path, ``_read_run``, reads
-commands that only differ from the last one in the last argument. Numbers and line ends must be
-exact, so a wrong length is noticed at once.
+argument, and alone decides about missing bytes and limits. There are two fast paths: ``_read_run``
+reads commands that only differ from the last one in the last argument, ``wire.resp.columns`` those
+that share name and number of arguments with it. Numbers and line ends must be exact, so a wrong
+length is noticed at once.
 
 **Limits.** Every announced number is checked before a byte of what it announces is kept. While
 ``is_trusted`` is False (until AUTH) tighter limits apply. Commands after AUTH may be in the same
@@ -23,6 +24,7 @@ import msgspec
 
 from penstock.limits import KIB, MIB
 from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp.columns import COLUMNAR, read_columns
 from penstock.wire.resp.events import Event, RespCommand
 from penstock.wire.resp.inline import split
 from penstock.wire.violation import Violation
@@ -37,6 +39,8 @@ STRANGER_BYTES_MAX: Final = 16 * KIB  # as in Redis: one argument; here also an 
 
 # from the sign of an array or bulk string to the line end; 64 bits need 23
 NUMBER_LINE_BYTES_MAX: Final = 32
+
+COLUMNAR_ARGUMENTS_MAX: Final = 64  # commands with more are read one by one
 
 CRLF: Final = b"\r\n"
 ARRAY: Final = ord("*")
@@ -206,6 +210,21 @@ class RespServerMachine:
         events.append(command)
         if is_whole and len(arguments) > 1 and position < len(data):
             position = self._read_run(data, start, position, command)
+            if arguments[0] in COLUMNAR and position < len(data):
+                position = self._read_columns(data, position, command, events)
+        return position
+
+    def _read_columns(
+        self, data: bytes, position: int, command: RespCommand, events: list[Event]
+    ) -> int:
+        """Read what follows ``command`` and is like it, except for strangers, who have limits."""
+        name, count = command.args[0], len(command.args)
+        if count > COLUMNAR_ARGUMENTS_MAX or not self.is_trusted:
+            return position
+        bytes_max = min(self._allowed.bulk_bytes, self._command_bytes_max - len(name))
+        found, position = read_columns(data, position, name, count, bytes_max)
+        if found is not None:
+            events.append(found)
         return position
 
     def _read_count(self, data: bytes, position: int) -> int:
