@@ -96,7 +96,7 @@ fuzz: $(VENV)/.dev ## look for inputs that break a decoder or a broker: SECONDS=
 docs: $(VENV)/.dev ## regenerate the reference pages
 	$(BIN)/python -m tests.generate
 
-bench: $(VENV)/.dev ## measure, next to Mosquitto and Redis where they are installed
+bench: $(VENV)/.dev ## measure, next to Mosquitto, NATS and Redis where they are installed
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove the environment (data stays)

@@ -1,10 +1,12 @@
-"""Measurements of whole brokers: Penstock, and Mosquitto and Redis where they are installed.
+"""Measurements of whole brokers: Penstock; Mosquitto, NATS and Redis where they are installed.
 
 ``python -m benchmarks`` runs them; README.md describes each workload and what a figure can show.
 
 ::
 
-    workloads     the load, the figure that counts, the peer, the target
+    shapes        what a workload consists of: load, figure, peers, target
+    workloads     all workloads, and how they are chosen by name
+    field_workloads   those of the field: traffic as it is, next to several peers
     generator     compiles and runs mqload*.c, parses its output
     brokers       starts and stops one broker per measurement, on a free port, in an empty directory
     queue_client  our own queue client as the driver, instead of mqload

@@ -5,19 +5,21 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import generator, machine
-from benchmarks.brokers import BROKERS, Broker, BrokerError
+from benchmarks.brokers import BROKERS, Broker, BrokerError, PenstockBroker, earlier
 from benchmarks.comparison import Comparison, compare
 from benchmarks.curve import measure_curve, render_curve
 from benchmarks.generator import GeneratorError
 from benchmarks.growth import measure_growth, render_growth
 from benchmarks.rounds import Bench, Contender, Measurement, interleaved
+from benchmarks.shapes import FIELD, Peer, Workload
 from benchmarks.signing import BareVerification
-from benchmarks.table import compact, render
-from benchmarks.workloads import UnknownWorkloadError, Workload, select
+from benchmarks.table import compact, render, render_field
+from benchmarks.workloads import GROUPS, UnknownWorkloadError, select
 
 HERE = Path(__file__).parent
 
@@ -29,14 +31,15 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure Penstock and, in turn, what each workload compares it with: "
-        "Mosquitto for MQTT, Redis for RESP, the bare library for signatures.",
+        "Mosquitto for MQTT, Redis for RESP, the bare library for signatures; in the field all "
+        "of them and NATS.",
     )
     add = parser.add_argument
     add(
         "workloads",
         nargs="*",
         default=["core"],
-        help="ids, letters, core, edge, queue, scale or all",
+        help=f"ids, letters, {', '.join(GROUPS)} or all (core)",
     )
     add("--list", action="store_true", help="list the workloads and exit")
     add("--rounds", type=int, default=5, help="measurements of each broker per workload (5)")
@@ -44,6 +47,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     add("--seed", type=int, default=1, help="seed of random topics and sizes (1)")
     add("--ours", choices=BROKERS, default="penstock", help="the broker under test")
     add("--theirs", choices=(*BROKERS, "none"), help="the peer, instead of each workload's own")
+    add("--earlier", type=Path, metavar="DIR", help="the peer: the broker of another checkout")
     add("--grow-to", type=int, metavar="N", help="also fill a journal up to N messages")
     add("--curve", action="store_true", help="also poll queues of up to a million messages")
     add(
@@ -78,9 +82,11 @@ def list_workloads(workloads: list[Workload]) -> str:
 
 def run(options: argparse.Namespace, workloads: list[Workload]) -> int:
     """Run all measurements, writing figures as they come; print the table at the end."""
+    instead = earlier(options.earlier) if options.earlier else options.theirs
+    workloads = [fitted(workload, options.ours, instead) for workload in workloads]
     bench = Bench(
         installed(options.ours),
-        peers(options.theirs, workloads),
+        peers(instead, workloads),
         options.rounds,
         options.seconds,
         options.seed,
@@ -115,14 +121,32 @@ def installed(name: str) -> type[Broker]:
     return kind
 
 
-def peers(instead: str | None, workloads: list[Workload]) -> dict[str, Contender]:
+Instead = str | type[Broker] | None
+"""The peer instead of each workload's own: by its name, or another checkout."""
+
+
+def fitted(workload: Workload, ours: str, instead: Instead) -> Workload:
+    """Return the workload for the brokers that were asked for.
+
+    Another broker in our place has the load of its own protocol. A peer of our own kind, instead of
+    others, has our load and our settings, and takes no part in their targets.
+    """
+    workload = workload.of_broker(ours)
+    kind = BROKERS.get(instead) if isinstance(instead, str) else instead
+    if kind is None or not issubclass(kind, PenstockBroker):
+        return workload
+    own = Peer(kind.name, has_settings=True)
+    return replace(workload, peers=(own,), target=None, floor=None)
+
+
+def peers(instead: Instead, workloads: list[Workload]) -> dict[str, Contender]:
     """Return the installed peers of the workloads, or one ``instead`` of all."""
     known: dict[str, Contender] = {**BROKERS, "nacl": BareVerification}
     found = {}
-    for name in {workload.peer.name for workload in workloads if workload.peer}:
+    for name in {peer.name for workload in workloads for peer in workload.peers}:
         if instead == "none":
             continue
-        kind = known[instead or name]
+        kind = known[instead or name] if isinstance(instead, str | None) else instead
         if kind.program() is None:
             print(f"{kind.name} is not installed: figures without ratios")
         else:
@@ -131,12 +155,22 @@ def peers(instead: str | None, workloads: list[Workload]) -> dict[str, Contender
 
 
 def tables(comparisons: list[Comparison], bench: Bench) -> str:
-    """Return one table per peer, in the order of the workloads."""
+    """Return one table for the field and one per other peer, in the order of the workloads."""
+    field = [c for c in comparisons if c.workload.group == FIELD]
     parts: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
-        kind = bench.peer_of(comparison.workload)
-        parts.setdefault(kind.name if kind else "-", []).append(comparison)
-    return "\n\n".join(render(part, bench.ours.name, theirs) for theirs, part in parts.items())
+        if comparison.workload.group != FIELD:
+            names = [kind.name for _, kind in bench.peers_of(comparison.workload)]
+            parts.setdefault(", ".join(names) or "-", []).append(comparison)
+    texts = [render_field(field, bench.ours.name)] if field else []
+    texts += [render(part, bench.ours.name, theirs) for theirs, part in parts.items()]
+    return "\n\n".join([*texts, versions(bench)])
+
+
+def versions(bench: Bench) -> str:
+    """Return what was compared, as the programs call themselves."""
+    kinds = {kind.name: kind.version() for kind in (bench.ours, *bench.peers.values())}
+    return "\n".join(f"{name}: {version}" for name, version in sorted(kinds.items()))
 
 
 def heading(bench: Bench) -> dict[str, object]:

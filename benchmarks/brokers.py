@@ -32,13 +32,16 @@ __all__ = [
     "Broker",
     "BrokerError",
     "GuardedPenstockBroker",
+    "InterpretedPenstockBroker",
     "MosquittoBroker",
     "MosquittoTlsBroker",
     "MosquittoWebSocketBroker",
+    "NatsBroker",
     "PenstockBroker",
     "RedisBroker",
     "SyncedRedisBroker",
     "TrustedKey",
+    "earlier",
     "free_port",
     "parse_metrics",
 ]
@@ -46,6 +49,7 @@ __all__ = [
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 60.0
+SPEEDS = ("compiled", "interpreted")
 
 Metrics = Mapping[str, float]
 
@@ -66,6 +70,8 @@ class Broker(ABC):
     """A broker that runs inside the context of :meth:`running`."""
 
     name: ClassVar[str]
+    environment: ClassVar[Mapping[str, str]] = {}
+    """What the process has in its environment besides ours."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.directory = directory
@@ -120,7 +126,10 @@ class Broker(ABC):
     def start(self, cpu: int | None) -> None:
         """Start the process on ``cpu`` and wait until its port answers."""
         with self._log.open("wb") as output, pinned(cpu):
-            self._process = subprocess.Popen(self.command(), stdout=output, stderr=output)
+            environment = {**os.environ, **self.environment}
+            self._process = subprocess.Popen(
+                self.command(), stdout=output, stderr=output, env=environment
+            )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _answers(self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -158,7 +167,13 @@ class PenstockBroker(Broker):
 
     @classmethod
     def version(cls) -> str:
-        return _first_line([cls.program() or "penstock", "--version"])
+        """Return the version and the speed: compiled or interpreted."""
+        program = cls.program() or "penstock"
+        said = _first_line([*cls.launcher, program, "--version"])
+        asked = "from penstock.kernel import speed; print(speed)"
+        python = str(Path(program).with_name("python"))
+        speed = _first_line([*cls.launcher, python, "-c", asked], cls.environment)
+        return f"{said}, {speed if speed in SPEEDS else 'interpreted'}"
 
     def command(self) -> list[str]:
         command = [*self.launcher, self.program() or "penstock", "serve"]
@@ -185,6 +200,22 @@ class PenstockBroker(Broker):
             with error:
                 said = error.read().decode(errors="replace")[:200]
             raise BrokerError(f"the key was refused: {error} {said}") from error
+
+
+class InterpretedPenstockBroker(PenstockBroker):
+    """The same without its compiled kernel, as where there is no C compiler."""
+
+    name = "penstock-interpreted"
+    environment: ClassVar[Mapping[str, str]] = {"PENSTOCK_SPEED": "interpreted"}
+
+
+def earlier(tree: Path) -> type[PenstockBroker]:
+    """Return the broker of another checkout, run with the packages of this one."""
+    source = tree.resolve() / "src"
+    if not (source / "penstock").is_dir():
+        raise BrokerError(f"{tree} is no checkout: there is no {source / 'penstock'}")
+    fields = {"name": "earlier", "launcher": ("env", f"PYTHONPATH={source}")}
+    return type("Earlier", (PenstockBroker,), fields)
 
 
 class GuardedPenstockBroker(PenstockBroker):
@@ -274,6 +305,23 @@ class MosquittoWebSocketBroker(MosquittoBroker):
         return command
 
 
+class NatsBroker(Broker):
+    """The peer for live traffic of any kind: core NATS, which persists nothing. Defaults."""
+
+    name = "nats"
+
+    @classmethod
+    def program(cls) -> str | None:
+        return shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin")
+
+    @classmethod
+    def version(cls) -> str:
+        return _first_line([cls.program() or "nats-server", "--version"])
+
+    def command(self) -> list[str]:
+        return [self.program() or "nats-server", "-a", HOST, "-p", str(self.port)]
+
+
 class RedisBroker(Broker):
     """The peer for RESP. Defaults, but without snapshots: it persists nothing."""
 
@@ -311,10 +359,12 @@ BROKERS: dict[str, type[Broker]] = {
     kind.name: kind
     for kind in (
         PenstockBroker,
+        InterpretedPenstockBroker,
         GuardedPenstockBroker,
         MosquittoBroker,
         MosquittoTlsBroker,
         MosquittoWebSocketBroker,
+        NatsBroker,
         RedisBroker,
         SyncedRedisBroker,
     )
@@ -343,9 +393,12 @@ def _answers(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
-def _first_line(command: list[str]) -> str:
+def _first_line(command: list[str], environment: Mapping[str, str] | None = None) -> str:
+    everything = {**os.environ, **(environment or {})}
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=20, env=everything
+        )
     except OSError as error:
         return f"not found: {error}"
     return (said.stdout.strip() or said.stderr.strip() or "silent").splitlines()[0]

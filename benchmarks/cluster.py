@@ -22,14 +22,15 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import generator, machine
-from benchmarks.brokers import BrokerError, PenstockBroker
+from benchmarks.brokers import BrokerError, PenstockBroker, earlier
 from benchmarks.comparison import Comparison, compare
 from benchmarks.figures import Figure, render
 from benchmarks.generator import GeneratorError
 from benchmarks.rounds import Bench, Measurement, measure
+from benchmarks.shapes import Peer, Target, Workload
 from benchmarks.table import render as render_comparisons
 from benchmarks.trio import Node, Trio
-from benchmarks.workloads import Peer, Target, Workload, select
+from benchmarks.workloads import select
 from penstock.client import connect
 from penstock.errors import PenstockError
 
@@ -194,15 +195,6 @@ def figures_of(found: Findings, where: str = "") -> Iterator[Figure]:
 # ── One node, against an earlier revision
 
 
-def earlier(tree: Path) -> type[PenstockBroker]:
-    """The broker of another checkout, run with the packages of this one."""
-    source = tree.resolve() / "src"
-    if not (source / "penstock").is_dir():
-        raise BrokerError(f"{tree} is no checkout: there is no {source / 'penstock'}")
-    fields = {"name": "earlier", "launcher": ("env", f"PYTHONPATH={source}")}
-    return type("Earlier", (PenstockBroker,), fields)
-
-
 def run_single(options: argparse.Namespace) -> list[Comparison]:
     """Run each workload on both revisions, alternating; the order changes every round."""
     then = earlier(options.earlier)
@@ -218,7 +210,7 @@ def run_single(options: argparse.Namespace) -> list[Comparison]:
     )
     comparisons = []
     for workload in select(options.workloads):
-        ours = replace(workload, peer=Peer("earlier"), target=AS_FAST, floor=None)
+        ours = replace(workload, peers=(Peer("earlier"),), target=AS_FAST, floor=None)
         if ours.figure.smaller_is_better:
             ours = replace(ours, target=Target(1 / AS_FAST.bound))
         comparisons.append(compare(ours, _in_turn(ours, bench, now, then)))

@@ -6,6 +6,9 @@ conditions. A target is met if both reach it, missed if neither does, and ``clos
 disagree: then the machine was too noisy. A question mark means that most of the measurements were
 noisy.
 
+A workload may have several peers. Each has its ratios, and a target must be reached against every
+peer that is a goal; the line shows the ratios of the one that is hardest to beat.
+
 Ratios are ours to theirs, so for a rate more than 1 is better, and for a latency less than 1.
 """
 
@@ -14,9 +17,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.rounds import Measurement
-from benchmarks.workloads import MEMORY, Target, Workload
+from benchmarks.shapes import MEMORY, Target, Workload
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "Rival", "Side", "compare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +32,52 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class Rival:
+    """A peer, and our figures divided by its figures."""
+
+    name: str
+    side: Side
+    best_ratio: float | None
+    median_ratio: float | None
+    is_goal: bool = True
+
+    def record(self) -> dict[str, object]:
+        """Return it as a part of a line of the results."""
+        return {
+            "name": self.name,
+            "best": self.side.best,
+            "median": self.side.median,
+            "best_ratio": self.best_ratio,
+            "median_ratio": self.median_ratio,
+            "is_goal": self.is_goal,
+        }
+
+
+NOBODY = Rival("-", Side({}, None, None), None, None)
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """One line of the table, as numbers."""
+    """One line of the table, as numbers. ``hardest`` is the peer that the ratios are of."""
 
     workload: Workload
     ours: Side
-    theirs: Side
-    best_ratio: float | None
-    median_ratio: float | None
+    rivals: tuple[Rival, ...]
+    hardest: Rival
     met: str
     notes: tuple[str, ...]
+
+    @property
+    def theirs(self) -> Side:
+        return self.hardest.side
+
+    @property
+    def best_ratio(self) -> float | None:
+        return self.hardest.best_ratio
+
+    @property
+    def median_ratio(self) -> float | None:
+        return self.hardest.median_ratio
 
     def record(self) -> dict[str, object]:
         """Return one line of the results."""
@@ -50,8 +89,8 @@ class Comparison:
             "figure": self.workload.figure.key,
             "ours_best": self.ours.best,
             "ours_median": self.ours.median,
-            "theirs_best": self.theirs.best,
-            "theirs_median": self.theirs.median,
+            "rivals": [rival.record() for rival in self.rivals],
+            "hardest": self.hardest.name,
             "best_ratio": self.best_ratio,
             "median_ratio": self.median_ratio,
             "targets": [target._asdict() for target in self.workload.targets],
@@ -61,29 +100,23 @@ class Comparison:
 
 
 def compare(workload: Workload, measurements: Iterable[Measurement]) -> Comparison:
-    """Compare the two sides of ``measurements`` of ``workload``."""
+    """Compare our side of ``measurements`` with each peer."""
     measurements = list(measurements)
-    ours, theirs = (_side(workload, measurements, name) for name in ("ours", "theirs"))
-    best_ratio = _ratio(ours.best, theirs.best)
-    both = ours.by_round.keys() & theirs.by_round.keys()
-    ratios = [r for n in both if (r := _ratio(ours.by_round[n], theirs.by_round[n])) is not None]
-    median_ratio = median(ratios) if ratios else None
+    ours = _side(workload, (m for m in measurements if m.side == "ours"))
+    rivals = tuple(_rivals(workload, ours, measurements))
     return Comparison(
         workload,
         ours,
-        theirs,
-        best_ratio,
-        median_ratio,
-        _verdict(workload, ours, best_ratio, median_ratio) + _doubt(workload, measurements),
+        rivals,
+        _hardest(workload, rivals),
+        _verdict(workload, ours, rivals) + _doubt(workload, measurements),
         tuple(_notes(workload, measurements)),
     )
 
 
-def _side(workload: Workload, measurements: list[Measurement], side: str) -> Side:
+def _side(workload: Workload, measurements: Iterable[Measurement]) -> Side:
     key = workload.figure.key
-    values = {
-        m.round: v for m in measurements if m.side == side and (v := m.value(key)) is not None
-    }
+    values = {m.round: v for m in measurements if (v := m.value(key)) is not None}
     best = min if workload.figure.smaller_is_better else max
     return Side(
         values,
@@ -92,18 +125,44 @@ def _side(workload: Workload, measurements: list[Measurement], side: str) -> Sid
     )
 
 
+def _by_peer(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    parts: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        if measurement.side == "theirs":
+            parts.setdefault(measurement.broker, []).append(measurement)
+    return parts
+
+
+def _rivals(workload: Workload, ours: Side, measurements: list[Measurement]) -> Iterable[Rival]:
+    for name, part in _by_peer(measurements).items():
+        side = _side(workload, part)
+        both = ours.by_round.keys() & side.by_round.keys()
+        ratios = [r for n in both if (r := _ratio(ours.by_round[n], side.by_round[n])) is not None]
+        best_ratio = _ratio(ours.best, side.best)
+        median_ratio = median(ratios) if ratios else None
+        yield Rival(name, side, best_ratio, median_ratio, all(m.is_goal for m in part))
+
+
+def _hardest(workload: Workload, rivals: tuple[Rival, ...]) -> Rival:
+    """Return the goal that we do worst against; without figures, none is harder than another."""
+    goals = [rival for rival in rivals if rival.is_goal] or list(rivals)
+    told = [rival for rival in goals if rival.median_ratio is not None]
+    worst = max if workload.figure.smaller_is_better else min
+    return worst(told, key=lambda rival: rival.median_ratio or 0.0) if told else (*goals, NOBODY)[0]
+
+
 def _ratio(ours: float | None, theirs: float | None) -> float | None:
     return ours / theirs if ours is not None and theirs else None
 
 
-def _verdict(
-    workload: Workload, ours: Side, best_ratio: float | None, median_ratio: float | None
-) -> str:
-    verdicts = [
-        _judged(workload, target, pair)
-        for target in workload.targets
-        for pair in [(ours.best, ours.median) if target.absolute else (best_ratio, median_ratio)]
-    ]
+def _verdict(workload: Workload, ours: Side, rivals: tuple[Rival, ...]) -> str:
+    goals = [rival for rival in rivals if rival.is_goal] or [NOBODY]
+    verdicts = []
+    for target in workload.targets:
+        pairs = [(ours.best, ours.median)]
+        if not target.absolute:
+            pairs = [(rival.best_ratio, rival.median_ratio) for rival in goals]
+        verdicts += [_judged(workload, target, pair) for pair in pairs]
     return next((worst for worst in ("no", "?", "close", "yes") if worst in verdicts), "")
 
 
@@ -142,7 +201,7 @@ def _notes(workload: Workload, measurements: list[Measurement]) -> Iterable[str]
             yield f"{name} {_both_sides(measurements, key, '.0f')} us"
     if workload.group != "core":
         yield f"CPU {_both_sides(measurements, 'broker_us_per_message', '.2f')} us/msg"
-    bound = {m.side for m in measurements if m.load and m.load.generator_bound}
+    bound = {_who(m, measurements) for m in measurements if m.load and m.load.generator_bound}
     if bound and not workload.figure.smaller_is_better:
         yield f"generator-bound: {', '.join(sorted(bound))}"
     noisy = sum(m.noisy for m in measurements)
@@ -150,7 +209,8 @@ def _notes(workload: Workload, measurements: list[Measurement]) -> Iterable[str]
         yield f"noisy {noisy} of {len(measurements)}"
     for measurement in measurements:
         for flaw in measurement.flaws:
-            yield f"{measurement.side} {measurement.round}: {flaw.splitlines()[0]}"
+            who = _who(measurement, measurements)
+            yield f"{who} {measurement.round}: {flaw.splitlines()[0]}"
 
 
 def _capture_note(ours: list[Measurement]) -> Iterable[str]:
@@ -167,11 +227,23 @@ def _flush_note(measurements: list[Measurement]) -> Iterable[str]:
         yield f"a flush of this disk {median(told):.0f} us"
 
 
+def _who(measurement: Measurement, measurements: list[Measurement]) -> str:
+    """Return the side; of several peers, which one."""
+    if measurement.side == "ours" or len(_by_peer(measurements)) < 2:
+        return measurement.side
+    return measurement.broker
+
+
 def _both_sides(measurements: list[Measurement], key: str, form: str) -> str:
-    """The medians of a second figure, ours and theirs."""
-    told = []
-    for side in ("ours", "theirs"):
-        loads = [m.load for m in measurements if m.side == side and m.load and not m.flaws]
-        values = [load[key] for load in loads if key in load.figures]
-        told.append(format(median(values), form) if values else "-")
-    return " / ".join(told)
+    """Return the medians of a second figure, ours and theirs; several peers are named."""
+    ours = _median_of([m for m in measurements if m.side == "ours"], key, form)
+    theirs = {name: _median_of(part, key, form) for name, part in _by_peer(measurements).items()}
+    if len(theirs) > 1:
+        return " / ".join([ours, *(f"{name} {value}" for name, value in theirs.items())])
+    return " / ".join([ours, *(theirs.values() or ["-"])])
+
+
+def _median_of(measurements: list[Measurement], key: str, form: str) -> str:
+    loads = [m.load for m in measurements if m.load and not m.flaws]
+    values = [load[key] for load in loads if key in load.figures]
+    return format(median(values), form) if values else "-"

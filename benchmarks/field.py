@@ -29,9 +29,8 @@ from statistics import median
 from threading import Thread
 
 from benchmarks import generator, machine
-from benchmarks.brokers import HOST, BrokerError, Metrics, PenstockBroker
+from benchmarks.brokers import HOST, BrokerError, Metrics, PenstockBroker, earlier
 from benchmarks.capture import CAPTURED, DROPPED
-from benchmarks.cluster import earlier
 from benchmarks.disk_usage import DiskWatch, evict, usage_of
 from benchmarks.figures import Figure, render
 from benchmarks.generator import GeneratorError, Load

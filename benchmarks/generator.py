@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.workloads import CLIENT, MQLOAD
+from benchmarks.shapes import CLIENT, MQLOAD
 
 __all__ = ["GeneratorError", "Load", "compiled", "flooding", "run"]
 

@@ -5,7 +5,9 @@
  *
  * Protocol (-m)
  *   mqtt              MQTT 3.1.1 (the default), or 5 with -V 5
- *   resp-pubsub       RESP: PUBLISH, pipelined, to SUBSCRIBE; each reply must count all subscribers
+ *   nats              NATS, core: PUB to SUB; nothing is answered
+ *   resp-pubsub       RESP: PUBLISH, pipelined, to SUBSCRIBE, or with -F wild to PSUBSCRIBE; each
+ *                     reply must count all subscribers
  *   xadd              RESP: XADD to one stream, -P connections x -w pipelined (32); no subscribers
  *   binary-publish    binary protocol: PUBLISH and its ACK, -P x -w (32); no subscribers
  *   binary-subscribe  binary protocol: PUBLISH -w 256 to MESSAGE; with -a acknowledged
@@ -31,12 +33,17 @@
  * Messages
  *   -t N      topics (1)                  -R  picked at random, not round-robin
  *   -x NAME   first level of all topics ("bench")
- *   -F all    every subscriber has a filter for each topic
+ *   -F all    every subscriber has a filter for each topic (the default)
  *   -F wild   every subscriber has the one filter NAME/#
+ *   -F part   topic t has one subscriber: t modulo -S
+ *   -F own    the same, and each publisher keeps to one topic: its number modulo -t
+ *   -F share  all subscribers share the one filter NAME/# (MQTT)
  *   -s SIZE   payload bytes, at least 16 (64); MIN:MAX spreads 32 sizes, picked at random
  *   -V LEVEL  protocol level of MQTT: 4 (3.1.1, the default) or 5
  *   -U N      user properties of each message, whose values vary (MQTT 5)
- *   -v        payloads vary: noise instead of a repeated filler, which would compress (MQTT)
+ *   -v        payloads are noise, which cannot be compressed, instead of readings in JSON
+ *   -O        entries with four ordinary fields, whose values vary, instead of a payload (xadd,
+ *             xreadgroup)
  *   -q QOS    of publishes and subscriptions (0)
  *   -e SEED   of the random numbers (1)
  *   -a        subscribers give a client id and acknowledge each message (binary-subscribe)
@@ -69,7 +76,8 @@
  *   -D SECS   give up on outstanding deliveries after that long without any (2)
  *   -W SECS   end the run after that long in any case (60)
  *
- * A payload is: send time in ns (u64) | publisher (u32) | sequence (u32) | filler. From it follow
+ * A payload is: send time in ns (u64) | publisher (u32) | sequence (u32) | text, which differs from
+ * message to message. From it follow
  * latency, and losses, duplicates and reorderings per pair of publisher and subscriber. Without
  * subscribers the latency is that of the replies. Of a backlog it is that of a batch, from the poll
  * to the last answer.
@@ -92,12 +100,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITE_BYTES = 65536, SIZES_SPREAD = 32, CONNECTING_MAX = 64, NOISE_BYTES = 1 << 24 };
+enum { WRITE_BYTES = 65536, SIZES_SPREAD = 32 };
 
 static const protocol *const MODES[] = {
-    &MQTT,            &RESP_PUBSUB,      &XADD,          &XREADGROUP,
-    &BINARY_PUBLISH,  &BINARY_SUBSCRIBE, &BINARY_SIGNED, &QUEUE_PRODUCE,
-    &QUEUE_SUBSCRIBE, &QUEUE_POLL,      &QUEUE_PUSH};
+    &MQTT,          &NATS,           &RESP_PUBSUB,      &XADD,
+    &XREADGROUP,    &BINARY_PUBLISH, &BINARY_SUBSCRIBE, &BINARY_SIGNED,
+    &QUEUE_PRODUCE, &QUEUE_SUBSCRIBE, &QUEUE_POLL,      &QUEUE_PUSH};
 const protocol *mode = &MQTT;
 
 struct options opt = {.host = "127.0.0.1", .prefix = "bench", .publishers = 1, .subscribers = -1,
@@ -108,8 +116,6 @@ conn *publishers, *subscribers;
 frame *frames;                     /* frames[topic * sizes + size], ready but for ids and stamps */
 
 static int epoll, sizes = 1;
-static u8 *noise;                  /* with -v: payloads are cut from it at random places */
-static bool answered;              /* whether publishes are, in this mode and at this QoS */
 
 void fail(int status, const char *format, ...) {
   va_list args;
@@ -131,7 +137,7 @@ void *zeroed(size_t count, size_t bytes) {
 }
 
 static u32 random_state = 1;
-static u32 random_u32(void) {      /* xorshift: good enough to break up runs, and repeatable */
+u32 random_u32(void) {      /* xorshift: good enough to break up runs, and repeatable */
   random_state ^= random_state << 13;
   random_state ^= random_state >> 17;
   return random_state ^= random_state << 5;
@@ -173,13 +179,8 @@ u8 *reserve(conn *c, size_t bytes) {
 }
 
 void name_topic(char *name, int topic) {
-  snprintf(name, NAME_BYTES_MAX, "%s/t%d", opt.prefix, topic);
-}
-
-static u8 filler(size_t at) { return 'a' + at % 26; }
-
-void fill_payload(u8 *payload, int bytes) {
-  for (int i = PAYLOAD_BYTES_MIN; i < bytes; i++) payload[i] = filler(i);
+  snprintf(name, NAME_BYTES_MAX, "%s%ct%d", opt.prefix, mode->separator ? mode->separator : '/',
+           topic);
 }
 
 static void build_frames(void) {
@@ -196,42 +197,37 @@ static void build_frames(void) {
   }
 }
 
-static void make_noise(void) {
-  noise = zeroed(NOISE_BYTES, 1);
-  for (size_t i = 0; i < NOISE_BYTES; i++) noise[i] = random_u32() >> 24;
-}
-
-static void vary(u8 *payload, int bytes) {  /* the last byte stays, by which damage is noticed */
-  int count = bytes - PAYLOAD_BYTES_MIN - 1;
-  if (count <= 0) return;
-  memcpy(payload + PAYLOAD_BYTES_MIN, noise + random_u32() % (NOISE_BYTES - count), count);
-}
-
 static const frame *next_frame(conn *c) {
   if (mode->load) return frames + c->sequence;
   int which = c->topic * sizes + (sizes > 1 ? random_u32() % sizes : 0);
+  if (opt.spread == OWN) return frames + which;
   c->topic = (opt.random_topics ? (int)(random_u32() % opt.topics) : c->topic + 1) % opt.topics;
   return frames + which;
 }
 
-static void put_stamp(const conn *c, u8 *payload, u64 stamp) {
-  u32 id = c->id;
-  memcpy(payload, &stamp, 8);
-  memcpy(payload + 8, &id, 4);
-  memcpy(payload + 12, &c->sequence, 4);
+static void put_frame(conn *c, u64 stamp) {
+  const frame *f = next_frame(c);
+  u8 *out = reserve(c, f->len);
+  int at = 0;                      /* all before it is written */
+  for (int k = 0; k < opt.per_frame && !mode->load; k++) {
+    int payload_at = f->payload_at + k * f->stride;
+    memcpy(out + at, f->bytes + at, payload_at - at);
+    vary_payload(out + payload_at, f->payload);
+    put_stamp(out + payload_at, stamp, c->id, c->sequence + k);
+    at = payload_at + (f->payload > PAYLOAD_BYTES_MIN ? f->payload - 1 : PAYLOAD_BYTES_MIN);
+  }
+  memcpy(out + at, f->bytes + at, f->len - at);
+  if (mode->number) mode->number(c, out, f->payload_at);
 }
 
 void put_publish(conn *c, u64 stamp) {
-  const frame *f = next_frame(c);
-  u8 *out = memcpy(reserve(c, f->len), f->bytes, f->len);
-  if (mode->number) mode->number(c, out, f->payload_at);
-  if (noise) vary(out + f->payload_at, f->len - f->payload_at);
-  if (answered) {
+  if (opt.fields) put_fields(c);
+  else put_frame(c, stamp);
+  if (opt.answered) {
     c->sent_at[c->asked++ % opt.window] = stamp;
     c->inflight++;
   }
-  for (int k = 0; k < opt.per_frame; k++, c->sequence++)
-    if (!mode->load) put_stamp(c, out + f->payload_at + k * f->stride, stamp);
+  c->sequence += opt.per_frame;
   c->sent += opt.per_frame;
   sum.sent += opt.per_frame;
 }
@@ -252,12 +248,6 @@ void count_id(conn *c, u64 high, u64 low) {
   else if (high < last_high || (high == last_high && low < last_low)) sum.reordered++;
   c->last_id[0] = high;
   c->last_id[1] = low;
-}
-
-bool is_ours(const u8 *payload, size_t len, u32 id) {
-  if ((int)len < opt.payload_min || (int)len > opt.payload_max) return false;
-  if (id >= (u32)opt.publishers) return false;
-  return len == PAYLOAD_BYTES_MIN || payload[len - 1] == filler(len - 1);
 }
 
 void count_delivery(conn *c, const u8 *payload, size_t len, u64 now) {
@@ -282,6 +272,7 @@ void count_delivery(conn *c, const u8 *payload, size_t len, u64 now) {
   }
   sum.delivered++;
   publishers[id].delivered++;
+  publishers[id].checksum += sequence;
   record(&latencies, now > stamp ? now - stamp : 0);
 }
 
@@ -354,59 +345,31 @@ void subscribe_to(conn *c, const char *topic) {
   c->subacks_due++;
 }
 
-static bool settled(const conn *c) { return c->ready && c->subacks_due <= 0; }
+bool is_settled(const conn *c) { return c->ready && c->subacks_due <= 0; }
 
 void settle(conn *c) {
   flush(c);
-  for (u64 start = now_ns(); !settled(c); pump(10))
+  for (u64 start = now_ns(); !is_settled(c); pump(10))
     if (now_ns() - start > 20 * SECOND) fail(EXIT_REFUSED, "no answer from the broker in 20 s");
 }
 
-static void open_subscriber(conn *c, int id) {
+static void subscribe_to_all(conn *c) {
   char filter[NAME_BYTES_MAX];
-  open_conn(c, SUBSCRIBER, id);
-  if (opt.wildcard) {
-    snprintf(filter, sizeof filter, mode->wildcard, opt.prefix);
-    subscribe_to(c, filter);
-  } else {
-    for (int topic = 0; topic < opt.topics; topic++) {
-      name_topic(filter, topic);
-      subscribe_to(c, filter);
-    }
-  }
-  settle(c);
-}
-
-static void put_background_filter(conn *c, int k) {  /* none matches PREFIX/tN, all are near it */
-  static const char *shape[] = {"%s/other/%d", "%s/+/none%d", "%s/none/%d", "%s/none%d/#"};
-  char filter[NAME_BYTES_MAX];
-  snprintf(filter, sizeof filter, shape[k % 4], opt.prefix, k);
+  int len = opt.spread == SHARE ? snprintf(filter, sizeof filter, "$share/g/") : 0;
+  snprintf(filter + len, sizeof filter - len, mode->wildcard, opt.prefix);
   subscribe_to(c, filter);
 }
 
-static void open_background(void) {  /* a few at a time, as a fleet would after a power cut */
-  conn *clients = zeroed(opt.background, sizeof *clients);
-  int started = 0, done = 0;
-  long rss_before = resident_kib(opt.broker);
-  usage before = usage_of(opt.broker);
-  u64 start = now_ns();
-  while (done < opt.background) {
-    for (; started < opt.background && started - done < CONNECTING_MAX; started++) {
-      conn *c = clients + started;
-      open_conn(c, BACKGROUND, started);
-      for (int k = 0; k < opt.filters; k++) put_background_filter(c, started * opt.filters + k);
-      flush(c);
-    }
-    pump(100);
-    while (done < started && settled(clients + done)) done++;
+static void open_subscriber(conn *c, int id) {
+  char topic[NAME_BYTES_MAX];
+  bool is_part = opt.spread == PART || opt.spread == OWN;
+  open_conn(c, SUBSCRIBER, id);
+  if (opt.spread == WILD || opt.spread == SHARE) subscribe_to_all(c);
+  else for (int t = is_part ? id : 0; t < opt.topics; t += is_part ? opt.subscribers : 1) {
+    name_topic(topic, t);
+    subscribe_to(c, topic);
   }
-  double seconds = (now_ns() - start) / 1e9;
-  usage broker = usage_since(opt.broker, before);
-  for (u64 end = now_ns() + SECOND; now_ns() < end;) pump(100);  /* let buffers be given back */
-  printf("\"background\":%d,\"connects_per_s\":%.0f,\"broker_us_per_connect\":%.2f,"
-         "\"bytes_per_connection\":%.0f,",
-         done, done / seconds, broker.cpu_s * 1e6 / done,
-         (resident_kib(opt.broker) - rss_before) * 1024.0 / done);
+  settle(c);
 }
 
 /* ---- The run -------------------------------------------------------------------------------- */
@@ -414,7 +377,7 @@ static void open_background(void) {  /* a few at a time, as a fleet would after 
 static long long least(long long a, long long b) { return a < b ? a : b; }
 
 static long long outstanding(const conn *c) {
-  return c->sent - c->forgiven - c->delivered / opt.subscribers;
+  return c->sent - c->forgiven - c->delivered / opt.fan;
 }
 
 static long long in_frames(long long messages) {
@@ -428,7 +391,7 @@ static bool publish_saturated(u64 now) {  /* returns whether any publisher could
     conn *c = publishers + (first + k) % opt.publishers;
     if (c->blocked || c->out_len) continue;
     long long allowed = opt.per_write ? opt.per_write : INT32_MAX;
-    if (answered) allowed = least(allowed, opt.window - c->inflight);
+    if (opt.answered) allowed = least(allowed, opt.window - c->inflight);
     if (opt.credit) allowed = least(allowed, in_frames(opt.credit - outstanding(c)));
     if (opt.messages) allowed = least(allowed, in_frames(opt.messages - sum.sent));
     if (allowed <= 0) continue;
@@ -447,7 +410,7 @@ static void publish_due(u64 start, u64 now) {  /* message k belongs to publisher
     conn *c = publishers + i;
     for (int burst = 0; burst < 64 && !c->blocked; burst++) {
       u64 k = (u64)c->sequence * opt.publishers + i;
-      if (k >= due || (answered && c->inflight >= opt.window)) break;
+      if (k >= due || (opt.answered && c->inflight >= opt.window)) break;
       put_publish(c, start + (u64)(k * 1e9 / opt.rate));
     }
     if (c->out_len && !c->blocked) flush(c);
@@ -463,8 +426,8 @@ static void rest(u64 start) {  /* until the next message is due, or there is som
 }
 
 static bool all_arrived(void) {
-  if (sum.delivered < sum.sent * opt.subscribers) return false;
-  return !answered || sum.acked >= sum.sent;
+  if (sum.delivered < sum.sent * opt.fan) return false;
+  return !opt.answered || sum.acked >= sum.sent;
 }
 
 static void forgive(void) {  /* credit that never came back: the broker has dropped messages */
@@ -503,48 +466,6 @@ times run(void) {
   return t;
 }
 
-static long long losses(void) {
-  if (mode->poll) return (long long)(opt.messages - sum.delivered);
-  if (opt.subscribers) return (long long)(sum.sent * opt.subscribers - sum.delivered);
-  if (!answered || sum.acked < sum.sent) return (long long)(answered ? sum.sent - sum.acked : 0);
-  return mode->audit ? (long long)(sum.sent - sum.stored) : 0;
-}
-
-static void report_latency(const histogram *h) {
-  printf("\"p50_us\":%.1f,\"p90_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f,",
-         percentile_us(h, 50), percentile_us(h, 90), percentile_us(h, 99), percentile_us(h, 99.9),
-         h->max / 1e3);
-  double reply = percentile_us(&reply_latencies, 50);
-  printf("\"reply_p50_us\":%.1f,\"beyond_reply_p50_us\":%.1f,", reply,
-         percentile_us(h, 50) - reply);
-}
-
-static void report(times t, usage broker, usage generator) {
-  double seconds = (t.end - t.start) / 1e9;
-  double publishing = (t.published - t.start) / 1e9;
-  double delivering = (t.last_delivery - t.start) / 1e9;
-  u64 units = sum.delivered ? sum.delivered : sum.sent ? sum.sent : 1;
-  printf("\"sent\":%llu,\"sent_per_s\":%.0f,\"delivered\":%llu,\"delivered_per_s\":%.0f,"
-         "\"acked\":%llu,\"acked_per_s\":%.0f,\"settled\":%llu,\"settled_per_s\":%.0f,",
-         (unsigned long long)sum.sent, sum.sent / publishing, (unsigned long long)sum.delivered,
-         sum.delivered / delivering, (unsigned long long)sum.acked, sum.acked / seconds,
-         (unsigned long long)sum.settled, sum.settled / seconds);
-  report_latency(latencies.count ? &latencies : &reply_latencies);
-  printf("\"seconds\":%.3f,\"broker_cpu_s\":%.3f,\"broker_wait_s\":%.3f,"
-         "\"generator_cpu_s\":%.3f,\"generator_wait_s\":%.3f,\"broker_us_per_message\":%.4f,",
-         seconds, broker.cpu_s, broker.wait_s, generator.cpu_s, generator.wait_s,
-         broker.cpu_s * 1e6 / units);
-}
-
-static long long report_flaws(void) {
-  long long lost = losses();
-  printf("\"lost\":%lld,\"duplicated\":%llu,\"reordered\":%llu,\"damaged\":%llu,"
-         "\"replayed\":%llu,",
-         lost, (unsigned long long)sum.duplicated, (unsigned long long)sum.reordered,
-         (unsigned long long)sum.damaged, (unsigned long long)sum.replayed);
-  return lost;
-}
-
 static void set_credit(void) {
   if (opt.credit < 0) {
     opt.credit = 4194304 / frames[sizes - 1].len;
@@ -581,7 +502,7 @@ static void warm_up(void) {
 static long long measure(void) {
   if (mode->load) mode->load();
   else build_frames();
-  if (opt.varied) make_noise();
+  if (!mode->load) make_text();
   set_credit();
   open_all();
   if (mode->poll) make_backlog();
@@ -610,6 +531,20 @@ static const protocol *mode_named(const char *name) {
   fail(EXIT_USAGE, "-m %s: there is no such mode", name);
 }
 
+static enum spread spread_named(const char *name) {
+  static const char *const names[] = {"all", "wild", "part", "own", "share"};
+  for (enum spread spread = ALL; spread <= SHARE; spread++)
+    if (!strcmp(names[spread], name)) return spread;
+  fail(EXIT_USAGE, "-F %s: there is no such spread", name);
+}
+
+static void check_spread(void) {
+  if (opt.spread == WILD && !mode->wildcard) fail(EXIT_USAGE, "-F wild: not with %s", mode->name);
+  if (opt.spread == SHARE && mode != &MQTT) fail(EXIT_USAGE, "-F share: only MQTT has it");
+  if ((opt.spread == PART || opt.spread == OWN) && opt.topics < opt.subscribers)
+    fail(EXIT_USAGE, "-F part, -F own: a topic for each subscriber (-t)");
+}
+
 static void check_queue_options(void) {
   bool queue = mode->greet == QUEUE_PRODUCE.greet;
   if (opt.per_frame < 1 || (opt.per_frame > 1 && (!queue || opt.rate > 0)))
@@ -635,11 +570,11 @@ static enum style style_named(const char *name) {
 static void check_options(void) {
   if (!opt.port) fail(EXIT_USAGE, "-p PORT is needed");
   if (strlen(opt.prefix) > 32) fail(EXIT_USAGE, "-x: at most 32 bytes");
-  if (opt.wildcard && !mode->wildcard) fail(EXIT_USAGE, "-F wild: not with %s", mode->name);
   if (opt.warm_up && (mode != &MQTT || opt.rate > 0))
     fail(EXIT_USAGE, "-o: only MQTT has it, and not with -r");
-  if (opt.varied && (mode != &MQTT || opt.payload_max > NOISE_BYTES / 2))
-    fail(EXIT_USAGE, "-v: only MQTT has it, and payloads of at most %d bytes", NOISE_BYTES / 2);
+  if (opt.noise && mode->load) fail(EXIT_USAGE, "-v: not with %s", mode->name);
+  if (opt.fields && mode != &XADD && mode != &XREADGROUP)
+    fail(EXIT_USAGE, "-O: only xadd and xreadgroup have it");
   if (opt.version != 4 && (opt.version != 5 || mode != &MQTT))
     fail(EXIT_USAGE, "-V: 4 or 5, and only MQTT has it");
   if (opt.user_properties < 0 || opt.user_properties > (opt.version == 5 ? 9 : 0))
@@ -652,18 +587,20 @@ static void check_options(void) {
     fail(EXIT_USAGE, "-P: one with %s", mode->name);
   if (opt.window < 1) fail(EXIT_USAGE, "-w: at least 1");
   if (opt.sleeps && opt.rate <= 0) fail(EXIT_USAGE, "-z: only with -r");
+  check_spread();
   check_queue_options();
 }
 
 static void read_options(int argc, char **argv) {
-  const char *letters = "A:B:D:F:H:I:P:RS:TU:V:W:Zab:c:d:e:f:i:j:k:l:m:n:o:p:q:r:s:t:u:vw:x:yz";
+  const char *letters = "A:B:D:F:H:I:OP:RS:TU:V:W:Zab:c:d:e:f:i:j:k:l:m:n:o:p:q:r:s:t:u:vw:x:yz";
   for (int letter; (letter = getopt(argc, argv, letters)) != -1;) switch (letter) {
     case 'A': opt.style = style_named(optarg); break;
     case 'B': opt.broker = atoi(optarg); break;
     case 'D': opt.drain = atof(optarg); break;
-    case 'F': opt.wildcard = optarg[0] == 'w'; break;
+    case 'F': opt.spread = spread_named(optarg); break;
     case 'H': opt.host = optarg; break;
     case 'I': opt.background = atoi(optarg); break;
+    case 'O': opt.fields = true; break;
     case 'P': opt.publishers = atoi(optarg); break;
     case 'R': opt.random_topics = true; break;
     case 'T': opt.tls = true; break;
@@ -691,7 +628,7 @@ static void read_options(int argc, char **argv) {
     case 's': read_sizes(optarg); break;
     case 't': opt.topics = atoi(optarg); break;
     case 'u': opt.kept = strtoull(optarg, NULL, 10); break;
-    case 'v': opt.varied = true; break;
+    case 'v': opt.noise = true; break;
     case 'w': opt.window = atoi(optarg); break;
     case 'x': opt.prefix = optarg; break;
     case 'y': opt.producer_ids = true; break;
@@ -700,8 +637,10 @@ static void read_options(int argc, char **argv) {
   }
   if (opt.subscribers < 0) opt.subscribers = mode->subscribers;
   if (!opt.window) opt.window = mode->window;
-  answered = mode->answers || opt.qos;
+  opt.answered = mode->answers || opt.qos;
   check_options();
+  opt.fan = opt.spread < PART ? opt.subscribers : opt.subscribers > 0;
+  if (opt.fields) opt.payload_min = opt.payload_max = PAYLOAD_BYTES_MIN;
   if (!opt.jobs) opt.jobs = mode->jobs;
   if (mode->poll) {                /* the backlog comes first: nobody subscribes while it grows */
     opt.consumers = opt.subscribers;

@@ -2,11 +2,15 @@
  *
  *   mqload.c          the run: connections, windows, credit, the books, the command line
  *   mqload_drain.c    the other run: a backlog is made first, consumers then empty it
+ *   mqload_background.c   clients that connect and stay silent
+ *   mqload_payload.c  what messages carry; mqload_fields.c  what entries of streams carry (-O)
  *   mqload_measure.c  latency histograms; CPU time and memory of a process
+ *   mqload_report.c   the line of JSON at the end
  *   mqload_tls.c, mqload_websocket.c   what may be around the bytes of a protocol
  *   mqload_mqtt.c     MQTT 3.1.1 and 5      one `protocol` each: how to greet, to subscribe, to
  *   mqload_resp.c     RESP: PUBLISH, XADD,  publish, to consume and to read, and nothing about
  *                     XREADGROUP            rates
+ *   mqload_nats.c     NATS: PUB, SUB
  *   mqload_binary.c   the 16-byte frames of the binary protocol
  *   mqload_queue.c    the protobuf frames of the queue protocol
  */
@@ -35,6 +39,10 @@ enum role { PUBLISHER, SUBSCRIBER, BACKGROUND, AUDITOR, CONSUMER, HOLDER };
  * each when the last is answered. */
 enum style { EACH, MANY, TURN, ONE };
 
+/* Who gets what: all topics, by a filter each or by one; a part of the topics, and with OWN each
+ * publisher keeps to one topic; a share of all messages. */
+enum spread { ALL, WILD, PART, OWN, SHARE };
+
 typedef struct { u64 high, low; } job;   /* the id by which it is settled: a lease, or a-b */
 
 typedef struct {
@@ -47,6 +55,7 @@ typedef struct {
   uint16_t packet_id;
   u32 sequence;
   u64 sent, delivered, forgiven;   /* delivered: over all subscribers; forgiven: taken for lost */
+  u64 checksum;                    /* of the sequences delivered */
   u64 asked, answered, *sent_at;   /* publisher: frames and replies so far; when frames left */
   u64 last_id[2];                  /* newest id that the broker gave; ids must rise */
   u32 *next_expected;              /* subscriber and auditor: next sequence, by publisher */
@@ -59,11 +68,12 @@ typedef struct {
 } conn;
 
 /* payload_at: of the first message; each further one of a frame begins a stride later. */
-typedef struct { u8 *bytes; int len, payload_at, stride; } frame;
+typedef struct { u8 *bytes; int len, payload_at, payload, stride; } frame;
 
 typedef struct {
   const char *name;                /* as -m has it */
   const char *wildcard;            /* shape of the filter for all topics; NULL if there is none */
+  char separator;                  /* of the levels of a topic; a slash if there is none */
   bool answers;                    /* every publish is answered, whatever the QoS */
   int window, subscribers;         /* defaults of -w and -S */
   void (*greet)(conn *);
@@ -80,16 +90,20 @@ typedef struct {
   void (*settle)(conn *, const job *, int count);     /* so many with one request */
 } protocol;
 
-extern const protocol MQTT, RESP_PUBSUB, XADD, BINARY_PUBLISH, BINARY_SUBSCRIBE, BINARY_SIGNED;
-extern const protocol XREADGROUP, QUEUE_PRODUCE, QUEUE_SUBSCRIBE, QUEUE_POLL, QUEUE_PUSH;
+extern const protocol MQTT, NATS, RESP_PUBSUB, XADD, XREADGROUP;
+extern const protocol BINARY_PUBLISH, BINARY_SUBSCRIBE, BINARY_SIGNED;
+extern const protocol QUEUE_PRODUCE, QUEUE_SUBSCRIBE, QUEUE_POLL, QUEUE_PUSH;
 extern const protocol *mode;               /* the one that is spoken */
 
 extern struct options {
   const char *host, *prefix, *frames;
   int port, publishers, subscribers, background, filters, topics, qos, per_write, window, broker;
   int payload_min, payload_max, wall_max, per_frame, jobs, consumers, version, user_properties;
-  bool tls, websocket, random_topics, wildcard, acknowledge, producer_ids, sleeps, varied;
+  bool tls, websocket, random_topics, acknowledge, producer_ids, sleeps, noise, fields;
+  bool answered;                   /* whether publishes are, in this mode and at this QoS */
+  int fan;                         /* subscribers that a message reaches */
   enum style style;
+  enum spread spread;
   u64 messages, held, kept, warm_up;
   long long credit;
   double seconds, rate, drain;
@@ -116,16 +130,30 @@ void pump(int wait_ms);
 void open_conn(conn *c, enum role role, int id);
 void close_conn(conn *c);
 void subscribe_to(conn *c, const char *topic);
+bool is_settled(const conn *c);
 void settle(conn *c);
 void flush(conn *c);
 void put_publish(conn *c, u64 stamp);
 times run(void);
 void name_topic(char *name, int topic);
-void fill_payload(u8 *payload, int bytes);
+u32 random_u32(void);
 void count_reply(conn *c, u64 now);
 void count_delivery(conn *c, const u8 *payload, size_t len, u64 now);
 void count_id(conn *c, u64 high, u64 low);
+
+/* mqload_background.c */
+void open_background(void);
+
+/* mqload_payload.c */
+void make_text(void);
+void fill_payload(u8 *payload, int bytes);
+void vary_payload(u8 *payload, int bytes);
+void put_stamp(u8 *payload, u64 stamp, u32 id, u32 sequence);
 bool is_ours(const u8 *payload, size_t len, u32 id);
+
+/* mqload_fields.c */
+void put_fields(conn *c);
+void stamp_of_fields(const u8 *const *bytes, const size_t *len, int count, u8 *stamp);
 
 /* mqload_tls.c: as send and recv; errno is EAGAIN if the socket takes or has no more for now */
 void begin_tls(conn *c);
@@ -157,4 +185,8 @@ double percentile_us(const histogram *h, double percent);
 usage usage_of(int pid);
 usage usage_since(int pid, usage before);
 long resident_kib(int pid);
+
+/* mqload_report.c */
+void report(times t, usage broker, usage generator);
+long long report_flaws(void);
 #endif

@@ -58,7 +58,8 @@ static frame build(const char *topic, int payload) {
   u8 *bytes = zeroed(1, payload_at + payload);
   memcpy(put_header(bytes, PUBLISH, 0, name, payload), topic, name);
   fill_payload(bytes + payload_at, payload);
-  return (frame){.bytes = bytes, .len = payload_at + payload, .payload_at = payload_at};
+  return (frame){.bytes = bytes, .len = payload_at + payload, .payload_at = payload_at,
+                 .payload = payload};
 }
 
 static void number(conn *c, u8 *bytes, int payload_at) {
@@ -190,7 +191,8 @@ static void load_frames(void) {
         memcmp(bytes + at + HEADER_BYTES, name, topic))
       fail(EXIT_USAGE, "%s must hold signed publishes to %s, and nothing else", opt.frames, name);
     if (count == most) frames = grown(frames, (most = most * 2 + 64) * sizeof *frames);
-    frames[count++] = (frame){bytes + at, whole, HEADER_BYTES + topic, 0};
+    frames[count++] = (frame){
+        .bytes = bytes + at, .len = whole, .payload_at = HEADER_BYTES + topic};
     if ((int)payload > opt.payload_max) opt.payload_max = payload;
     if ((int)payload < opt.payload_min) opt.payload_min = payload;
   }

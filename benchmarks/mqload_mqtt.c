@@ -71,7 +71,7 @@ static int put_properties(u8 *at) {
   int len = 0;
   for (int k = 0; k < opt.user_properties; k++) {
     char name[16], value[VALUE_BYTES + 1];
-    snprintf(name, sizeof name, "property-%d", k);
+    snprintf(name, sizeof name, "property-%d", k % 10);
     snprintf(value, sizeof value, "value-%010d", k);
     block[len++] = 0x26;
     len += put_string(block + len, name);
@@ -85,7 +85,7 @@ static int put_properties(u8 *at) {
 static frame build(const char *topic, int payload) {
   u8 properties[4096];
   properties_len = opt.version > 4 ? put_properties(properties) : 0;
-  frame f = {.bytes = zeroed(1, payload + 128 + properties_len)};
+  frame f = {.bytes = zeroed(1, payload + 128 + properties_len), .payload = payload};
   int variable = 2 + strlen(topic) + (opt.qos ? 2 : 0) + properties_len;
   f.bytes[0] = PUBLISH << 4 | opt.qos << 1;
   f.len = 1 + put_length(f.bytes + 1, variable + payload);

@@ -141,7 +141,8 @@ static frame build(const char *topic, int payload) {
   size_t len = at - body;
   u8 *bytes = zeroed(1, len + 16), *begin = put_head(bytes, many ? PRODUCE_MANY : PRODUCE, len);
   memcpy(begin, body, len);
-  return (frame){bytes, begin + len - bytes, begin - bytes + (first - body), stride};
+  return (frame){.bytes = bytes, .len = begin + len - bytes, .payload = payload,
+                 .payload_at = begin - bytes + (first - body), .stride = stride};
 }
 
 static void number(conn *c, u8 *bytes, int payload_at) {

@@ -1,5 +1,5 @@
-/* RESP2, as Redis speaks it: PUBLISH to SUBSCRIBE (resp-pubsub), XADD (xadd), and XREADGROUP with
- * XACK (xreadgroup).
+/* RESP2, as Redis speaks it: PUBLISH to SUBSCRIBE or PSUBSCRIBE (resp-pubsub), XADD (xadd), and
+ * XREADGROUP with XACK (xreadgroup).
  *
  * A reply to PUBLISH must be the number of our subscribers. Replies to XADD must be ids that rise;
  * when the run is over, the stream is read from end to end (XRANGE), and what is in it is counted
@@ -33,13 +33,14 @@ static void put_id(conn *c, job id) {
 static void greet(conn *c) { put_command(c, 1, (const char *[]){"PING"}); }
 
 static void subscribe(conn *c, const char *topic) {
-  put_command(c, 2, (const char *[]){"SUBSCRIBE", topic});
+  put_command(c, 2, (const char *[]){opt.spread == WILD ? "PSUBSCRIBE" : "SUBSCRIBE", topic});
 }
 
 static frame end_with_payload(u8 *bytes, int payload_at, int payload) {
   fill_payload(bytes + payload_at, payload);
   memcpy(bytes + payload_at + payload, "\r\n", 2);
-  return (frame){.bytes = bytes, .len = payload_at + payload + 2, .payload_at = payload_at};
+  return (frame){.bytes = bytes, .len = payload_at + payload + 2, .payload_at = payload_at,
+                 .payload = payload};
 }
 
 static frame build_publish(const char *topic, int payload) {
@@ -97,8 +98,8 @@ static void on_publisher_reply(conn *c, const u8 *value, u64 now) {
   if (*value == '$') {
     job id = id_at(value);
     count_id(c, id.high, id.low);
-  } else if (*value != ':' || number_at(value) != opt.subscribers) {
-    fail(EXIT_CUT_OFF, "PUBLISH reached %ld subscribers of %d", number_at(value), opt.subscribers);
+  } else if (*value != ':' || number_at(value) != opt.fan) {
+    fail(EXIT_CUT_OFF, "PUBLISH reached %ld subscribers of %d", number_at(value), opt.fan);
   }
   count_reply(c, now);
 }
@@ -107,28 +108,49 @@ static void on_push(conn *c, const u8 *value, const u8 *end, u64 now) {
   size_t len;
   const u8 *kind = line_end(value, end), *topic = value_end(kind, end);
   const u8 *word = bulk(kind, &len);
+  bool by_pattern = *word == 'p';
+  if (by_pattern) {
+    word++;
+    len--;
+  }
   if (len == 9 && !memcmp(word, "subscribe", 9)) {
     c->subacks_due--;
   } else if (len == 7 && !memcmp(word, "message", 7)) {
-    const u8 *payload = bulk(value_end(topic, end), &len);
+    const u8 *last = value_end(topic, end);
+    const u8 *payload = bulk(by_pattern ? value_end(last, end) : last, &len);
     count_delivery(c, payload, len, now);
   } else {
     fail(EXIT_CUT_OFF, "a subscriber was sent %.*s", (int)len, word);
   }
 }
 
+enum { WORDS_MAX = 16 };
+
+/* What an entry carries: the value of its one field, or with -O a stamp for all of its fields. */
+static const u8 *payload_of(const u8 *fields, const u8 *end, size_t *len) {
+  static u8 stamp[PAYLOAD_BYTES_MIN];
+  const u8 *at = line_end(fields, end), *bytes[WORDS_MAX];
+  size_t lengths[WORDS_MAX];
+  int count = number_at(fields);
+  if (!opt.fields) return bulk(value_end(at, end), len);
+  for (int k = 0; k < count && k < WORDS_MAX; k++, at = value_end(at, end))
+    bytes[k] = bulk(at, lengths + k);
+  stamp_of_fields(bytes, lengths, count, stamp);
+  *len = sizeof stamp;
+  return stamp;
+}
+
 static bool page_was_last;
 static char next_page[64];
 
-static void on_page(conn *c, const u8 *value, const u8 *end) {  /* entries: [id, [field, value]] */
+static void on_page(conn *c, const u8 *value, const u8 *end) {  /* entries: [id, [name, value]] */
   size_t len;
   long entries = number_at(value);
   const u8 *at = line_end(value, end);
   for (long i = 0; i < entries; i++) {
-    const u8 *id = line_end(at, end), *fields = value_end(id, end);
-    const u8 *name = line_end(fields, end);
+    const u8 *id = line_end(at, end);
     snprintf(next_page, sizeof next_page, "(%.*s", (int)number_at(id), bulk(id, &len));
-    const u8 *payload = bulk(value_end(name, end), &len);
+    const u8 *payload = payload_of(value_end(id, end), end, &len);
     count_delivery(c, payload, len, 0);
     at = value_end(at, end);
   }
@@ -142,8 +164,8 @@ static void on_jobs(conn *c, const u8 *value, const u8 *end) {  /* [[key, entrie
     const u8 *key = line_end(line_end(value, end), end), *entries = value_end(key, end);
     const u8 *at = line_end(entries, end);
     for (long i = number_at(entries); i > 0; i--, at = value_end(at, end)) {
-      const u8 *id = line_end(at, end), *name = line_end(value_end(id, end), end);
-      const u8 *payload = bulk(value_end(name, end), &len);
+      const u8 *id = line_end(at, end);
+      const u8 *payload = payload_of(value_end(id, end), end, &len);
       on_job(c, id_at(id), payload, len);
     }
   }
@@ -232,8 +254,8 @@ static void read_pending(void) {
 }
 
 const protocol RESP_PUBSUB = {
-    .name = "resp-pubsub", .answers = true, .window = 1000, .subscribers = 1, .greet = greet,
-    .subscribe = subscribe, .build = build_publish, .parse = parse};
+    .name = "resp-pubsub", .wildcard = "%s/*", .answers = true, .window = 1000, .subscribers = 1,
+    .greet = greet, .subscribe = subscribe, .build = build_publish, .parse = parse};
 
 const protocol XADD = {
     .name = "xadd", .answers = true, .window = 32, .greet = greet, .subscribe = subscribe,

@@ -27,8 +27,9 @@ from benchmarks import generator, machine
 from benchmarks.brokers import BrokerError, PenstockBroker
 from benchmarks.generator import GeneratorError
 from benchmarks.rounds import Bench, measure
+from benchmarks.shapes import Workload
 from benchmarks.table import compact
-from benchmarks.workloads import UnknownWorkloadError, Workload, select
+from benchmarks.workloads import UnknownWorkloadError, select
 
 SCAFFOLD = ("runpy>", "benchmarks/sampler", "click/", "penstock:<module>", "threading.py:Thread.")
 BUILD = Path(__file__).parent / "build"

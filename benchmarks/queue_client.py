@@ -16,9 +16,11 @@ subscribe
 import argparse
 import asyncio
 import json
+import random
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import count, islice
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +31,7 @@ from penstock.client import AsyncQueueClient, Job, connect_async
 HOST = "127.0.0.1"
 TOPIC, GROUP = "bench/t0", "g"
 BATCH = 256
+NOISE_BYTES = 1 << 20
 BACKLOG = 30_000
 CONCURRENCY = 64
 
@@ -54,6 +57,14 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def varied(size: int) -> Iterator[bytes]:
+    """Yield payloads that differ from message to message, as real ones do."""
+    noise = random.Random(1).randbytes(NOISE_BYTES + size)
+    for lap in count():
+        for at in range(lap % size, NOISE_BYTES, size):
+            yield noise[at : at + size]
+
+
 async def repeat(step: Step, tasks: int, seconds: float) -> tuple[int, list[float]]:
     """Repeat the call in ``tasks`` tasks; return the number of messages and the latencies."""
     end = time.monotonic() + seconds
@@ -71,14 +82,14 @@ async def repeat(step: Step, tasks: int, seconds: float) -> tuple[int, list[floa
 
 async def produce(client: AsyncQueueClient, options: argparse.Namespace) -> Figures:
     """Produce single messages, or batches."""
-    payload = bytes(options.size)
+    payloads = varied(options.size)
 
     async def one() -> int:
-        await client.produce(TOPIC, payload)
+        await client.produce(TOPIC, next(payloads))
         return 1
 
     async def many() -> int:
-        results = await client.produce_many(TOPIC, [payload] * BATCH)
+        results = await client.produce_many(TOPIC, list(islice(payloads, BATCH)))
         return sum(result.error is None for result in results)
 
     step = one if options.op == "produce" else many
@@ -103,9 +114,9 @@ async def stored_messages(client: AsyncQueueClient) -> int:
 
 async def subscribe(client: AsyncQueueClient, options: argparse.Namespace) -> Figures:
     """Consume a backlog with a handler that does nothing."""
-    payload = bytes(options.size)
+    payloads = varied(options.size)
     for _ in range(0, options.messages, BATCH):
-        await client.produce_many(TOPIC, [payload] * BATCH)
+        await client.produce_many(TOPIC, list(islice(payloads, BATCH)))
     wanted = await stored_messages(client)
     done: set[int] = set()
     is_over = asyncio.Event()
@@ -140,11 +151,11 @@ async def measure(options: argparse.Namespace) -> Figures:
         broker, ours = cpu_s(options.broker), time.process_time()
         figures = await (subscribe if options.op == "subscribe" else produce)(client, options)
         used = cpu_s(options.broker) - broker
-    count = max(figures.get("settled", 0), figures.get("acked", 0), 1)
+    messages = max(figures.get("settled", 0), figures.get("acked", 0), 1)
     return figures | {
         "broker_cpu_s": used,
         "generator_cpu_s": time.process_time() - ours,
-        "broker_us_per_message": used * 1e6 / count,
+        "broker_us_per_message": used * 1e6 / messages,
     }
 
 

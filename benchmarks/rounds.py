@@ -1,4 +1,4 @@
-"""Interleaved measurements: ours, theirs, ours, theirs.
+"""Interleaved measurements: ours, each peer, ours, each peer.
 
 The load of a shared machine changes from minute to minute. Interleaved brokers see the same
 changes, and the ratio of two adjacent measurements is more reliable than that of two averages. A
@@ -17,8 +17,8 @@ from benchmarks.brokers import Broker, BrokerError
 from benchmarks.capture import Capture, settled_capture
 from benchmarks.generator import GeneratorError, Load
 from benchmarks.machine import Cores, Tenancy, pinned
+from benchmarks.shapes import FRAMES, IN_FLUSHES, Peer, Workload
 from benchmarks.signing import BareVerification, SignedFrames
-from benchmarks.workloads import FRAMES, IN_FLUSHES, Workload
 
 __all__ = ["Bench", "Contender", "Measurement", "interleaved", "measure"]
 
@@ -40,9 +40,9 @@ class Bench:
     cores: Cores
     data: Path
 
-    def peer_of(self, workload: Workload) -> Contender | None:
-        """Return the peer to compare with, if any."""
-        return self.peers.get(workload.peer.name) if workload.peer else None
+    def peers_of(self, workload: Workload) -> list[tuple[Peer, Contender]]:
+        """Return the peers to compare with: the installed ones."""
+        return [(peer, self.peers[peer.name]) for peer in workload.peers if peer.name in self.peers]
 
     def signed_frames(self) -> SignedFrames:
         """Frames for one measurement, created once from the seed."""
@@ -56,7 +56,7 @@ _signed_frames = functools.cache(signing.write_frames)
 
 @dataclass(slots=True)
 class Measurement:
-    """One broker under one workload, once."""
+    """One broker under one workload, once. The target is relative to the peers that are goals."""
 
     workload: str
     side: str
@@ -67,6 +67,7 @@ class Measurement:
     flush_us: float | None = None
     others_cores: float = 0.0
     stolen_cores: float = 0.0
+    is_goal: bool = True
     flaws: list[str] = field(default_factory=list)
 
     @property
@@ -181,8 +182,9 @@ def unexplained(capture: Capture | None, sent: int) -> list[str]:
 
 def interleaved(workload: Workload, bench: Bench) -> Iterator[Measurement]:
     """Measure each broker once per round, alternating."""
-    peer = bench.peer_of(workload)
     for round_ in range(1, bench.rounds + 1):
         yield measure(workload, bench.ours, bench, side="ours", round_=round_)
-        if peer is not None:
-            yield measure(workload.of_peer(), peer, bench, side="theirs", round_=round_)
+        for peer, kind in bench.peers_of(workload):
+            measured = measure(workload.of_peer(peer), kind, bench, side="theirs", round_=round_)
+            measured.is_goal = peer.is_goal
+            yield measured

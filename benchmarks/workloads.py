@@ -13,121 +13,32 @@ cost of the difference; or, for signatures, the library alone.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from benchmarks.certificates import CERT, KEY
+from benchmarks.field_workloads import FIELD_WORKLOADS
+from benchmarks.shapes import (
+    ANSWERED,
+    BEYOND_REPLY,
+    CLIENT,
+    COST,
+    FIELD,
+    FRAMES,
+    IN_FLUSHES,
+    LATENCY,
+    MEMORY,
+    MQLOAD,
+    RATE,
+    SETTLED,
+    TAIL,
+    Figure,
+    Peer,
+    Target,
+    Workload,
+)
 
-__all__ = [
-    "CLIENT",
-    "FRAMES",
-    "GROUPS",
-    "IN_FLUSHES",
-    "MEMORY",
-    "MQLOAD",
-    "WORKLOADS",
-    "Figure",
-    "Peer",
-    "Target",
-    "UnknownWorkloadError",
-    "Workload",
-    "select",
-]
+__all__ = ["GROUPS", "WORKLOADS", "UnknownWorkloadError", "select"]
 
-GROUPS = ("core", "waiting", "edge", "queue", "scale", "tls", "websocket", "mqtt5")
-
-MQLOAD = "mqload"
-CLIENT = "client"
-"""The driver: the generator, or :mod:`benchmarks.queue_client`."""
-
-FRAMES = "FRAMES"
-"""Placeholder in a load for the file of signed frames."""
-
-
-class Figure(NamedTuple):
-    """One number of a measurement: its key in the generator's answer, and which way is better."""
-
-    key: str
-    unit: str
-    smaller_is_better: bool = False
-
-
-class Target(NamedTuple):
-    """The target of a figure: a multiple of the peer's, or an absolute value.
-
-    Whether it is a lower or an upper bound follows from the figure.
-    """
-
-    bound: float
-    absolute: bool = False
-
-
-class Peer(NamedTuple):
-    """The peer of a workload: its name, and its load if different."""
-
-    name: str
-    load: str | None = None
-
-
-MOSQUITTO = Peer("mosquitto")
-RATE = Figure("delivered_per_s", "msg/s")
-ANSWERED = Figure("acked_per_s", "replies/s")
-LATENCY = Figure("p50_us", "us p50", smaller_is_better=True)
-SETTLED = Figure("settled_per_s", "jobs/s")
-BEYOND_REPLY = Figure("beyond_reply_p50_us", "us p50", smaller_is_better=True)
-COST = Figure("broker_us_per_message", "us CPU/msg", smaller_is_better=True)
-IN_FLUSHES = Figure("p50_flushes", "p50/flush", smaller_is_better=True)
-TAIL = Figure("p99_us", "us p99", smaller_is_better=True)
-MEMORY = Figure("bytes_per_connection", "B/client", smaller_is_better=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """One line of the table. ``settings`` are those of our side; the peer has none.
-
-    If there is a ``floor`` as well as a target, a figure must reach both. ``beside`` is the load of
-    a second generator, which runs all the while and is not measured.
-    """
-
-    id: str
-    title: str
-    load: str
-    figure: Figure = RATE
-    target: Target | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    group: str = "core"
-    peer: Peer | None = MOSQUITTO
-    floor: Target | None = None
-    driver: str = MQLOAD
-    beside: str = ""
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """Return all targets of the figure."""
-        return tuple(bound for bound in (self.target, self.floor) if bound is not None)
-
-    @property
-    def is_fire_and_forget(self) -> bool:
-        """Whether messages are captured in the background, which may drop some and counts them."""
-        if "-m" in self.load or self.driver == CLIENT:
-            return "-m resp-pubsub" in self.load
-        return "-P 0" not in self.load and "-q" not in self.load
-
-    @property
-    def is_flushed(self) -> bool:
-        """Whether every reply waits for the disk, which is then part of the figure."""
-        return self.figure == ANSWERED or self.group in ("queue", "waiting")
-
-    @property
-    def is_signed(self) -> bool:
-        """Whether frames must be signed first, and the key registered."""
-        return FRAMES in self.load
-
-    def of_peer(self) -> "Workload":
-        """Return the same workload for the peer."""
-        load = self.peer and self.peer.load
-        return replace(self, load=load or self.load, settings={}, driver=MQLOAD)
-
+GROUPS = (FIELD, "core", "waiting", "edge", "queue", "scale", "tls", "websocket", "mqtt5")
 
 _BATCHED = Target(4.0)
 _MIXED = Target(2.5)
@@ -175,7 +86,7 @@ _WAITING = (
         IN_FLUSHES,
         Target(3, absolute=True),
         group="waiting",
-        peer=None,
+        peers=(),
     ),
     Workload(
         "W500",
@@ -202,7 +113,7 @@ def _tls(
 ) -> Workload:
     settings = {"tls.cert": CERT, "tls.key": KEY}
     return Workload(
-        id_, title, f"{load} -T", figure, target, settings, "tls", Peer("mosquitto-tls")
+        id_, title, f"{load} -T", figure, target, settings, "tls", (Peer("mosquitto-tls"),)
     )
 
 
@@ -216,8 +127,8 @@ _TLS = (
 
 
 def _websocket(id_: str, title: str, load: str) -> Workload:
-    peer = Peer("mosquitto-ws")
-    return Workload(id_, title, f"{load} -Z", target=Target(1.0), group="websocket", peer=peer)
+    peers = (Peer("mosquitto-ws"),)
+    return Workload(id_, title, f"{load} -Z", target=Target(1.0), group="websocket", peers=peers)
 
 
 _WEBSOCKET = (
@@ -232,7 +143,7 @@ _WEBSOCKET = (
         MEMORY,
         Target(5_000, absolute=True),
         group="websocket",
-        peer=None,
+        peers=(),
     ),
 )
 
@@ -248,7 +159,7 @@ _SHAPES = {
 def _mqtt5() -> Iterable[Workload]:
     """MQTT 5 without properties next to 3.1.1, and with three user properties next to Mosquitto."""
     for name, load in _SHAPES.items():
-        own = Peer("penstock", load)
+        own = (Peer("penstock", load),)
         yield Workload(
             f"{name}-5", f"{name}, 5 or 3.1.1", f"{load} -V 5", RATE, Target(0.9), {}, "mqtt5", own
         )
@@ -284,13 +195,13 @@ def _edge(
     target: Target | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Workload:
-    return Workload(id_, title, f"-m {load}", figure, target, settings or {}, "edge", peer)
+    peers = () if peer is None else (peer,)
+    return Workload(id_, title, f"-m {load}", figure, target, settings or {}, "edge", peers)
 
 
 _EDGE = (
     _edge("R1", "RESP 1 to 1", "resp-pubsub", RATE, _REDIS, target=_NO_SLOWER),
     _edge("R1s", "R1, no replay", "resp-pubsub", RATE, _REDIS, target=_NO_SLOWER, settings=_STRICT),
-    _edge("R1w", "R1, 32 in flight", "resp-pubsub -w 32", RATE, _REDIS, target=_NO_SLOWER),
     _edge("R10", "RESP 1 to 10", "resp-pubsub -S 10", RATE, _REDIS, target=_NO_SLOWER),
     _edge(
         "R10s",
@@ -301,7 +212,6 @@ _EDGE = (
         target=_NO_SLOWER,
         settings=_STRICT,
     ),
-    _edge("R10w", "R10, 32 in flight", "resp-pubsub -S 10 -w 32", RATE, _REDIS, target=_NO_SLOWER),
     _edge("X1", "XADD 1 x 32", "xadd -s 100", ANSWERED, _REDIS_SYNCED, target=Target(0.5)),
     _edge("X50", "XADD 50 x 32", "xadd -P 50 -s 100", ANSWERED, _REDIS_SYNCED, target=_NO_SLOWER),
     _edge("BP1", "binary 1 x 32, 100 B", "binary-publish -s 100", ANSWERED, None),
@@ -355,7 +265,7 @@ def _queue(
         target=target and Target(target),
         floor=floor and Target(floor, absolute=True),
         group="queue",
-        peer=_synced(peer) if peer else None,
+        peers=(_synced(peer),) if peer else (),
         driver=driver,
     )
 
@@ -488,7 +398,18 @@ def _scale() -> Iterable[Workload]:
 
 WORKLOADS = {
     workload.id: workload
-    for workload in (*_CORE, *_WAITING, *_EDGE, *_QUEUE, *_scale(), *_TLS, *_WEBSOCKET, *_mqtt5())
+    for part in (
+        FIELD_WORKLOADS,
+        _CORE,
+        _WAITING,
+        _EDGE,
+        _QUEUE,
+        _scale(),
+        _TLS,
+        _WEBSOCKET,
+        _mqtt5(),
+    )
+    for workload in part
 }
 
 

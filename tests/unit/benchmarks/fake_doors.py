@@ -1,4 +1,4 @@
-"""Brokers of a page: doors of three protocols that keep all in memory, and can be told to cheat.
+"""Brokers of a page: doors of four protocols that keep all in memory, and can be told to cheat.
 
 The generator must notice every cheat: a benchmark that believes whatever it is told measures how
 fast a broker lies.
@@ -8,6 +8,7 @@ import socketserver
 import struct
 import threading
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from itertools import accumulate
 
 from penstock.wire.queue._generated.queue_pb2 import Request, Response
@@ -109,30 +110,78 @@ class RespDoor(Door):
         return b"+PONG\r\n"
 
     def on_subscribe(self, topic):
-        self.server.subscribers.append(self)
-        return b"*3\r\n" + bulk(b"subscribe") + bulk(topic) + b":1\r\n"
+        return self.subscribe(b"subscribe", topic)
+
+    def on_psubscribe(self, pattern):
+        return self.subscribe(b"psubscribe", pattern)
+
+    def subscribe(self, kind, name):
+        self.server.subscribers.append((self, kind, name))
+        return b"*3\r\n" + bulk(kind) + bulk(name) + b":1\r\n"
 
     def on_publish(self, topic, payload):
         self.server.next_sequence()
-        receivers = [] if self.cheats("lose") else self.server.subscribers
-        for subscriber in receivers:
-            subscriber.wfile.write(b"*3\r\n" + bulk(b"message") + bulk(topic) + bulk(payload))
-        return b":%d\r\n" % (len(self.server.subscribers) + self.cheats("boast"))
+        count = int(self.cheats("boast"))
+        for subscriber, kind, name in self.server.subscribers:
+            by_pattern = kind == b"psubscribe" and fnmatchcase(topic.decode(), name.decode())
+            if not by_pattern and name != topic:
+                continue
+            count += 1
+            pushed = [b"pmessage", name] if by_pattern else [b"message"]
+            if not self.cheats("lose"):
+                subscriber.wfile.write(array([*pushed, topic, payload]))
+        return b":%d\r\n" % count
 
-    def on_xadd(self, _key, _id, _field, payload):
+    def on_xadd(self, _key, _id, *words):
         number = self.server.next_sequence()
+        if self.cheats("damage"):
+            words = (words[0], words[1][:-1] + b"!", *words[2:])
         if not self.cheats("lose"):
-            self.server.log.append((number, payload))
+            self.server.log.append((number, words))
         return bulk(b"1-%d" % (1 if self.cheats("repeat an id") else number))
 
     def on_xrange(self, _key, first, _last, _count, count):
         after = int(first.partition(b"-")[2] or 0)
         page = [entry for entry in self.server.log if entry[0] > after][: int(count)]
-        entries = [
-            b"*2\r\n" + bulk(b"1-%d" % number) + b"*2\r\n" + bulk(b"d") + bulk(payload)
-            for number, payload in page
-        ]
+        entries = [b"*2\r\n" + bulk(b"1-%d" % number) + array(words) for number, words in page]
         return b"*%d\r\n" % len(page) + b"".join(entries)
+
+
+class NatsDoor(Door):
+    """Core NATS: the broker speaks first, and answers nothing but PING."""
+
+    def handle(self):
+        self.wfile.write(b'INFO {"server_id":"fake"}\r\n')
+        super().handle()
+
+    def serve_one(self):
+        words = self.rfile.readline().split()
+        if not words:
+            return False
+        payload = self.rfile.read(int(words[2]) + 2) if words[0] == b"PUB" else b""
+        with self.server.lock:
+            if words[0] == b"PING":
+                self.wfile.write(b"PONG\r\n")
+            elif words[0] == b"SUB":
+                self.on_sub(words[1], words[2])
+            elif words[0] == b"PUB":
+                self.on_pub(words[1], payload)
+        return True
+
+    def on_sub(self, subject, number):
+        self.server.subscribers.append((self, subject, number))
+
+    def on_pub(self, subject, payload):
+        self.server.next_sequence()
+        if self.cheats("refuse"):
+            self.wfile.write(b"-ERR 'not today'\r\n")
+        if self.cheats("damage"):
+            payload = payload[:-3] + b"!\r\n"
+        times = 0 if self.cheats("lose") else 2 if self.cheats("double") else 1
+        for subscriber, name, number in self.server.subscribers * times:
+            if name in (subject, subject.partition(b".")[0] + b".>"):
+                line = b"MSG %s %s %d\r\n" % (subject, number, len(payload) - 2)
+                subscriber.wfile.write(line + payload)
 
 
 class QueueDoor(Door):
@@ -235,6 +284,10 @@ def columns(payloads):
 
 def bulk(data):
     return b"$%d\r\n%s\r\n" % (len(data), data)
+
+
+def array(words):
+    return b"*%d\r\n" % len(words) + b"".join(map(bulk, words))
 
 
 class FakeBroker(socketserver.ThreadingTCPServer):

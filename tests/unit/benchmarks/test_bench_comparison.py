@@ -5,7 +5,7 @@ from benchmarks.capture import Capture
 from benchmarks.comparison import compare
 from benchmarks.generator import Load
 from benchmarks.rounds import Measurement
-from benchmarks.workloads import LATENCY, MEMORY, RATE, Target, Workload
+from benchmarks.shapes import LATENCY, MEMORY, RATE, Peer, Target, Workload
 
 FASTER = Workload("X", "faster", "-s 64", RATE, Target(2.0))
 SOONER = Workload("Y", "sooner", "-r 5000", LATENCY, Target(1.5))
@@ -79,7 +79,7 @@ def test_a_floor_is_in_doubt_as_a_ratio_is_but_memory_is_not():
 
 
 def test_a_latency_of_the_queue_is_told_with_its_tail_and_the_reply():
-    queue = Workload("U", "queue", "-m queue-subscribe", LATENCY, group="queue", peer=None)
+    queue = Workload("U", "queue", "-m queue-subscribe", LATENCY, group="queue", peers=())
     figures = {"p50_us": 2.0, "p90_us": 3.0, "p99_us": 4.0, "p999_us": 5.0, "reply_p50_us": 1.0}
     notes = compare(queue, [Measurement("U", "ours", "any", 1, Load(figures))]).notes
     assert {"p50 2 / - us", "p99 4 / - us", "p99.9 5 / - us", "reply 1 / - us"} <= set(notes)
@@ -126,3 +126,52 @@ def test_a_record_can_be_written_as_json():
 
 def test_a_second_figure_is_told_for_both_sides():
     assert "p90 9 / - us" in compared(SOONER, (50,), ()).notes
+
+
+def between(*rivals, target=1.2, figure=RATE):
+    """Of several peers: what the verdict is, and whom we do worst against."""
+    peers = tuple(Peer(name, is_goal=is_goal) for name, is_goal, _ in rivals)
+    workload = Workload("M", "several", "-s 64", figure, Target(target), peers=peers)
+    measurements = measured(workload, "ours", 100, 120)
+    for name, is_goal, values in rivals:
+        for measurement in measured(workload, "theirs", *values, is_goal=is_goal):
+            measurement.broker = name
+            measurements.append(measurement)
+    return compare(workload, measurements)
+
+
+def test_a_target_must_be_reached_against_every_goal():
+    assert between(("a", True, (50, 60)), ("b", True, (80, 90))).met == "yes"
+    assert between(("a", True, (50, 60)), ("b", True, (99, 119))).met == "no"
+
+
+def test_a_peer_that_is_no_goal_is_only_shown():
+    result = between(("a", True, (50, 60)), ("b", False, (500, 600)))
+    assert result.met == "yes"
+    assert result.hardest.name == "a"
+    assert [rival.name for rival in result.rivals] == ["a", "b"]
+
+
+def test_the_ratios_are_those_of_the_hardest_goal():
+    result = between(("a", True, (50, 60)), ("b", True, (80, 90)))
+    assert (result.hardest.name, result.theirs.best) == ("b", 90)
+    assert result.best_ratio == pytest.approx(120 / 90)
+    sooner = between(("a", True, (50, 60)), ("b", True, (80, 90)), figure=LATENCY)
+    assert sooner.hardest.name == "a"
+
+
+def test_without_any_of_the_goals_nothing_is_known():
+    assert between(("b", False, (10, 10))).met == "?"
+
+
+def test_notes_name_peers_where_there_are_several():
+    result = between(("a", True, (50, 60)), ("b", True, (80, 90)), figure=LATENCY)
+    assert "p90 9 / a 9 / b 9 us" in result.notes
+
+
+def test_all_peers_are_in_the_record():
+    record = between(("a", True, (50, 60)), ("b", False, (80, 90))).record()
+    assert [(rival["name"], rival["is_goal"]) for rival in record["rivals"]] == [
+        ("a", True),
+        ("b", False),
+    ]

@@ -1,8 +1,16 @@
 """Each workload has its own peer; those that are not installed are left out."""
 
 import pytest
-from benchmarks.__main__ import peers, tables
-from benchmarks.brokers import BROKERS, PenstockBroker, RedisBroker
+from benchmarks.__main__ import fitted, peers, tables
+from benchmarks.brokers import (
+    BROKERS,
+    InterpretedPenstockBroker,
+    NatsBroker,
+    PenstockBroker,
+    RedisBroker,
+    SyncedRedisBroker,
+    earlier,
+)
 from benchmarks.comparison import compare
 from benchmarks.generator import Load
 from benchmarks.machine import Cores, flush_us
@@ -46,19 +54,21 @@ def test_a_peer_that_is_not_installed_is_told_and_left_out(installed, monkeypatc
 
 def test_a_workload_without_a_peer_has_nobody_beside_it():
     found = bench({"redis": RedisBroker})
-    assert found.peer_of(WORKLOADS["R1"]) is RedisBroker
-    assert found.peer_of(WORKLOADS["X1"]) is None
-    assert found.peer_of(WORKLOADS["BP1"]) is None
+    assert [kind for _, kind in found.peers_of(WORKLOADS["R1"])] == [RedisBroker]
+    assert found.peers_of(WORKLOADS["X1"]) == []
+    assert found.peers_of(WORKLOADS["BP1"]) == []
 
 
 def test_there_is_a_table_for_each_peer():
     comparisons = [compare(workload, []) for workload in named("R1", "BP1", "R10")]
-    with_redis, alone = tables(comparisons, bench({"redis": RedisBroker})).split("\n\n")
+    found = bench({"redis": RedisBroker})
+    with_redis, alone, compared = tables(comparisons, found).split("\n\n")
     assert "R1 " in with_redis
     assert "R10" in with_redis
     assert "redis" in with_redis
     assert "BP1" in alone
     assert "redis" not in alone
+    assert {line.split(":")[0] for line in compared.splitlines()} == {"penstock", "redis"}
 
 
 def test_the_disk_of_the_run_stands_beside_what_waits_for_it():
@@ -77,3 +87,35 @@ def test_a_figure_that_one_side_does_not_have_is_left_open():
 
 def test_a_flush_takes_time(tmp_path):
     assert flush_us(tmp_path) > 0
+
+
+def test_the_field_has_one_table_with_a_column_for_each_peer():
+    def told(id_, broker, value, side="theirs"):
+        workload = WORKLOADS[id_]
+        return Measurement(id_, side, broker, 1, Load({workload.figure.key: value}))
+
+    mixed = [told("fM", "penstock", 240.0, "ours"), told("fM", "nats", 200.0)]
+    stream = [told("fX1", "penstock", 90.0, "ours"), told("fX1", "redis-synced", 100.0)]
+    comparisons = [compare(WORKLOADS["fM"], mixed), compare(WORKLOADS["fX1"], stream)]
+    found = bench({"nats": NatsBroker, "redis-synced": SyncedRedisBroker})
+    table, compared = tables(comparisons, found).split("\n\n")
+    head, _, first, second = table.splitlines()
+    assert head.split()[2:5] == ["penstock", "nats", "redis"]
+    assert first.split()[-6:-2] == ["1.20x", "1.20x", "nats", ">="]
+    assert second.split()[second.split().index("redis") - 1] == "0.90x"
+    assert "nats: " in compared
+
+
+def test_our_own_kind_in_place_of_peers_has_our_load_and_no_targets(tmp_path):
+    (tmp_path / "src" / "penstock").mkdir(parents=True)
+    for instead in ("penstock-interpreted", earlier(tmp_path)):
+        workload = fitted(WORKLOADS["fX50"], "penstock", instead)
+        (peer,) = workload.peers
+        assert workload.of_peer(peer).load == workload.load
+        assert workload.targets == ()
+    assert fitted(WORKLOADS["fX50"], "penstock", "redis") is WORKLOADS["fX50"]
+
+
+def test_the_version_of_ours_says_at_which_speed_it_runs():
+    assert PenstockBroker.version().endswith((", compiled", ", interpreted"))
+    assert InterpretedPenstockBroker.version().endswith(", interpreted")

@@ -8,7 +8,7 @@ from benchmarks import generator
 from benchmarks.brokers import BROKERS
 from benchmarks.generator import GeneratorError
 from benchmarks.micro_queue import Case, settled_per_s
-from benchmarks.workloads import CLIENT
+from benchmarks.shapes import CLIENT
 from fake_doors import QueueDoor, serving
 
 from penstock.testing import Broker
