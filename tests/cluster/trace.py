@@ -1,11 +1,11 @@
 """What one node wrote, flushed, received and sent, in the order of its system calls (strace).
 
-The three steps of a commit are those of ``tests.e2e.test_acknowledgement_order``: pages are written,
-a flush that began after that returns, and then the page that makes it count is written to a
-descriptor that is opened for synchronous writing.
+The steps of a commit are those of ``tests.e2e.test_acknowledgement_order``: pages are written, a
+flush that began after that returns, then the page that makes it count is written, and a flush that
+began after that returns.
 
-A trace begins in the middle of a node's incarnation. Which descriptors are files, and which of them are
-synchronous, is given; which ones lead to other nodes is seen by what is said on them.
+A trace begins in the middle of a node's incarnation. Which descriptors are files is given; which
+ones lead to other nodes is seen by what is said on them.
 """
 
 import re
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from penstock.cluster.frames import Frame, RaftFrame, decode_frame
 from penstock.errors import RemoteProtocolError
 from penstock.raft.types import MessageKind, RaftMessage
-from tests.e2e.test_acknowledgement_order import FLUSHES, MARKER, data_of
+from tests.e2e.test_acknowledgement_order import FLUSHES, MARKER, data_of, is_meta
 
 __all__ = ["TRACED", "NodeTrace"]
 
@@ -67,15 +67,16 @@ def _frame(payload: bytes) -> Frame | None:
 class NodeTrace:
     """Takes the lines of a node's trace one by one."""
 
-    def __init__(self, files: Iterable[str], synchronous: Iterable[str]) -> None:
+    def __init__(self, files: Iterable[str]) -> None:
         self._files = set(files)
-        self._synchronous = set(synchronous)
-        self._unfinished: dict[str, tuple[str, str]] = {}
+        self._unfinished: dict[str, tuple[str, str, str]] = {}
         self._streams: dict[tuple[str, bool], _Stream] = {}
         self._written: set[int] = set()
-        self._flushing: dict[str, tuple[set[int], int]] = {}
-        self._flushed: set[int] = set()
-        self._flushed_term = 0
+        self._flushing: dict[str, tuple[tuple[set[int], int], tuple[set[int], int]]] = {}
+        self._flushed: tuple[set[int], int] = set(), 0
+        """Markers and the term that are on disk."""
+        self._counted: tuple[set[int], int] = set(), 0
+        """The same, of transactions whose meta page was written since."""
         self._heard_term = 0
         self.committed: dict[int, float] = {}
         """Marker → when the disk had it."""
@@ -94,18 +95,20 @@ class NodeTrace:
             return
         thread, at, resumed, call, descriptor, rest = match.groups()
         if resumed:
-            call, descriptor = self._unfinished.pop(thread, ("", ""))
+            call, descriptor, begun = self._unfinished.pop(thread, ("", "", ""))
+            if is_meta(call, begun):
+                rest = begun
         else:
             descriptor = descriptor or ""
             self._begin(thread, call, descriptor, rest, float(at))
             if rest.endswith("<unfinished ...>"):
-                self._unfinished[thread] = (call, descriptor)
+                self._unfinished[thread] = (call, descriptor, rest)
                 return
         self._end(thread, call, descriptor, rest, float(at))
 
     def _begin(self, thread: str, call: str, descriptor: str, rest: str, at: float) -> None:
         if call in FLUSHES:
-            self._flushing[thread] = (set(self._written), self._heard_term)
+            self._flushing[thread] = (set(self._written), self._heard_term), self._counted
         elif descriptor in self._files:
             self._written |= {int(number) for number in MARKER.findall(data_of(rest))}
         elif call == "close":
@@ -116,12 +119,14 @@ class NodeTrace:
 
     def _end(self, thread: str, call: str, descriptor: str, rest: str, at: float) -> None:
         if call in FLUSHES:
-            flushed, self._flushed_term = self._flushing.pop(thread, (set(), 0))
-            self._flushed |= flushed
-        elif descriptor in self._synchronous:
-            for number in self._flushed - self.committed.keys():
+            nothing: tuple[set[int], int] = set(), 0
+            flushed, (durable, term) = self._flushing.pop(thread, (nothing, nothing))
+            self._flushed = self._flushed[0] | flushed[0], max(self._flushed[1], flushed[1])
+            for number in durable - self.committed.keys():
                 self.committed[number] = at
-            self.committed_term = self._flushed_term
+            self.committed_term = max(self.committed_term, term)
+        elif is_meta(call, rest):
+            self._counted = self._flushed
         elif call in RECEIVES:
             for message in self._messages(descriptor, True, data_of(rest)):
                 self._heard_term = max(self._heard_term, message.term)

@@ -8,8 +8,11 @@ environment works again as soon as there is room. When the disk takes only part 
 reports an input/output error; asking the file system for the space tells a full disk from a broken
 one.
 
-**Panic.** LMDB writes the pages of a commit, flushes them, then writes the meta page that makes
-them valid. If that last write fails, LMDB refuses everything from then on, reads included, until
+**Flushes.** LMDB writes the pages of a commit, flushes them, then writes the meta page that makes
+them valid. That page needs a flush of its own, unless the transaction is written down elsewhere
+(write_ahead.py).
+
+**Panic.** If that last write fails, LMDB refuses everything from then on, reads included, until
 the environment is opened again. If it failed for lack of space, the commit has changed nothing (the
 number of the last transaction confirms it), and we open it again at once. Otherwise the process
 must end.
@@ -19,17 +22,17 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
-from typing import TypeAlias, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 
 import lmdb
 
 from penstock.errors import StorageBroken, StorageDamaged, StorageError, StorageFull
 from penstock.store.directory import DATA_NAME
 
-DATABASES = ("journal", "index", "topics", "rows", "live", "deleted", "meta", "blocks")
+DATABASES = ("journal", "index", "topics", "rows", "live", "deleted", "meta", "blocks", "ahead")
 
 READERS_MAX = 126
 ROOM_FRACTION = 0.7  # the map grows when more than this fraction would be in use
@@ -91,13 +94,13 @@ class Environment:
     def __init__(self, path: Path, map_bytes: int, *, readonly: bool = False) -> None:
         self._gate = _Gate()
         self._path = path
-        self._data = path / DATA_NAME
+        self.data_path = path / DATA_NAME
         self._readonly = readonly
         try:
             self._open(max(map_bytes, _file_bytes(path) * 2))
         except lmdb.Error as error:
             raise storage_error(error) from error
-        self._page_bytes: int = self._lmdb.stat()["psize"]
+        self.page_bytes: int = self._lmdb.stat()["psize"]
         self.runway_bytes = RUNWAY_BYTES // 4  # until the total is known, which may be small
         self._file_end = 0  # size of the file when last looked at
         self._last_commit = 0  # number of the last transaction, as the next one found it
@@ -110,11 +113,13 @@ class Environment:
             max_dbs=len(DATABASES),
             max_readers=READERS_MAX,
             sync=True,
-            metasync=True,
+            metasync=False,  # see ``_attempt``
             readonly=self._readonly,
         )
         self._check_length(self._path)
         self._lmdb.reader_check()
+        # the last transaction that counts; a new database of this version is another
+        self.found_transaction = int(self._lmdb.info()["last_txnid"])
         self._databases = dict(self._open_databases())
 
     def _open_databases(self) -> Iterator[tuple[str, "lmdb._Database"]]:
@@ -152,21 +157,27 @@ class Environment:
         finally:
             self._gate.leave()
 
-    def write(self, bytes_expected: int, job: Callable[[Transaction], T]) -> tuple[T, float]:
+    def write(
+        self,
+        bytes_expected: int,
+        job: Callable[[Transaction], T],
+        note: Callable[[T, int], bool] | None = None,
+    ) -> tuple[T, float]:
         """Run ``job`` in a write transaction; return its result and the duration of the commit.
 
         Writer thread only. ``job`` may run twice (if the map was too small), so it may change
-        nothing but the transaction.
+        nothing but the transaction. ``note`` gets its result and the number of the transaction,
+        and says whether one flush is enough, because it wrote them down (write_ahead.py).
         """
         if self._ended is not None:
             raise self._ended
         try:
             self._make_room(bytes_expected + WRITE_SLACK_BYTES)
             try:
-                return self._attempt(job)
+                return self._attempt(job, note)
             except lmdb.MapFullError:
                 self._grow(self.map_bytes * 2)
-                return self._attempt(job)
+                return self._attempt(job, note)
         except lmdb.Error as error:
             failure = self._failure(error, bytes_expected)
             if isinstance(failure, StorageBroken):
@@ -204,7 +215,7 @@ class Environment:
 
     def _has_room(self, bytes_expected: int) -> bool:
         """Ask the file system to extend the file as the failed write would have; undo it."""
-        file = os.open(self._data, os.O_RDWR)
+        file = os.open(self.data_path, os.O_RDWR)
         size = os.fstat(file).st_size
         try:
             os.posix_fallocate(file, size, bytes_expected + WRITE_SLACK_BYTES)
@@ -215,16 +226,34 @@ class Environment:
             os.close(file)
         return True
 
-    def _attempt(self, job: Callable[[Transaction], T]) -> tuple[T, float]:
+    def _attempt(
+        self, job: Callable[[Transaction], T], note: Callable[[T, int], bool] | None
+    ) -> tuple[T, float]:
+        """LMDB flushes the pages of the transaction, but not the meta page that makes it count."""
         transaction = self._lmdb.begin(write=True, buffers=True)
         try:
             result = job(transaction)
             started = perf_counter()
+            is_noted = note is not None and note(result, transaction.id())
             transaction.commit()
         except BaseException:
             transaction.abort()
             raise
+        if not is_noted:
+            self._flush()
         return result, perf_counter() - started
+
+    def _flush(self) -> None:
+        """Make the last transaction durable. It counts already, so a failure cannot be undone."""
+        try:
+            self._lmdb.sync(True)
+        except lmdb.Error as error:
+            self.end(str(error))
+
+    def end(self, why: str) -> NoReturn:
+        """Write nothing any more: what is durable is not known."""
+        self._ended = _broken(why)
+        raise self._ended
 
     def prepare(self) -> None:
         """Extend the file between commits: a commit that only overwrites is flushed faster."""
@@ -236,10 +265,10 @@ class Environment:
             self._file_end = 1 << 62
 
     def _lengthen(self, end: int) -> None:
-        file = os.open(self._data, os.O_RDWR)
+        file = os.open(self.data_path, os.O_RDWR)
         try:
             size = os.fstat(file).st_size
-            start = max(size, end + -end % self._page_bytes)
+            start = max(size, end + -end % self.page_bytes)
             if size - end < self.runway_bytes // 4:
                 os.pwrite(file, bytes(self.runway_bytes), start)
                 os.fdatasync(file)
@@ -274,7 +303,7 @@ class Environment:
     @property
     def end_bytes(self) -> int:
         """End of the last page that was ever in use."""
-        return int((self._lmdb.info()["last_pgno"] + 1) * self._page_bytes)
+        return int((self._lmdb.info()["last_pgno"] + 1) * self.page_bytes)
 
     def used_bytes(self, transaction: Transaction, names: Iterable[str] = DATABASES) -> int:
         """Bytes in pages that are in use, of some databases."""
@@ -284,22 +313,25 @@ class Environment:
                 continue
             stat = transaction.stat(self._databases[name])
             pages += stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-        return pages * self._page_bytes
+        return pages * self.page_bytes
 
     def close(self) -> None:
         with self._gate.shut():
+            if not self._readonly and self._ended is None:
+                with suppress(lmdb.Error):  # what must be durable is written down
+                    self._lmdb.sync(True)
             self._lmdb.close()
 
     def _make_room(self, bytes_expected: int) -> None:
         info = self._lmdb.info()
         self._last_commit = info["last_txnid"]
-        wanted = (info["last_pgno"] + 1) * self._page_bytes + bytes_expected
+        wanted = (info["last_pgno"] + 1) * self.page_bytes + bytes_expected
         if wanted > info["map_size"] * ROOM_FRACTION:
             self._grow(max(info["map_size"] * 2, int(wanted / ROOM_FRACTION)))
 
     def _grow(self, map_bytes: int) -> None:
         with self._gate.shut():
-            self._lmdb.set_mapsize(map_bytes + -map_bytes % self._page_bytes)
+            self._lmdb.set_mapsize(map_bytes + -map_bytes % self.page_bytes)
 
 
 def storage_error(error: lmdb.Error) -> StorageError:

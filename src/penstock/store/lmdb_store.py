@@ -13,12 +13,14 @@ verifies a sample of the older ones.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
 import msgspec
+import structlog
 
 from penstock.errors import StorageError
 from penstock.limits import BLOCK_BYTES, MAP_BYTES_INITIAL
@@ -65,6 +67,9 @@ from penstock.store.store import (
     Written,
 )
 from penstock.store.topics import TopicStates
+from penstock.store.write_ahead import Record, WriteAhead
+
+_log = structlog.get_logger(__name__)
 
 SAMPLE_ENTRIES = 8  # older entries that a start verifies, spread evenly
 REST_MS = 5_000  # a tail that was not written to for so long is folded before it is due
@@ -90,6 +95,7 @@ class LmdbStore:
         block_bytes: int = BLOCK_BYTES,
         codec: int = ZSTD,
     ) -> None:
+        self._ahead: WriteAhead | None = None
         self._directory = DataDirectory(path)
         self._make_folder = folder
         self._block_bytes = block_bytes
@@ -100,7 +106,7 @@ class LmdbStore:
                 self._create()
                 self._open()
             except BaseException:
-                self._environment.close()
+                self._close()
                 raise
         except BaseException:
             self._directory.close()
@@ -113,6 +119,8 @@ class LmdbStore:
         self._directory.upgrade()
 
     def _open(self) -> None:
+        self._ahead = WriteAhead(self._environment)
+        self._commit_lost(self._ahead)
         self._load()
         self._make_reader()
         self._make_background()
@@ -199,9 +207,7 @@ class LmdbStore:
         started = perf_counter()
         size = bytes_expected(batch)
         self._budget.before(size)
-        written, fsync_s = self._environment.write(
-            size, lambda transaction: self._write(transaction, batch)
-        )
+        written, fsync_s = self._written(size, batch)
         assigned, position = written.assigned, self._position
         commit = Commit(
             index=position.next_index if assigned.entry else position.next_index - 1,
@@ -214,6 +220,33 @@ class LmdbStore:
         )
         self._take_over(written)
         return commit
+
+    def _written(self, size: int, batch: Batch) -> tuple[_Written, float]:
+        ahead, position = self._ahead, self._position
+        assert ahead is not None
+
+        def note(written: _Written, transaction_id: int) -> bool:
+            assigned = written.assigned
+            if not assigned.entry or assigned.gone:
+                return False
+            record = Record(
+                position.next_sequence,
+                position.next_index,
+                assigned.entry,
+                batch.rows,
+                batch.checkpoint,
+            )
+            return ahead.note(transaction_id, record)
+
+        try:
+            done = self._environment.write(
+                size, lambda transaction: self._write(transaction, batch), note
+            )
+        except StorageError as error:
+            ahead.erase(error)
+            raise
+        ahead.committed()
+        return done
 
     @property
     def has_room(self) -> bool:
@@ -237,7 +270,7 @@ class LmdbStore:
         if assigned.entry:
             key = journal_key(position.next_sequence, position.next_index)
             transaction.put(key, assigned.entry, db=self._environment["journal"], append=True)
-        marks = self._write_beside(transaction, batch.rows, batch.checkpoint)
+        marks = self._write_beside(transaction, position.marks, batch.rows, batch.checkpoint)
         if assigned.gone:
             marks = self._applier.write_drops(transaction, marks, assigned.gone, position)
         if marks is not position.marks:
@@ -247,14 +280,14 @@ class LmdbStore:
     def _write_beside(
         self,
         transaction: Transaction,
+        marks: Marks,
         rows: Sequence[tuple[str, bytes, bytes | None]],
         checkpoint: int | None,
     ) -> Marks:
         for table, name, value in rows:
             self._write_row(transaction, row_prefix(table) + name, value)
-        marks = self._position.marks
         if checkpoint is not None:
-            assert marks.checkpoint <= checkpoint <= self.next_index
+            assert marks.checkpoint <= checkpoint
             marks = msgspec.structs.replace(marks, checkpoint=checkpoint)
         return marks
 
@@ -310,7 +343,8 @@ class LmdbStore:
 
         def job(transaction: Transaction) -> Marks:
             put_tail(self._environment, transaction, cut, fresh)
-            marks = self._write_beside(transaction, write.rows, write.checkpoint)
+            marks = self._position.marks
+            marks = self._write_beside(transaction, marks, write.rows, write.checkpoint)
             if marks is not self._position.marks:
                 put_marks(self._environment, transaction, marks)
             if record is not None:
@@ -395,6 +429,23 @@ class LmdbStore:
         return self._work.is_under_way
 
     # ── Start ─────────────────────────────────────────────────────────────────────────────────
+
+    def _commit_lost(self, ahead: WriteAhead) -> None:
+        """Commit again what a crash of the system has undone; see write_ahead.py."""
+        last = self._environment.found_transaction
+        while (lost := ahead.lost(last)) is not None:
+            self._environment.write(len(lost.entry), partial(self._rewrite, lost))
+            _log.warning("last_commit_repeated", entry=lost.index)
+            last += 1
+
+    def _rewrite(self, lost: Record, transaction: Transaction) -> None:
+        environment = self._environment
+        key = journal_key(lost.sequence, lost.index)
+        transaction.put(key, lost.entry, db=environment["journal"], append=True)
+        before = get_marks(environment, transaction)
+        marks = self._write_beside(transaction, before, lost.rows, lost.checkpoint)
+        if marks is not before:
+            put_marks(environment, transaction, marks)
 
     def _recover(self) -> None:
         """Apply the entries after the last block."""
@@ -505,5 +556,11 @@ class LmdbStore:
 
     def close(self) -> None:
         self._folder.close()
-        self._environment.close()
+        self._close()
         self._directory.close()
+
+    def _close(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+        self._environment.close()

@@ -1,18 +1,20 @@
-"""A commit that fails at its last write: LMDB is then in panic until it is opened again.
+"""A commit that fails at its last write: LMDB is then in panic until it is opened again."""
 
-LMDB writes the meta page by a file descriptor of its own, so a test can replace that one alone.
-"""
-
-import fcntl
-import os
+import errno
+import shutil
 import threading
-from pathlib import Path
 
 import pytest
 from tests.conformance.wire_client import wait_until
+from tests.failing_writes import with_failing_writes
 
 from penstock.errors import StorageBroken, StorageFull
 from penstock.store.batch import Batch
+from penstock.store.blocks.folder import inline_folder
+from penstock.store.lmdb_store import LmdbStore
+
+MIB = 1 << 20
+META_AT = (32, 4096 + 32)  # where LMDB writes its part of the two meta pages
 
 
 @pytest.fixture
@@ -30,46 +32,29 @@ def payloads(store):
     return [message.payload for message in store.read_topic(b"t", 0, 1_000, 10**6).messages()]
 
 
-def meta_descriptor(directory):
-    """The descriptor of the data file that writes synchronously."""
-    path = directory / "data.mdb"
-    found = [int(entry.name) for entry in Path("/proc/self/fd").iterdir() if is_link(entry, path)]
-    [meta] = [number for number in found if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_DSYNC]
-    return meta
+def fail(store, error, payload=b"refused"):
+    """The pages of the transaction are written and flushed, its meta page is not."""
+    with_failing_writes(error, lambda: commit(store, payload), at=META_AT)
 
 
-def is_link(entry, path):
-    try:
-        return entry.readlink() == path
-    except FileNotFoundError:  # the descriptor by which the directory was listed
-        return False
-
-
-def replace(descriptor, path, flags):
-    other = os.open(path, flags)
-    os.dup2(other, descriptor)
-    os.close(other)
-
-
-def fail_for_lack_of_space(store, tmp_path, payload=b"refused"):
-    replace(meta_descriptor(tmp_path / "data"), "/dev/full", os.O_WRONLY)
+def fail_for_lack_of_space(store):
     with pytest.raises(StorageFull):
-        commit(store, payload)
+        fail(store, errno.ENOSPC)
 
 
 def test_a_commit_whose_last_page_finds_no_room_changes_nothing_and_the_next_succeeds(
-    store, open_store, tmp_path
+    store, open_store
 ):
     commit(store, b"before")
     for _ in range(3):
-        fail_for_lack_of_space(store, tmp_path)
+        fail_for_lack_of_space(store)
         assert payloads(store) == [b"before"]
     commit(store, b"after")
     assert payloads(store) == [b"before", b"after"]
     assert payloads(open_store()) == [b"before", b"after"]
 
 
-def test_who_reads_during_the_failure_is_not_disturbed(store, tmp_path):
+def test_who_reads_during_the_failure_is_not_disturbed(store):
     """The environment is closed and opened again; a reader that has begun is waited for."""
     commit(store, b"before")
     environment, reading, seen = store._environment, threading.Event(), []
@@ -83,19 +68,35 @@ def test_who_reads_during_the_failure_is_not_disturbed(store, tmp_path):
     reader = threading.Thread(target=read)
     reader.start()
     reading.wait()
-    fail_for_lack_of_space(store, tmp_path)
+    fail_for_lack_of_space(store)
     reader.join()
     assert seen == [1]
     assert payloads(store) == [b"before"]
 
 
-def test_after_any_other_fault_of_the_last_page_nothing_is_written_any_more(
-    store, open_store, tmp_path
-):
-    """Its descriptor may only be read from, which is no lack of space."""
+def test_after_any_other_fault_of_the_last_page_nothing_is_written_any_more(store, open_store):
     commit(store, b"before")
-    replace(meta_descriptor(tmp_path / "data"), tmp_path / "data" / "data.mdb", os.O_RDONLY)
     for _ in range(2):
         with pytest.raises(StorageBroken):
-            commit(store, b"refused")
+            fail(store, errno.EPERM)
     assert payloads(open_store()) == [b"before"]
+
+
+def test_a_commit_that_was_refused_does_not_come_back_after_a_crash(store, open_store, tmp_path):
+    """It was written down ahead, and flushed."""
+    commit(store, b"before")
+    fail_for_lack_of_space(store)
+    crashed = tmp_path / "crashed"
+    shutil.copytree(tmp_path / "data", crashed)
+    again = LmdbStore(crashed, MIB, inline_folder)
+    assert payloads(again) == [b"before"]
+    again.close()
+
+
+def test_a_commit_that_fails_early_erases_nothing_of_the_one_before(store):
+    """The record of that one may be all that a power failure would leave of it."""
+    commit(store, b"before")
+    transaction = store._environment._lmdb.info()["last_txnid"]
+    with pytest.raises(StorageFull):
+        with_failing_writes(errno.ENOSPC, lambda: commit(store, b"x" * 100_000), beyond=2 * 4096)
+    assert store._ahead.lost(transaction - 1).entry
