@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from benchmarks.growth import measure_growth, render_growth
 from benchmarks.rounds import Bench, Contender, Measurement, interleaved
 from benchmarks.shapes import FIELD, Peer, Workload
 from benchmarks.signing import BareVerification
-from benchmarks.table import compact, render, render_field
+from benchmarks.table import compact, program, render, render_field
 from benchmarks.workloads import GROUPS, UnknownWorkloadError, select
 
 HERE = Path(__file__).parent
@@ -168,9 +169,17 @@ def tables(comparisons: list[Comparison], bench: Bench) -> str:
 
 
 def versions(bench: Bench) -> str:
-    """Return what was compared, as the programs call themselves."""
-    kinds = {kind.name: kind.version() for kind in (bench.ours, *bench.peers.values())}
-    return "\n".join(f"{name}: {version}" for name, version in sorted(kinds.items()))
+    """Return what was compared, in one line."""
+    told = {program(kind.name): short(kind) for kind in (bench.ours, *bench.peers.values())}
+    return "; ".join(f"{name} {version}" for name, version in told.items())
+
+
+def short(kind: Contender) -> str:
+    """Return the number in what a program says of its version, and the speed if it is ours."""
+    said = kind.version()
+    number = re.search(r"\d+(\.\d+)+", said)
+    speed = said.rpartition(", ")[2] if issubclass(kind, PenstockBroker) else ""
+    return ", ".join(filter(None, (number[0] if number else said, speed)))
 
 
 def heading(bench: Bench) -> dict[str, object]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.rounds import Measurement
-from benchmarks.shapes import MEMORY, Target, Workload
+from benchmarks.shapes import COST, MEMORY, Target, Workload
 
 __all__ = ["Comparison", "Rival", "Side", "compare"]
 
@@ -33,12 +33,16 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A peer, and our figures divided by its figures."""
+    """A peer, and our figures divided by its figures.
+
+    ``cpu_ratio`` is what the ratio would be if processor time per message were all that counts.
+    """
 
     name: str
     side: Side
     best_ratio: float | None
     median_ratio: float | None
+    cpu_ratio: float | None = None
     is_goal: bool = True
 
     def record(self) -> dict[str, object]:
@@ -49,6 +53,7 @@ class Rival:
             "median": self.side.median,
             "best_ratio": self.best_ratio,
             "median_ratio": self.median_ratio,
+            "cpu_ratio": self.cpu_ratio,
             "is_goal": self.is_goal,
         }
 
@@ -140,7 +145,25 @@ def _rivals(workload: Workload, ours: Side, measurements: list[Measurement]) -> 
         ratios = [r for n in both if (r := _ratio(ours.by_round[n], side.by_round[n])) is not None]
         best_ratio = _ratio(ours.best, side.best)
         median_ratio = median(ratios) if ratios else None
-        yield Rival(name, side, best_ratio, median_ratio, all(m.is_goal for m in part))
+        cpu_ratio = _cpu_ratio(workload, measurements, part)
+        is_goal = all(m.is_goal for m in part)
+        yield Rival(name, side, best_ratio, median_ratio, cpu_ratio, is_goal)
+
+
+def _cpu_ratio(
+    workload: Workload, measurements: list[Measurement], part: list[Measurement]
+) -> float | None:
+    """Return a ratio that other processes hardly change: of the least CPU time per message."""
+    if workload.figure == MEMORY:
+        return None
+    ours = _least_cpu(m for m in measurements if m.side == "ours")
+    theirs = _least_cpu(part)
+    return _ratio(ours, theirs) if workload.figure.smaller_is_better else _ratio(theirs, ours)
+
+
+def _least_cpu(measurements: Iterable[Measurement]) -> float | None:
+    loads = [m.load.figures for m in measurements if m.load and not m.flaws]
+    return min((f[COST.key] for f in loads if COST.key in f), default=None)
 
 
 def _hardest(workload: Workload, rivals: tuple[Rival, ...]) -> Rival:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from benchmarks.comparison import Comparison, Side
 from benchmarks.shapes import Workload
 
-__all__ = ["columns", "compact", "render", "render_field"]
+__all__ = ["columns", "compact", "program", "render", "render_field"]
 
 
 def compact(value: float | None) -> str:
@@ -46,25 +46,27 @@ def render(comparisons: Iterable[Comparison], ours: str, theirs: str) -> str:
 
 def render_field(comparisons: Sequence[Comparison], ours: str) -> str:
     """Return the table of workloads with several peers: a column for each of them."""
-    names = [_program(rival.name) for c in comparisons for rival in c.rivals]
+    names = [program(rival.name) for c in comparisons for rival in c.rivals]
     peers = sorted(set(names))
-    head = ("", "workload", "unit", ours, *peers, "best/best", "median ratio", "of", "target")
-    rows: list[tuple[str, ...]] = [(*head, "met", "notes")]
+    ratios = ("best/best", "median ratio", "by CPU", "of")
+    head = ("", "workload", "unit", ours, *peers, *ratios, "target", "met")
+    rows: list[tuple[str, ...]] = [(*head, "notes")]
     rows.extend(_field_row(comparison, peers) for comparison in comparisons)
-    return columns(rows, left=(0, 1, 6 + len(peers), len(head) + 1))
+    return columns(rows, left=(0, 1, head.index("of"), len(head)))
 
 
-def _program(broker: str) -> str:
+def program(broker: str) -> str:
     """Return whose column it is: whether Redis flushes is not a matter of another column."""
     return broker if broker.startswith("penstock") else broker.split("-", maxsplit=1)[0]
 
 
 def _field_row(comparison: Comparison, peers: Sequence[str]) -> tuple[str, ...]:
-    sides = {_program(rival.name): rival.side for rival in comparison.rivals}
+    sides = {program(rival.name): rival.side for rival in comparison.rivals}
     id_, title, unit, ours, _, best, middle, target, met, notes = _row(comparison)
     theirs = [_figure(sides[name]) if name in sides else "" for name in peers]
-    of = _program(comparison.hardest.name)
-    return (id_, title, unit, ours, *theirs, best, middle, of, target, met, notes)
+    of = program(comparison.hardest.name)
+    ratios = (best, middle, _times(comparison.hardest.cpu_ratio), of)
+    return (id_, title, unit, ours, *theirs, *ratios, target, met, notes)
 
 
 def _row(comparison: Comparison) -> tuple[str, ...]:
