@@ -144,7 +144,7 @@ def peers(instead: Instead, workloads: list[Workload]) -> dict[str, Contender]:
     """Return the installed peers of the workloads, or one ``instead`` of all."""
     known: dict[str, Contender] = {**BROKERS, "nacl": BareVerification}
     found = {}
-    for name in {peer.name for workload in workloads for peer in workload.peers}:
+    for name in dict.fromkeys(peer.name for workload in workloads for peer in workload.peers):
         if instead == "none":
             continue
         kind = known[instead or name] if isinstance(instead, str | None) else instead

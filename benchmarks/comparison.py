@@ -222,7 +222,7 @@ def _notes(workload: Workload, measurements: list[Measurement]) -> Iterable[str]
     if workload.group == "queue" and workload.figure.smaller_is_better:
         for name, key in (("p99", "p99_us"), ("p99.9", "p999_us"), ("reply", "reply_p50_us")):
             yield f"{name} {_both_sides(measurements, key, '.0f')} us"
-    if workload.group != "core":
+    if workload.group != "core" and workload.figure != MEMORY:
         yield f"CPU {_both_sides(measurements, 'broker_us_per_message', '.2f')} us/msg"
     bound = {_who(m, measurements) for m in measurements if m.load and m.load.generator_bound}
     if bound and not workload.figure.smaller_is_better:

@@ -107,9 +107,11 @@ class Workload:
     @property
     def is_fire_and_forget(self) -> bool:
         """Whether messages are captured in the background, which may drop some and counts them."""
+        if "-P 0" in self.load:
+            return False
         if "-m" in self.load or self.driver == CLIENT:
             return "-m resp-pubsub" in self.load
-        return "-P 0" not in self.load and "-q" not in self.load
+        return "-q" not in self.load
 
     @property
     def is_flushed(self) -> bool:

@@ -44,6 +44,8 @@ def test_an_unknown_name_is_refused(name):
 def test_captures_are_accounted_where_qos_0_flows():
     accounted = {id_ for id_, workload in WORKLOADS.items() if workload.is_fire_and_forget}
     assert {"A", "M", "H0", "K10k", "S1k", "T1", "R1", "R10s"} <= accounted
+    idle = WORKLOADS["fI"]
+    assert not any(idle.of_peer(peer).is_fire_and_forget for peer in idle.peers)
     assert accounted.isdisjoint({"E", "F", "Ei", "H1", "G2k", "X1", "BP64", "SIG", "ACK"})
 
 
