@@ -603,10 +603,9 @@ class World(RuleBasedStateMachine):
 def without_rows(batch: Batch) -> Batch:
     """The same commit for a store that never sees a checkpoint."""
     twin = Batch()
-    twin.count, twin.payload_bytes = batch.count, batch.payload_bytes
-    twin.topics, twin.group_messages = batch.topics, batch.group_messages
-    twin.payloads, twin.runs, twin.events = batch.payloads, batch.runs, batch.events
-    twin.extras = batch.extras
+    twin.add_messages(batch)
+    twin.payload_bytes = batch.payload_bytes
+    twin.events, twin.extras = batch.events, batch.extras
     return twin
 
 

@@ -16,7 +16,8 @@ from penstock.core.routes import Routes
 from penstock.model.message import Extras, Message
 from penstock.model.stages import is_staged
 from penstock.obs.log import get_logger
-from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
+from penstock.store.batch import Batch
+from penstock.store.message_columns import RUN_WIDTH, TopicBatch
 from penstock.store.store import Commit
 
 _log = get_logger("feed")

@@ -6,7 +6,8 @@ from penstock.commit.replay import live_of
 from penstock.core.commands import Command, Published
 from penstock.core.completion import Completion, Journaled, Refusable
 from penstock.model.message import FLAG_QOS, Extras
-from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
+from penstock.store.batch import Batch
+from penstock.store.message_columns import RUN_WIDTH, TopicBatch
 
 OVERHEAD_BYTES = 512  # rough memory of a message or an event beside its topic and payload
 

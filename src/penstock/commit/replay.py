@@ -85,7 +85,7 @@ def _batch_runs(batch: Batch, is_wanted: Callable[[int], bool]) -> Iterator[_Run
         topic, first = topics[group], seen[group]
         seen[group] += count
         if is_wanted(flags):
-            payloads = batch.payloads[position : position + count]
+            payloads = batch.payloads_between(position, position + count)
             known = batch.extras.get(topic) if batch.extras else None
             extras: _Extras = None
             if known:

@@ -122,7 +122,8 @@ def _copy_messages(old: Batch, new: Batch, chosen: _Selection) -> dict[bytes, di
         taken = [n for n in range(count) if chosen.has(position + n)]
         first = new.messages_of(topic)
         places[topic] |= {place + n: first + number for number, n in enumerate(taken)}
-        new.append(topic, [old.payloads[position + n] for n in taken], time_ms, flags)
+        payloads = old.payloads_between(position, position + count)
+        new.append(topic, [payloads[n] for n in taken], time_ms, flags)
         seen[group] += count
     for topic in new.topics:
         _copy_notes(old, new, topic, places[topic])

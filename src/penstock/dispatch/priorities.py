@@ -11,7 +11,7 @@ from penstock.commit.feed import CommittedMessages
 from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.dispatch.parts import RETRY_S, DispatchParts
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
-from penstock.store.batch import RUN_WIDTH
+from penstock.store.message_columns import RUN_WIDTH
 from penstock.store.store import TopicFlags
 
 MARKS_AT_ONCE = 8_192

@@ -67,4 +67,21 @@ static uint32_t crc32_folded(const uint8_t *data, size_t size, uint32_t crc) {
 }
 
 #endif
+
+/* The rest of an input, or a short one, byte by byte. The table is 8 steps of each byte's value. */
+static uint32_t crc32_steps[256];
+
+static inline void crc32_prepare(void) {
+  for (uint32_t byte = 0; byte < 256; byte++) {
+    uint32_t sum = byte;
+    for (int i = 0; i < 8; i++) sum = sum & 1 ? sum >> 1 ^ 0xedb88320u : sum >> 1;
+    crc32_steps[byte] = sum;
+  }
+}
+
+static inline uint32_t crc32_short(const uint8_t *data, size_t size, uint32_t crc) {
+  while (size--) crc = crc >> 8 ^ crc32_steps[(crc ^ *data++) & 0xff];
+  return crc;
+}
+
 #endif

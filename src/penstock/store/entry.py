@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from operator import sub
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from zlib import crc32
 
 import msgspec
 
+from penstock import kernel
 from penstock.errors import StorageDamaged, StorageForeign
 from penstock.model.message import Extras, Message
 from penstock.store.batch import Batch, NodeSegment
@@ -34,6 +35,7 @@ from penstock.store.extras import (
     schedule_between,
     signatures_between,
 )
+from penstock.store.message_columns import MessageColumns
 from penstock.store.producers import ProducerRun, pack_producer_runs, producer_runs_between
 from penstock.store.runs import RunsByTopic
 
@@ -143,13 +145,12 @@ _SINGLE_TAIL = struct.Struct("<I4x II I4x B7x II")
 _SINGLE_PREFIX = _PREFIX.pack(MAGIC, VERSION, 0, 12)
 _SINGLE_PREFIX_CRC = crc32(_SINGLE_PREFIX)
 
-_encode_events = msgspec.msgpack.Encoder().encode
-_encode_segments = msgspec.msgpack.Encoder().encode
+_encode_events = _encode_segments = msgspec.msgpack.Encoder().encode
 _decode_segments = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 _decode_events = msgspec.msgpack.Decoder(list[tuple[int, tuple[object, ...]]]).decode
 
 
-Sections: TypeAlias = Mapping[int, bytes]  # by number
+Sections: TypeAlias = Mapping[int, bytes | memoryview]  # by number
 
 
 class Placement(NamedTuple):
@@ -162,7 +163,7 @@ class Placement(NamedTuple):
 class EncodedEntry(NamedTuple):
     """An entry as bytes, its earliest time, and the bytes of payload of each group.
 
-    ``sections`` are those of messages, by number; none for an entry that is one message.
+    ``sections`` are those of messages, perhaps views; none for an entry that is one message.
     """
 
     data: bytes
@@ -192,12 +193,13 @@ def encode_entry(
     dropped: Sequence[tuple[int, bytes]] = (),
 ) -> EncodedEntry:
     """Encode a batch; ``dropped`` are id and name of those of ``batch.drops`` that exist."""
-    if batch.is_single and not dropped and batch.runs[3] <= BYTE_MAX:
-        return _encode_single(batch, index, base_sequence, topic_ids[0], first_offsets[0])
-    time_ms, group_bytes, sections = (
-        _message_sections(batch, topic_ids, first_offsets) if batch.count else (0, [], [])
-    )
-    of_messages = dict(sections)
+    others = _other_sections(batch, dropped)
+    return EncodedEntry(*_encode(batch, index, base_sequence, topic_ids, first_offsets, others))
+
+
+def _other_sections(batch: Batch, dropped: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """The sections that follow those of messages."""
+    sections: list[tuple[int, bytes]] = []
     if batch.events:
         sections.append((EVENTS, _encode_events(batch.events)))
     if batch.extras:
@@ -211,19 +213,34 @@ def encode_entry(
     if batch.configuration is not None:
         kind, content = batch.configuration
         sections.append((CONFIGURATION, bytes((kind,)) + content))
-    body = _BODY.pack(0, index, base_sequence, batch.count, len(batch.topics), time_ms)
-    return EncodedEntry(_joined(body, sections), time_ms, group_bytes, of_messages)
+    return sections
+
+
+def _encode(
+    columns: MessageColumns,
+    index: int,
+    base_sequence: int,
+    topic_ids: Sequence[int],
+    first_offsets: Sequence[int],
+    others: list[tuple[int, bytes]],
+) -> tuple[bytes, int, Sequence[int], Sections]:
+    """The fields of an ``EncodedEntry`` of messages and of ``others``, which follow them."""
+    if columns.count == 1 and not others and columns.runs[3] <= BYTE_MAX:
+        return _encode_single(columns, index, base_sequence, topic_ids[0], first_offsets[0])
+    time_ms, group_bytes, sections = _message_sections(columns, topic_ids, first_offsets)
+    body = _BODY.pack(0, index, base_sequence, columns.count, len(columns.topics), time_ms)
+    return _joined(body, sections + others), time_ms, group_bytes, dict(sections)
 
 
 def _encode_single(
-    batch: Batch, index: int, base_sequence: int, topic_id: int, first_offset: int
-) -> EncodedEntry:
+    columns: MessageColumns, index: int, base_sequence: int, topic_id: int, first_offset: int
+) -> tuple[bytes, int, list[int], Sections]:
     """Encode one message and nothing else, as most commits of waiting clients are.
 
     All but a few numbers is known, so the columns need not be made one by one.
     """
-    (name,), (payload,) = batch.topics, batch.payloads
-    _, _, time_ms, flags = batch.runs
+    (name,), (payload,) = columns.topics, columns.payloads
+    _, _, time_ms, flags = columns.runs
     name_bytes, payload_bytes = len(name), len(payload)
     rest = b"".join((
         _SINGLE_HEAD.pack(
@@ -239,7 +256,7 @@ def _encode_single(
     ))  # fmt: skip
     checksum = crc32(rest, _SINGLE_PREFIX_CRC)
     data = b"".join((_SINGLE_PREFIX, _CHECKSUM.pack(checksum), rest))
-    return EncodedEntry(data, time_ms, [payload_bytes], {})
+    return data, time_ms, [payload_bytes], {}
 
 
 def join_sections(
@@ -267,10 +284,12 @@ def _joined(body: bytes, sections: list[tuple[int, bytes]]) -> bytes:
 
 
 def _message_sections(
-    batch: Batch, topic_ids: Sequence[int], first_offsets: Sequence[int]
+    columns: MessageColumns, topic_ids: Sequence[int], first_offsets: Sequence[int]
 ) -> tuple[int, list[int], list[tuple[int, bytes]]]:
-    message_ends = list(accumulate(batch.group_messages))
-    runs = RunsByTopic(batch, message_ends)
+    if not columns.count:
+        return 0, [], []
+    message_ends = list(accumulate(columns.group_messages))
+    runs = RunsByTopic(columns, message_ends)
     time_ms = min(runs.times)
     bounds = array("I", accumulate(map(len, runs.payloads), initial=0))
     ends = [bounds[end] for end in message_ends]
@@ -279,8 +298,8 @@ def _message_sections(
         (FIRST_OFFSETS, array("Q", first_offsets).tobytes()),
         (GROUP_MESSAGES, _u32(message_ends)),
         (GROUP_RUNS, _u32(runs.group_ends)),
-        (NAME_ENDS, _u32(accumulate(map(len, batch.topics)))),
-        (NAMES, b"".join(batch.topics)),
+        (NAME_ENDS, _u32(accumulate(map(len, columns.topics)))),
+        (NAMES, b"".join(columns.topics)),
         (RUN_POSITIONS, _u32(runs.positions)),
         (RUN_BOUNDS, _u32(runs.bounds)),
         (RUN_TIMES, _time_deltas(runs.times, time_ms)),
@@ -290,6 +309,10 @@ def _message_sections(
     ]
     group_bytes = list(map(sub, ends, chain((0,), ends)))
     return time_ms, group_bytes, sections
+
+
+if not TYPE_CHECKING and kernel.is_compiled:
+    from penstock.kernel.columns import encode as _encode
 
 
 def _flag_sections(flags: Sequence[int]) -> list[tuple[int, bytes]]:

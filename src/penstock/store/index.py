@@ -131,7 +131,8 @@ class IndexedEntry(NamedTuple):
         return self.first_offsets[0], base, self.entry_index, base, self.time_ms, 0, 1, 1, size
 
     def wide(self) -> WideEntry:
-        return WideEntry(self.entry_index, self.base_sequence, self.time_ms, self.sections)
+        columns = {section: bytes(self.sections[section]) for section in COLUMNS}  # and no more
+        return WideEntry(self.entry_index, self.base_sequence, self.time_ms, columns)
 
     def _last_sequences(self) -> list[int]:
         base, positions = self.base_sequence - 1, self._column(RUN_POSITIONS)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from penstock.store.batch import RUN_WIDTH, Batch
+from penstock.store.batch import Batch
 from penstock.store.entry import TIME_SPAN_MS_MAX, EncodedEntry, encode_entry
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import IndexedEntry, indexed_batch
@@ -110,8 +110,7 @@ def _note_created(
 ) -> None:
     """New topics were created when their first message came."""
     latest_ms = encoded.time_ms + TIME_SPAN_MS_MAX
-    groups, times = batch.runs[0::RUN_WIDTH], batch.runs[2::RUN_WIDTH]
-    firsts = dict(zip(reversed(groups), reversed(times), strict=True))
+    firsts = batch.first_times()
     created = {id(state) for state in fresh}
     for number, state in enumerate(states):
         if id(state) in created:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate, chain
 from operator import itemgetter
 
-from penstock.store.batch import RUN_WIDTH, Batch
+from penstock.store.message_columns import RUN_WIDTH, MessageColumns
 
 
 class RunsByTopic:
@@ -16,7 +16,7 @@ class RunsByTopic:
 
     __slots__ = ("bounds", "counts", "flags", "group_ends", "payloads", "positions", "times")
 
-    def __init__(self, batch: Batch, message_ends: list[int]) -> None:
+    def __init__(self, batch: MessageColumns, message_ends: list[int]) -> None:
         """``message_ends``: the cumulative number of messages of the topics."""
         runs = batch.runs
         groups = runs[0::RUN_WIDTH]
