@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.doors.resp.streams.fields import contents, fields_of
+from penstock.doors.resp.streams.fields import column_contents, contents, fields_of
 from penstock.model.message import FLAG_FIELDS, Extras, Signature
 
 names = st.one_of(st.sampled_from([b"payload", b"a", b"b", b""]), st.binary(max_size=6))
@@ -27,6 +27,32 @@ def test_reading_gives_the_fields_that_were_added(entry, last_values):
     content = contents(fields, last_values)
     for number, last in enumerate(last_values):
         assert read_back(content, number) == [*fields[:-1], last]
+
+
+@given(st.lists(names, min_size=1, max_size=4), st.data())
+def test_entries_with_the_same_names_are_the_same_together_as_alone(of_entries, data):
+    rows = data.draw(st.lists(st.tuples(*[values for _ in of_entries]), min_size=1, max_size=6))
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    together = column_contents(tuple(of_entries), columns)
+    for number, row in enumerate(rows):
+        fields = [text for pair in zip(of_entries, row, strict=True) for text in pair]
+        assert read_back(together, number) == fields
+        twice = contents(fields, [row[-1]] * 2)  # which has no template
+        assert together.payloads[number] == twice.payloads[0]
+        assert together.is_fields == twice.is_fields
+
+
+def test_ordinary_text_is_in_the_json_as_it_is_and_all_else_is_escaped():
+    found = column_contents((b"100%", b"b"), [[b"a", b'"', "é".encode()], [b"1", b"%b", b"\x7f"]])
+    assert found == (
+        [
+            b'{"100%":"a","b":"1"}',
+            b'{"100%":"\\"","b":"%b"}',
+            '{"100%":"é","b":"\x7f"}'.encode(),
+        ],
+        None,
+        True,
+    )
 
 
 @given(pairs, values)

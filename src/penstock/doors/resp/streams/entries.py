@@ -7,7 +7,9 @@ trimming waits until a hundred entries can go at once, as Redis does: removing c
 own.
 """
 
+from collections.abc import Iterator
 from functools import partial
+from itertools import groupby, islice
 
 from penstock.access.admission import Refusal
 from penstock.commit.completion import JournaledCallback
@@ -17,19 +19,21 @@ from penstock.dispatch.unacked import ranges_of
 from penstock.doors.resp.access import MANAGE, Access, Demand, Keys, Used
 from penstock.doors.resp.auditing import submitted_recorded
 from penstock.doors.resp.awaiting import off_loop
-from penstock.doors.resp.calls import Call, Commands, Spec, fail_unstored
+from penstock.doors.resp.calls import Call, Commands, RespClient, Spec, fail_unstored
 from penstock.doors.resp.confirming import confirmed
 from penstock.doors.resp.faults import CommandError, publish_fault
 from penstock.doors.resp.parts import RespParts
-from penstock.doors.resp.streams.fields import contents
+from penstock.doors.resp.streams.fields import Content, column_contents, contents
 from penstock.doors.resp.streams.ids import entry_id, entry_ids
-from penstock.doors.resp.streams.options import TrimOptions, add_options, trim_options
+from penstock.doors.resp.streams.options import AddOptions, TrimOptions, add_options, trim_options
 from penstock.doors.resp.tasks import answer, stepwise
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store, TopicInfo
 from penstock.trust.rules import Action
 from penstock.wire.resp import encode
+from penstock.wire.resp.events import RespColumns
+from penstock.wire.resp.names import topic_of
 
 NODE_COUNT = 100  # entries that an approximate trim removes at a time; the size of a node in Redis
 READ_COUNT_MAX = 1_024
@@ -38,25 +42,73 @@ _log = get_logger("streams")
 
 
 def _add(call: Call) -> None:
-    door, topic = call.door, call.args[1]
     try:
         options = add_options(call.args)
+    except CommandError as fault:
+        call.fail(fault.message)
+        return
+    if _is_wanted(call, options):
+        _submit(call, options, contents(call.args[options.fields :], call.tails))
+
+
+def _add_columns(client: RespClient, event: RespColumns, now_ms: int, turn_ends_at: float) -> int:
+    """XADD entries to any streams; neighbours of one stream with the same names are one publish."""
+    keys, *rest = event.columns
+    try:
+        options = add_options([event.name, *[column[0] for column in event.columns]])
+    except CommandError:
+        return 0
+    fields = options.fields - 2  # where they begin in ``rest``
+    names, values = rest[fields::2], rest[fields + 1 :: 2]
+    _, count = next(_stretches(rest[:fields], len(keys)))  # those with the same options
+    for start, stop in _stretches([keys, *names], count):
+        if start and client.door.monotonic() > turn_ends_at:
+            return start
+        args = [event.name, topic_of(keys[start]), *[column[start] for column in rest]]
+        call = Call(client, args, rest[-1][start:stop], now_ms)
+        client.replies.open(call)
+        if _is_wanted(call, options):
+            of_names = tuple([column[start] for column in names])
+            found = column_contents(of_names, [column[start:stop] for column in values])
+            _submit(call, options, found)
+    return count
+
+
+def _stretches(columns: list[list[bytes]], count: int) -> Iterator[tuple[int, int]]:
+    """Where the first ``count`` rows are alike: begin and end of each stretch."""
+    if all(column.count(column[0]) == len(column) for column in columns):
+        yield 0, count
+        return
+    stop = 0
+    for _, alike in groupby(islice(zip(*columns, strict=True), count)):
+        start, stop = stop, stop + sum([1 for _ in alike])
+        yield start, stop
+
+
+def _is_wanted(call: Call, options: AddOptions) -> bool:
+    """Whether entries may be added; if not, the client is told."""
+    door, topic = call.door, call.args[1]
+    try:
         _admit(call, topic)
         if options.trim is not None:
             call.require(Action.MANAGE, topic)
     except CommandError as fault:
         call.fail(fault.message)
-        return
-    adding = door.adding
-    if not options.may_make_stream and topic not in adding and not door.reader.exists(topic):
-        call.reply(encode.null(call.connection.protocol) * len(call.tails))
-        return
-    payloads, extras, is_fields = contents(call.args[options.fields :], call.tails)
+        return False
+    if options.may_make_stream or topic in door.adding or door.reader.exists(topic):
+        return True
+    call.reply(encode.null(call.connection.protocol) * len(call.tails))
+    return False
+
+
+def _submit(call: Call, options: AddOptions, content: Content) -> None:
+    door, topic = call.door, call.args[1]
+    payloads, extras, is_fields = content
     door.counters.messages_in_total[1] += len(payloads)
     door.pipeline.publish(
         topic, payloads, call.now_ms, qos=1, retain=False, extras=extras, is_fields=is_fields
     )
-    adding[topic] += 1
+    door.adding[topic] += 1
     added = JournaledCallback(partial(_added, call, options.trim), partial(_refused, call))
     door.pipeline.tell_offsets(topic, len(payloads), added, call.now_ms)
 
@@ -213,7 +265,13 @@ _ADDING = Access((Action.PUBLISH,), _adding, is_admitted=True)
 COMMANDS: Commands = {
     b"XSETID": Spec(_set_last, -3, MANAGE, flags=("write", "denyoom", "fast"), keys=(1, 1, 1)),
     b"XADD": Spec(
-        _add, -5, _ADDING, is_pipelined=True, flags=("write", "denyoom", "fast"), keys=(1, 1, 1)
+        _add,
+        -5,
+        _ADDING,
+        is_pipelined=True,
+        flags=("write", "denyoom", "fast"),
+        keys=(1, 1, 1),
+        columns=_add_columns,
     ),
     b"XDEL": Spec(stepwise(_delete), -3, MANAGE, flags=("write", "fast"), keys=(1, 1, 1)),
     b"XTRIM": Spec(stepwise(_trim_stream), -4, MANAGE, flags=("write",), keys=(1, 1, 1)),

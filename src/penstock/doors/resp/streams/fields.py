@@ -14,9 +14,13 @@ as well, exactly; the JSON then has question marks for such bytes, and the last 
 
 ``payload`` among others comes first when it is read. If it was elsewhere, or occurred more than
 once, an empty header of that name marks the position of the one that became the payload.
+
+Most entries have the same few names, ordinary text as values, and arrive with others like them. For
+such names there is a template of the JSON (``_template``), and nothing is encoded per entry.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -34,8 +38,12 @@ _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, str]).decode
 
 
+TEMPLATES_MAX = 256  # sets of names whose templates are remembered
+TEMPLATE_BYTES_MAX = 1_024  # of names, for their template to be remembered
+
+
 class Content(NamedTuple):
-    """What a run of entries that differ in their last value alone comes to."""
+    """What entries with the same names come to."""
 
     payloads: list[bytes]
     extras: list[Extras | None] | None  # none if no message has any
@@ -45,11 +53,72 @@ class Content(NamedTuple):
 def contents(fields: Sequence[bytes], last_values: list[bytes]) -> Content:
     """The messages of entries that differ in their last value; ``fields`` are names and values."""
     names, values = fields[::2], fields[1::2]
+    if len(last_values) > 1:
+        return _run_contents(names, values, last_values)
+    return column_contents(tuple(names), [*[[value] for value in values[:-1]], last_values])
+
+
+def column_contents(names: tuple[bytes, ...], columns: list[list[bytes]]) -> Content:
+    """The messages of entries with the same names; ``columns[i][n]`` is value ``i`` of entry ``n``.
+
+    Entries whose values are not text are encoded alone.
+    """
+    if names == (PAYLOAD,):
+        return Content(columns[0], None, is_fields=False)
+    is_short = sum(map(len, names)) <= TEMPLATE_BYTES_MAX
+    template = _template(names) if is_short else _template.__wrapped__(names)
+    rows = zip(*columns, strict=True)
+    if template is None:
+        return _joined([_run_contents(names, values, [values[-1]]) for values in rows])
+    if _is_plain(chain.from_iterable(columns)):
+        return Content([template % values for values in rows], None, is_fields=True)
+    return _joined([_template_content(template, names, values) for values in rows])
+
+
+def _template_content(
+    template: bytes, names: Sequence[bytes], values: tuple[bytes, ...]
+) -> Content:
+    if _is_plain(values):
+        return Content([template % values], None, is_fields=True)
+    try:
+        texts = tuple([_to_json(value.decode())[1:-1] for value in values])
+    except UnicodeDecodeError:
+        return _run_contents(names, values, [values[-1]])
+    return Content([template % texts], None, is_fields=True)
+
+
+def _is_plain(values: Iterable[bytes]) -> bool:
+    """Whether values are in JSON as they are; most are, and to see that costs little."""
+    return not b"".join(values).translate(None, _AS_IS)
+
+
+def _joined(found: list[Content]) -> Content:
+    payloads = [one.payloads[0] for one in found]
+    extras = [None if one.extras is None else one.extras[0] for one in found]
+    has_extras = any(one is not None for one in extras)
+    return Content(payloads, extras if has_extras else None, is_fields=found[0].is_fields)
+
+
+def _run_contents(
+    names: Sequence[bytes], values: Sequence[bytes], last_values: list[bytes]
+) -> Content:
     if PAYLOAD not in names:
         return _json_contents(names, values, last_values)
     if len(names) == 1:
         return Content(last_values, None, is_fields=False)
     return _payload_contents(names, values, last_values)
+
+
+@lru_cache(TEMPLATES_MAX)
+def _template(names: tuple[bytes, ...]) -> bytes | None:
+    """The JSON of entries with these names, to be filled with values; None if it is not exact."""
+    if PAYLOAD in names or len(set(names)) < len(names):
+        return None
+    try:
+        texts = [_to_json(name.decode()).replace(b"%", b"%%") for name in names]
+    except UnicodeDecodeError:
+        return None
+    return b"{%b}" % b",".join([b'%b:"%%b"' % text for text in texts])
 
 
 def fields_of(payload: bytes, flags: int, extras: Extras | None) -> list[bytes]:
@@ -96,7 +165,7 @@ def _unmarked(payload: bytes, headers: Headers) -> list[bytes]:
 
 def _texts(values: list[bytes]) -> Iterable[bytes]:
     """Values as JSON strings; most need no escaping, which costs little."""
-    if not b"".join(values).translate(None, _AS_IS):
+    if _is_plain(values):
         return [b'"%b"' % value for value in values]
     return [_to_json(value.decode()) for value in values]
 
