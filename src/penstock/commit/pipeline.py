@@ -68,7 +68,6 @@ FOLLOWED_INTERVAL_S = 0.002
 
 PassOn = Callable[[bytes, list[bytes], list[Extras | None] | None, int], None]
 
-
 RETRY_S = 0.5  # pause before a failed commit is retried
 
 _log = get_logger("pipeline")
@@ -291,20 +290,27 @@ class Pipeline(PendingBatches):
         self.end_capture()
 
     def begin_capture(self) -> Capture:
-        """``capture`` for many topics at once; call ``end_capture`` after the last.
+        """``capture`` for many topics at once, until ``end_capture``.
 
         Returns a function of topic, payloads, time, flags (of the content type) and extras. While
         too much waits for the disk, it drops the messages and counts them.
         """
         return self._drop_captured if self._is_capture_full() else self._open.batch.append
 
-    def capture_each(self, topics: Sequence[bytes], payloads: list[bytes], now_ms: int) -> None:
-        """``capture`` of messages that each have their own topic, in order."""
-        if self._is_capture_full():
-            self._counters.drops[DropReason.CAPTURE_OVERFLOW] += len(payloads)
-        else:
-            self._open.batch.append_each(topics, payloads, now_ms, 0)
+    def capturing_batch(self) -> Batch | None:
+        """The batch for messages to capture, until ``end_capturing``; None if too much waits."""
+        return None if self._is_capture_full() else self._open.batch
+
+    def end_capturing(self, batch: Batch | None, count: int) -> None:
+        if batch is None:
+            self._counters.drops[DropReason.CAPTURE_OVERFLOW] += count
         self.end_capture()
+
+    def capture_each(self, topics: Sequence[bytes], payloads: list[bytes], now_ms: int) -> None:
+        batch = self.capturing_batch()
+        if batch is not None:
+            batch.append_each(topics, payloads, now_ms, 0)
+        self.end_capturing(batch, len(payloads))
 
     def _is_capture_full(self) -> bool:
         pending_bytes = self.pending_bytes

@@ -10,7 +10,8 @@ Subscriptions of MQTT 5 with an identifier, or with retain as published, are **m
 that expires has no form that could be shared: it may wait for its subscriber.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Protocol, overload
@@ -64,23 +65,18 @@ class _Single:
         self.properties = properties
 
 
-class ColumnRuns(Sequence[Run]):
-    """The runs of messages in columns, worked out when somebody wants them."""
+class LazyRuns(Sequence[Run]):
+    """Runs that are worked out when somebody wants them."""
 
-    __slots__ = ("_payloads", "_runs", "_topics")
+    __slots__ = ("_make", "_runs")
 
-    def __init__(self, topics: Sequence[bytes], payloads: list[bytes]) -> None:
-        self._topics = topics
-        self._payloads = payloads
-        self._runs: list[Run] | None = None
+    def __init__(self, make: Callable[[], Sequence[Run]]) -> None:
+        self._make = make
+        self._runs: Sequence[Run] | None = None
 
-    def _found(self) -> list[Run]:
+    def _found(self) -> Sequence[Run]:
         if self._runs is None:
-            pairs = zip(self._topics, self._payloads, strict=True)
-            self._runs = [
-                _Single(topic, [payload for _, payload in run])
-                for topic, run in groupby(pairs, itemgetter(0))
-            ]
+            self._runs = self._make()
         return self._runs
 
     def __len__(self) -> int:
@@ -89,12 +85,29 @@ class ColumnRuns(Sequence[Run]):
     @overload
     def __getitem__(self, place: int) -> Run: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Run]: ...
-    def __getitem__(self, place: int | slice) -> Run | list[Run]:
+    def __getitem__(self, place: slice) -> Sequence[Run]: ...
+    def __getitem__(self, place: int | slice) -> Run | Sequence[Run]:
         return self._found()[place]
 
     def __iter__(self) -> Iterator[Run]:
         return iter(self._found())
+
+
+class ColumnRuns(LazyRuns):
+    """The runs of messages in columns."""
+
+    __slots__ = ()
+
+    def __init__(self, topics: Sequence[bytes], payloads: list[bytes]) -> None:
+        super().__init__(partial(_column_runs, topics, payloads))
+
+
+def _column_runs(topics: Sequence[bytes], payloads: list[bytes]) -> Sequence[Run]:
+    pairs = zip(topics, payloads, strict=True)
+    return [
+        _Single(topic, [payload for _, payload in run])
+        for topic, run in groupby(pairs, itemgetter(0))
+    ]
 
 
 class Live:

@@ -84,9 +84,10 @@ from penstock.wire.mqtt.events import (
     Publish,
     Will,
 )
+from penstock.wire.mqtt.frames import PublishFrames
 from penstock.wire.mqtt.properties import NONE, Properties
 from penstock.wire.mqtt.reason_codes import FAILURE
-from penstock.wire.mqtt.server import MqttServerMachine
+from penstock.wire.mqtt.server import FramedServerMachine
 from penstock.wire.violation import Violation
 
 CONNACK_IDENTIFIER_REJECTED = 2
@@ -132,11 +133,11 @@ class MqttConnection(Connection[Event]):
     )
 
     outbox: MqttOutbox
-    _machine: MqttServerMachine
+    _machine: FramedServerMachine
 
     def __init__(self, door: MqttParts, transport: asyncio.Transport, origin: Origin) -> None:
         limits = door.connections.limits
-        machine = MqttServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
+        machine = FramedServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
         outbox = MqttOutbox(door, transport, self)
         super().__init__(door.connections, transport, machine, outbox, origin)
         self._door = door
@@ -169,9 +170,9 @@ class MqttConnection(Connection[Event]):
         self, events: list[Event], position: int, now_ms: int, turn_ends_at: float
     ) -> int:
         event = events[position]
-        if type(event) is MqttPublishRun:
+        if type(event) is PublishFrames or type(event) is MqttPublishRun:
             publishing = self._publishing or self._begin_publishing()
-            return publishing.publish_runs(events, position, now_ms, turn_ends_at)
+            return publishing.publish_live(events, position, now_ms, turn_ends_at)
         position += 1
         if type(event) is Publish:
             publishing = self._publishing or self._begin_publishing()
@@ -513,7 +514,7 @@ class MqttConnection(Connection[Event]):
     def forward(self, live: Live) -> None:
         outbox = self.outbox
         frames = live.mqtt_5 if outbox.is_5 else live.mqtt
-        if frames is None or len(frames) > outbox.shared_bytes_max:
+        if frames is None or len(frames) > outbox.frames_bytes_max:
             outbox.forward(live)
         else:
             outbox.send_live(live.count, frames)
@@ -526,8 +527,7 @@ class MqttConnection(Connection[Event]):
             self.outbox.deliver(deliveries)
 
     def deliver_shared(self, deliveries: list[Delivery], marks: Marks) -> None:
-        """``marks``: of the shared subscription, instead of those of the session."""
-        if self.reason is None:
+        if self.reason is None:  # not the marks of the session
             self.outbox.deliver(deliveries, marks)
 
     def share_room(self) -> int:

@@ -47,6 +47,7 @@ from penstock.model.message import FLAG_RETAIN, FLAG_RETAIN_UNKEPT, Extras, Mess
 from penstock.net.outbox import Outbox, OutboxClient
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.wire.mqtt import encode
+from penstock.wire.mqtt.decode import LEVEL_3_1_1, LEVEL_5
 from penstock.wire.mqtt.encode import PACKET_IDS
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES
 from penstock.wire.mqtt.sent_properties import (
@@ -149,7 +150,6 @@ class MqttOutbox(Outbox):
         "_quota_max",
         "is_5",
         "least_bytes",
-        "shared_bytes_max",
     )
 
     _client: DeliveryClient
@@ -164,8 +164,9 @@ class MqttOutbox(Outbox):
         self._door = door
         self.is_5 = False
         self._packet_bytes_max = _UNLIMITED
+        self.frames_version = LEVEL_3_1_1
         # bytes of live packets in the form that all share: none with aliases
-        self.shared_bytes_max = _UNLIMITED
+        self.frames_bytes_max = _UNLIMITED
         self._quota = self._quota_max = _UNLIMITED
         self._aliases: TopicAliases | None = None
         self._deferred: DeferredDeliveries | None = None
@@ -176,11 +177,12 @@ class MqttOutbox(Outbox):
     def speak_5(self, terms: Terms) -> None:
         """Send packets in the form of MQTT 5 from now on, as the client asked for."""
         self.is_5 = True
-        self._packet_bytes_max = self.shared_bytes_max = terms.packet_bytes_max
+        self.frames_version = LEVEL_5
+        self._packet_bytes_max = self.frames_bytes_max = terms.packet_bytes_max
         self._quota = self._quota_max = terms.receive_maximum or _UNLIMITED
         if terms.alias_max:
             self._aliases = TopicAliases(terms.alias_max)
-            self.shared_bytes_max = 0
+            self.frames_bytes_max = 0
 
     @property
     def quota(self) -> int:
@@ -196,7 +198,7 @@ class MqttOutbox(Outbox):
 
     def forward(self, live: Live) -> None:
         frames = live.mqtt_5 if self.is_5 else live.mqtt
-        if frames is None or len(frames) > self.shared_bytes_max:
+        if frames is None or len(frames) > self.frames_bytes_max:
             self._forward(live, (), is_retained=False)
         else:
             self.send_live(live.count, frames)
@@ -217,7 +219,7 @@ class MqttOutbox(Outbox):
                 frames = live.as_marked(ids, is_retained=is_retained)
             else:
                 frames = live.as_mqtt_5()
-            if len(frames) <= self.shared_bytes_max:
+            if len(frames) <= self.frames_bytes_max:
                 self.send_live(live.count, frames)
                 return
         now_ms = self._connections.wall_ms()
@@ -254,7 +256,7 @@ class MqttOutbox(Outbox):
         now_ms, dropped = self._connections.wall_ms(), 0
         live: list[bytes] = []
         counts: list[int] = []
-        for frames, count in zip(self._live, self._live_counts, strict=True):
+        for frames, count in zip(*self.live_pieces(), strict=True):
             if not isinstance(frames, LivePacket):
                 live.append(frames)
             elif frames.is_expired(now_ms):
@@ -263,8 +265,7 @@ class MqttOutbox(Outbox):
             else:
                 live.append(self._renewed(frames, now_ms))
             counts.append(count)
-        self._live, self._live_counts = live, counts
-        self._live_bytes = sum(map(len, live))
+        self.replace_live(live, counts, sum(map(len, live)))
         self._connections.counters.drops[DropReason.EXPIRED] += dropped
 
     def _renewed(self, packet: LivePacket, now_ms: int) -> bytes:

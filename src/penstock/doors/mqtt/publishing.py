@@ -8,16 +8,18 @@ a code for it in PUBACK and PUBREC, and the connection stays (``doors.mqtt.excha
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from functools import partial
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
+from penstock import kernel
 from penstock.access.admission import CAPTURED, Refusal, TopicRoute
 from penstock.access.envelopes import OpenedEnvelopes
 from penstock.commit.capture_bound import Capture
 from penstock.core.commands import PublishedBy, Received, Repeated
-from penstock.core.live import Live, SpecialLive
+from penstock.core.live import LazyRuns, Live, SpecialLive
 from penstock.core.routes import UNKNOWN_POLICY
 from penstock.core.session import PUBACK, PUBREC, Publisher, Session
 from penstock.delivery.fanout import Targets
@@ -39,9 +41,13 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.wire.mqtt.decode import LEVEL_5
 from penstock.wire.mqtt.events import Event, MqttPublishRun, Publish
+from penstock.wire.mqtt.frames import PublishFrames
 from penstock.wire.mqtt.message_properties import MessageProperties
 from penstock.wire.mqtt.reason_codes import ReasonCode
 from penstock.wire.mqtt.sent_properties import remember_block
+
+if TYPE_CHECKING or kernel.is_compiled:
+    from penstock.kernel.publishes import pass_on
 
 _PROPERTIES_OF: Callable[[Publish], MessageProperties | None] = attrgetter("properties")
 
@@ -78,14 +84,58 @@ class MqttPublishing:
         # None: 3.1.1 has no limit on them
         self.exchanges = Exchanges(limits.receive_maximum) if client.terms.is_5 else None
 
-    def publish_runs(
+    def publish_live(
         self, events: list[Event], position: int, now_ms: int, turn_ends_at: float
     ) -> int:
         """QoS 0: forward to the subscribers at once, raw frames reused; capture in the background.
 
-        The hottest loop beside the codec's, so it takes all such events in a row and does what it
-        can once for all of them; it reads the clock only when it meets a new topic. Returns the
-        position of the first event that it did not take.
+        Returns the position of the first event that it did not take.
+        """
+        event = events[position]
+        if type(event) is not PublishFrames:
+            return self._publish_runs(events, position, now_ms, turn_ends_at)
+        self._publish_frames(event, now_ms)
+        if not len(event):
+            return position + 1
+        # the next is not ordinary: a run of its own, before those that were not taken
+        special = event.take_run(MqttPublishRun)
+        events[position : position + 1] = [special, event] if len(event) else [special]
+        return self._publish_runs(events, position, now_ms, turn_ends_at)
+
+    def _publish_frames(self, frames: PublishFrames, now_ms: int) -> None:
+        """``_publish_runs`` of a compiled broker, up to a packet that is not ordinary."""
+        door = self._door
+        batch = door.pipeline.capturing_batch()
+        taken, captured = pass_on(
+            frames,
+            door.broker.routes.cached,
+            self._client.principal.rights.publishable,
+            batch,
+            now_ms,
+            door.cluster.is_clustered,
+            type(self._client),
+            self._forward_frames,
+        )
+        self._counters.messages_in_total[0] += taken
+        door.pipeline.end_capturing(batch, captured)
+
+    def _forward_frames(
+        self, targets: Targets, frames: PublishFrames, first: int, last: int
+    ) -> None:
+        packets = frames.frames(first, last)
+        runs = LazyRuns(partial(frames.runs, MqttPublishRun, first, last))
+        if frames.version < LEVEL_5:
+            self._door.fanout.forward(targets, Live(runs, last - first, packets))
+        else:
+            self._door.fanout.forward(targets, Live(runs, last - first, mqtt_5=packets))
+
+    def _publish_runs(
+        self, events: list[Event], position: int, now_ms: int, turn_ends_at: float
+    ) -> int:
+        """The hottest loop beside the codec's.
+
+        So it takes all such events in a row and does what it can once for all of them; it reads the
+        clock only when it meets a new topic.
         """
         door, start = self._door, position
         monotonic, cached = door.connections.monotonic, door.broker.routes.cached

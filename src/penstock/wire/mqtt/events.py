@@ -1,6 +1,7 @@
 """What an MQTT machine reports: one struct per packet, named as in the standard.
 
-Two events hold many packets: ``MqttPublishRun`` (QoS 0, not retained, one topic) and ``MqttAcks``.
+Some events hold many packets: ``MqttPublishRun`` (QoS 0, not retained, one topic),
+``PublishFrames`` (the same for any topics) and ``MqttAcks``.
 Text is checked to be UTF-8 without U+0000, and not decoded. **The topics of ``Publish`` and
 ``MqttPublishRun`` are not checked at all**: routing checks a topic once, when it is new
 (``decode.is_text`` and ``topic_fault``), and not once per message.
@@ -13,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.obs.reasons import DisconnectReason
+from penstock.wire.mqtt.frames import PublishFrames
 from penstock.wire.mqtt.message_properties import MessageProperties
 from penstock.wire.mqtt.properties import NONE, Properties
 from penstock.wire.violation import Violation
@@ -186,5 +188,6 @@ class PingResp(msgspec.Struct, frozen=True, gc=False):
 
 Event: TypeAlias = (
     Auth | MqttAcks | ConnAck | Connect | ConnectRefused | Disconnect | PingReq | PingResp | Publish
-    | MqttPublishRun | SubAck | MqttSubscribe | UnsubAck | MqttUnsubscribe | Violation
+    | MqttPublishRun | PublishFrames | SubAck | MqttSubscribe | UnsubAck | MqttUnsubscribe
+    | Violation
 )  # fmt: skip

@@ -108,6 +108,19 @@ def publish_runs_of(version: int, proven: Proven) -> FastPath:
     return publish_runs
 
 
+def one_after_other(first: FastPath, then: FastPath) -> FastPath:
+    """Read with one fast path as far as it goes, and with the other what it left of the kind."""
+
+    def both(data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
+        kind = data[position]
+        position = first(data, position, bytes_max, events)
+        if position < len(data) and data[position] == kind:
+            return then(data, position, bytes_max, events)
+        return position
+
+    return both
+
+
 def _are_simple(one: MessageProperties | None, other: MessageProperties | None) -> bool:
     """Whether messages with these properties may be in one run."""
     return (one is None or one.is_simple) and (other is None or other.is_simple)

@@ -8,10 +8,15 @@ A client may send more before it has seen CONNACK, so packets after CONNECT are 
 CONNECT is refused, the caller drops them [MQTT-3.1.4-5]. Only a client that names an authentication
 method, in MQTT 5, must wait: until the caller says ``authenticated`` it may send nothing but AUTH
 and DISCONNECT.
+
+A broker uses ``FramedServerMachine``. If the kernel is compiled, ordinary QoS 0 packets of a chunk
+are one event with it, whatever their topics (``wire.mqtt.frames``).
 """
 
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from penstock import kernel
 from penstock.limits import CONNECT_BYTES_MAX, PACKET_BYTES_MAX
 from penstock.wire.mqtt import fast_paths
 from penstock.wire.mqtt.decode import DECODERS, LEVEL_5, level_of
@@ -21,6 +26,9 @@ from penstock.wire.mqtt.fast_paths import FastPath
 from penstock.wire.mqtt.machine import Dialect, MqttMachine, State, Transitions
 from penstock.wire.mqtt.message_properties import proven
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
+
+if TYPE_CHECKING or kernel.is_compiled:
+    from penstock.kernel.publishes import find_publishes
 
 SERVER_TRANSITIONS: Final[Transitions] = {
     State.OPENING: {PacketType.CONNECT: State.CONNECTED},
@@ -55,8 +63,17 @@ def _fast_paths(version: int, acks: FastPath) -> dict[int, FastPath]:
     }
 
 
+def _framed(dialect: Dialect) -> Dialect:
+    """A dialect whose ordinary QoS 0 packets become ``PublishFrames``."""
+    frames: FastPath = partial(find_publishes, dialect.version)
+    if dialect.version >= LEVEL_5:
+        frames = fast_paths.one_after_other(frames, dialect.fast_paths[fast_paths.PUBLISH_QOS_0])
+    return dialect._replace(fast_paths={**dialect.fast_paths, fast_paths.PUBLISH_QOS_0: frames})
+
+
 SERVER_3_1_1: Final = Dialect(4, SERVER_TRANSITIONS, DECODERS, _fast_paths(4, fast_paths.acks))
 SERVER_5: Final = Dialect(5, SERVER_TRANSITIONS_5, DECODERS, _fast_paths(5, fast_paths.acks_5))
+PLAIN: Final = (SERVER_3_1_1, SERVER_5)
 
 
 class MqttServerMachine(MqttMachine):
@@ -64,10 +81,12 @@ class MqttServerMachine(MqttMachine):
 
     __slots__ = ()
 
+    dialects: ClassVar[tuple[Dialect, ...]] = PLAIN
+
     def __init__(
         self, packet_bytes_max: int = PACKET_BYTES_MAX, connect_bytes_max: int = CONNECT_BYTES_MAX
     ) -> None:
-        super().__init__(SERVER_3_1_1, packet_bytes_max, connect_bytes_max)
+        super().__init__(self.dialects[0], packet_bytes_max, connect_bytes_max)
 
     def authenticated(self) -> None:
         """The client has proved who it is: CONNACK follows, and packets of any kind."""
@@ -76,7 +95,7 @@ class MqttServerMachine(MqttMachine):
 
     def _open(self, body: bytes) -> None:
         if level_of(body) == LEVEL_5:
-            self.speak(SERVER_5)
+            self.speak(self.dialects[1])
 
     def _state_after(self, event: Event, next_state: State) -> State:
         if isinstance(event, Connect) and event.properties.authentication_method is not None:
@@ -92,3 +111,11 @@ class MqttServerMachine(MqttMachine):
         block = None if version < LEVEL_5 else properties.block if properties is not None else b""
         frame = encode(packet.topic, packet.payload, block=block)
         return MqttPublishRun.of(packet.topic, packet.payload, frame, version, properties)
+
+
+class FramedServerMachine(MqttServerMachine):
+    """The same; a compiled broker gets ordinary QoS 0 packets as ``PublishFrames``."""
+
+    __slots__ = ()
+
+    dialects = tuple(map(_framed, PLAIN)) if kernel.is_compiled else PLAIN

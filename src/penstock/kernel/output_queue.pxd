@@ -1,0 +1,40 @@
+# cython: language_level=3
+"""What other parts of the kernel may use of a client's output."""
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport uint32_t
+
+cdef struct Piece:
+    PyObject *owner  # a bytes object, owned
+    uint32_t start
+    uint32_t length
+    uint32_t count  # messages
+
+cdef class OutputQueue:
+    cdef public object _connections
+    cdef public object _transport
+    cdef public object _out
+    cdef public Py_ssize_t _out_bytes
+    cdef public Py_ssize_t _live_bytes
+    cdef public Py_ssize_t counted
+    cdef public Py_ssize_t frames_bytes_max
+    cdef Piece *_pieces
+    cdef uint32_t _piece_count
+    cdef uint32_t _piece_room
+    cdef public char frames_version
+    cdef public bint _is_due
+    cdef public bint _is_live_stale
+    cdef public bint _is_paused
+    cdef public bint _is_closed
+
+    # Live messages that are a part of what was read, without a copy.
+    cdef int send_slice(
+        self, Py_ssize_t count, object owner, Py_ssize_t start, Py_ssize_t end
+    ) except -1
+    cdef int _add(self, Py_ssize_t count, object owner, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef int _become_due(self) except -1
+    cdef void _forget_pieces(self) noexcept
+    cdef object _piece(self, Piece *piece)
+    cdef int _settle(self) except -1
+    cdef int _count_live(self) except -1
+    cdef object _joined(self)

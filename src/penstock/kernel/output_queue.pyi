@@ -1,0 +1,1 @@
+from penstock.net.output_queue import OutputQueue as OutputQueue

@@ -1,0 +1,242 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What waits to be written to one client. The compiled form of ``net/output_queue.py``.
+
+A live message is a place in a bytes object, mostly in what was read from its publisher. It is
+copied once, when all that waits is joined for the write at the end of the turn. While a client is
+paused its messages are copied out of chunks that are much larger than they are: a slow reader must
+hold no more memory than it is counted for.
+"""
+
+from cpython.bytes cimport PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.stdint cimport uint32_t, UINT32_MAX
+from libc.string cimport memcpy
+
+cdef extern from "Python.h":
+    char *PyBytes_AS_STRING(PyObject *) nogil
+    Py_ssize_t size_of "PyBytes_GET_SIZE"(PyObject *) nogil
+
+cdef enum:
+    ROOM_KEPT = 64  # pieces; a longer array is given back after the write
+    OWNER_PARTS_MAX = 2  # how much larger than its piece an object may be that waits
+
+
+cdef class OutputQueue:
+    """Gathers output and writes it."""
+
+    def __cinit__(self, *args, **more):
+        self._out = ()
+
+    def __init__(self, connections, transport):
+        self._connections = connections
+        self._transport = transport
+
+    def __dealloc__(self):
+        self._forget_pieces()
+        PyMem_RawFree(self._pieces)
+
+    # ── Gathering ─────────────────────────────────────────────────────────────────────────────
+
+    def send(self, data):
+        if self._is_closed:
+            return
+        if not PyBytes_Check(data):
+            raise TypeError("output is bytes")
+        if self._out:
+            (<list>self._out).append(data)
+        else:
+            self._out = [data]
+        self._out_bytes += PyBytes_GET_SIZE(data)
+        if not self._is_due:
+            self._become_due()
+
+    def send_live(self, Py_ssize_t count, frames):
+        if not PyBytes_Check(frames):
+            raise TypeError("output is bytes")
+        self.send_slice(count, frames, 0, PyBytes_GET_SIZE(frames))
+
+    cdef int send_slice(
+        self, Py_ssize_t count, object owner, Py_ssize_t start, Py_ssize_t end
+    ) except -1:
+        cdef Piece *last
+        if self._is_closed:
+            return 0
+        if self._piece_count:
+            last = &self._pieces[self._piece_count - 1]
+            if last.owner is <PyObject *>owner and last.start + last.length == start:
+                last.length += end - start
+                last.count += count
+                self._live_bytes += end - start
+                return 0
+        self._add(count, owner, start, end)
+        if not self._is_due:
+            self._become_due()
+        return 0
+
+    cdef int _add(self, Py_ssize_t count, object owner, Py_ssize_t start, Py_ssize_t end) except -1:
+        cdef Piece *grown
+        cdef uint32_t room
+        if not 0 <= start <= end <= UINT32_MAX:
+            raise OverflowError("a piece of output is too long")
+        if self._piece_count == self._piece_room:
+            room = 2 * self._piece_room or 2
+            grown = <Piece *>PyMem_RawRealloc(self._pieces, room * sizeof(Piece))
+            if grown is NULL:
+                raise MemoryError
+            self._pieces = grown
+            self._piece_room = room
+        grown = &self._pieces[self._piece_count]
+        Py_INCREF(owner)
+        grown.owner = <PyObject *>owner
+        grown.start = start
+        grown.length = end - start
+        grown.count = count
+        self._piece_count += 1
+        self._live_bytes += end - start
+        return 0
+
+    cdef int _become_due(self) except -1:
+        self._is_due = True
+        self._connections.flusher.flush_soon(self)
+        return 0
+
+    # ── Writing ───────────────────────────────────────────────────────────────────────────────
+
+    def flush(self):
+        self._is_due = False
+        if self._is_closed:
+            return
+        if self._is_paused or self._connections.budget.is_tight:
+            self._settle()
+            self.flush_bounded()
+        else:
+            self._write()
+        self.refresh()
+
+    def flush_bounded(self):
+        """Write what may be written while the client is paused or the budget is tight."""
+        raise NotImplementedError
+
+    def _write(self):
+        if self._piece_count:
+            self._count_live()
+        if not self._out and not self._piece_count:
+            return
+        data = self._joined()
+        self._forget_pieces()
+        self._out = ()
+        self._out_bytes = self._live_bytes = 0
+        self._connections.counters.bytes_out_total += PyBytes_GET_SIZE(data)
+        self._transport.write(data)
+
+    cdef object _joined(self):
+        """All that waits, in one piece."""
+        cdef Py_ssize_t size = 0, number = len(self._out)
+        cdef uint32_t place
+        cdef Piece *piece
+        cdef bytes joined
+        cdef char *at
+        if number == 0 and self._piece_count == 1:
+            return self._piece(&self._pieces[0])
+        if number == 1 and not self._piece_count:
+            return (<list>self._out)[0]
+        for one in self._out:
+            size += PyBytes_GET_SIZE(one)
+        for place in range(self._piece_count):
+            size += self._pieces[place].length
+        joined = PyBytes_FromStringAndSize(NULL, size)
+        at = PyBytes_AS_STRING(<PyObject *>joined)
+        for one in self._out:
+            memcpy(at, PyBytes_AS_STRING(<PyObject *>one), PyBytes_GET_SIZE(one))
+            at += PyBytes_GET_SIZE(one)
+        for place in range(self._piece_count):
+            piece = &self._pieces[place]
+            memcpy(at, PyBytes_AS_STRING(piece.owner) + piece.start, piece.length)
+            at += piece.length
+        return joined
+
+    cdef int _count_live(self) except -1:
+        """Live messages are about to be sent: renew those that must be, and count all."""
+        cdef Py_ssize_t count = 0
+        cdef uint32_t place
+        if self._is_live_stale:
+            self._is_live_stale = False
+            self.renew_live()
+        for place in range(self._piece_count):
+            count += self._pieces[place].count
+        self._connections.counters.messages_out_total[0] += count
+        return 0
+
+    def take_live(self):
+        """Move live messages behind what must arrive: they will be sent, and count as such."""
+        cdef list moved
+        self._count_live()
+        moved, _ = self.live_pieces()
+        self._out = [*self._out, *moved]
+        self._out_bytes += self._live_bytes
+        self._forget_pieces()
+        self._live_bytes = 0
+
+    def renew_live(self):
+        """Write live messages again that say something about this moment."""
+
+    def refresh(self):
+        cdef Py_ssize_t held = self._transport.get_write_buffer_size()
+        held += self._out_bytes + self._live_bytes
+        if held != self.counted:
+            self._connections.budget.note(self, held)
+
+    # ── Pieces ────────────────────────────────────────────────────────────────────────────────
+
+    cdef object _piece(self, Piece *piece):
+        if piece.length == size_of(piece.owner):
+            return <object>piece.owner
+        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(piece.owner) + piece.start, piece.length)
+
+    cdef int _settle(self) except -1:
+        """Copy pieces out of objects that are much larger than they are."""
+        cdef uint32_t place
+        cdef Piece *piece
+        cdef object own
+        for place in range(self._piece_count):
+            piece = &self._pieces[place]
+            if size_of(piece.owner) > OWNER_PARTS_MAX * <Py_ssize_t>piece.length:
+                own = self._piece(piece)
+                Py_INCREF(own)
+                Py_DECREF(<object>piece.owner)
+                piece.owner = <PyObject *>own
+                piece.start = 0
+        return 0
+
+    cdef void _forget_pieces(self) noexcept:
+        cdef uint32_t place
+        for place in range(self._piece_count):
+            Py_DECREF(<object>self._pieces[place].owner)
+        self._piece_count = 0
+        if self._piece_room > ROOM_KEPT:
+            PyMem_RawFree(self._pieces)
+            self._pieces = NULL
+            self._piece_room = 0
+
+    @property
+    def _live(self):
+        return self.live_pieces()[0]
+
+    def live_pieces(self):
+        """Live messages that wait, and how many are in each piece."""
+        cdef list pieces = [], counts = []
+        cdef uint32_t place
+        for place in range(self._piece_count):
+            pieces.append(self._piece(&self._pieces[place]))
+            counts.append(self._pieces[place].count)
+        return pieces, counts
+
+    def replace_live(self, list pieces not None, list counts not None, Py_ssize_t size):
+        """Let others wait instead, which count ``size`` bytes."""
+        self._forget_pieces()
+        for piece, count in zip(pieces, counts, strict=True):
+            if not PyBytes_Check(piece):
+                raise TypeError("output is bytes")
+            self._add(count, piece, 0, PyBytes_GET_SIZE(piece))
+        self._live_bytes = size

@@ -1,0 +1,264 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""PUBLISH packets of QoS 0, found in a chunk, routed, captured and handed on, without an object each.
+
+The compiled form of two loops: ``wire/mqtt/fast_paths.py: publish_runs_of``, which finds packets,
+and ``doors/mqtt/publishing.py: _publish_runs``, which says what becomes of them. In between is one
+event for all packets of a chunk (``PublishFrames``), where the Python form has one for each run of
+packets to the same topic.
+
+Both loops know the ordinary case alone. They stop at anything else, and the Python form goes on
+from there: a packet that is incomplete or has properties, a topic that is new, that needs a
+signature, or whose subscribers want other packets than the publisher's.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
+from libc.stdint cimport uint8_t, uint32_t
+
+from penstock.kernel.columns cimport MessageColumns
+from penstock.kernel.names cimport name_of
+from penstock.kernel.output_queue cimport OutputQueue
+
+cdef extern from "Python.h":
+    PyObject *PyDict_GetItemWithError(object, object) except? NULL
+
+cdef enum:
+    PUBLISH_QOS_0 = 0x30
+    PACKET_BYTES_MIN = 5  # needed so that a header with two length bytes can be read unchecked
+    LEVEL_5 = 5
+    CAPTURED = 1  # as in ``access/admission.py``
+
+    FEW = 4  # packets that need no memory of their own: most devices send one at a time
+
+
+cdef struct Frame:
+    PyObject *name  # the topic, owned
+    uint32_t start  # in the chunk
+    uint32_t payload
+    uint32_t end
+
+
+@cython.freelist(256)
+@cython.no_gc
+cdef class PublishFrames:
+    """QoS 0 PUBLISH packets of one chunk, one after another, to any topics."""
+
+    cdef readonly bytes chunk
+    cdef readonly int version
+    cdef Py_ssize_t count
+    cdef Py_ssize_t _first  # that was not taken yet
+    cdef Py_ssize_t _room
+    cdef Frame *_frames
+    cdef Frame _few[FEW]
+
+    def __cinit__(self):
+        self.count = 0
+        self._first = 0
+        self._room = FEW
+        self._frames = self._few
+
+    def __dealloc__(self):
+        cdef Py_ssize_t place
+        for place in range(self.count):
+            Py_XDECREF(self._frames[place].name)
+        if self._frames is not self._few:
+            PyMem_RawFree(self._frames)
+
+    def __len__(self):
+        """How many packets were not taken yet."""
+        return self.count - self._first
+
+    cdef int _grow(self) except -1:
+        cdef Frame *grown
+        cdef Py_ssize_t place, room = self._room * 8
+        grown = <Frame *>PyMem_RawRealloc(
+            NULL if self._frames is self._few else self._frames, room * sizeof(Frame)
+        )
+        if grown is NULL:
+            raise MemoryError
+        if self._frames is self._few:
+            for place in range(self.count):
+                grown[place] = self._few[place]
+        self._frames = grown
+        self._room = room
+        return 0
+
+    cdef bytes _slice(self, Py_ssize_t start, Py_ssize_t end):
+        if start == 0 and end == PyBytes_GET_SIZE(self.chunk):
+            return self.chunk
+        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.chunk) + start, end - start)
+
+    def frames(self, Py_ssize_t first, Py_ssize_t last):
+        """The packets ``first … last - 1`` as they came."""
+        if not 0 <= first < last <= self.count:
+            raise IndexError
+        return self._slice(self._frames[first].start, self._frames[last - 1].end)
+
+    def runs(self, make, Py_ssize_t first, Py_ssize_t last):
+        """The packets ``first … last - 1`` as the Python form has them: a run for each topic.
+
+        ``make`` is ``MqttPublishRun``.
+        """
+        cdef list found = []
+        if not 0 <= first <= last <= self.count:
+            raise IndexError
+        while first < last:
+            run, first = self._run(make, first, last)
+            found.append(run)
+        return found
+
+    def take_run(self, make):
+        """Take the next packets that go to one topic, as the Python form has them."""
+        if self._first == self.count:
+            raise IndexError
+        run, self._first = self._run(make, self._first, self.count)
+        return run
+
+    cdef tuple _run(self, make, Py_ssize_t first, Py_ssize_t last):
+        """The run that begins at ``first``, and the place behind it."""
+        cdef Py_ssize_t place = first
+        cdef list payloads = []
+        name = <bytes>self._frames[first].name
+        while place < last and name == <bytes>self._frames[place].name:
+            payloads.append(self._slice(self._frames[place].payload, self._frames[place].end))
+            place += 1
+        start, end = self._frames[first].start, self._frames[place - 1].end
+        return make(name, payloads, self.chunk, start, end, self.version), place
+
+
+def find_publishes(
+    int version, bytes data not None, Py_ssize_t position, Py_ssize_t bytes_max, list events not None
+):
+    """Find ordinary QoS 0 packets from ``position`` on; return where they end.
+
+    If there are some, they become one event.
+    """
+    cdef const uint8_t *text = <const uint8_t *>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+    cdef Py_ssize_t last = size - PACKET_BYTES_MIN
+    cdef Py_ssize_t length, body, end, payload, name_size
+    cdef PublishFrames found = None
+    cdef Frame *frame
+    cdef bytes name = None
+    if position < 0 or size > 0xFFFFFFFF:
+        return position
+    while position <= last and text[position] == PUBLISH_QOS_0:
+        length = text[position + 1]
+        body = position + 2
+        if length > 127:
+            if not 0 < text[body] < 128:
+                break
+            length += (<Py_ssize_t>text[body] << 7) - 128
+            body += 1
+        end = body + length
+        name_size = <Py_ssize_t>text[body] << 8 | text[body + 1]
+        payload = body + 2 + name_size
+        if end > size or payload > end or end - position > bytes_max:
+            break
+        if version >= LEVEL_5:
+            if not name_size or payload == end or text[payload]:
+                break
+            payload += 1
+        name = name_of(<const char *>text + body + 2, name_size)
+        if found is None:
+            found = PublishFrames.__new__(PublishFrames)
+            found.chunk = data
+            found.version = version
+        elif found.count == found._room:
+            found._grow()
+        frame = &found._frames[found.count]
+        Py_INCREF(name)
+        frame.name = <PyObject *>name
+        frame.start = position
+        frame.payload = payload
+        frame.end = end
+        found.count += 1
+        position = end
+    if found is not None:
+        events.append(found)
+    return position
+
+
+cdef int _forward(
+    tuple targets, PublishFrames frames, Py_ssize_t first, Py_ssize_t last, connection_type, forward
+) except -1:
+    """Forward packets to those who can get them as they are, and let ``forward`` do the rest."""
+    cdef Py_ssize_t start = frames._frames[first].start, end = frames._frames[last - 1].end
+    cdef OutputQueue outbox
+    cdef list others = None
+    for pair in targets:
+        client = (<tuple>pair)[0].client
+        if client is None:
+            continue
+        if type(client) is connection_type:
+            outbox = client.outbox
+            if outbox.frames_version == frames.version and end - start <= outbox.frames_bytes_max:
+                outbox.send_slice(last - first, frames.chunk, start, end)
+                continue
+        if others is None:
+            others = []
+        others.append(pair)
+    if others is not None:
+        forward(tuple(others), frames, first, last)
+    return 0
+
+
+def pass_on(
+    PublishFrames frames not None,
+    dict routes not None,
+    publishable,
+    MessageColumns columns,
+    long long time_ms,
+    bint keeps_all,
+    connection_type,
+    forward,
+):
+    """Take packets: route, capture and forward them, up to one that is not ordinary.
+
+    Neighbours with the same subscribers are forwarded together. ``forward(targets, frames, first,
+    last)`` is called for subscribers that cannot get the packets as they are: their connection is
+    not a ``connection_type``, or speaks another version. ``columns`` is the batch that captures;
+    None if it is full. ``keeps_all``: leave topics to the caller that are not captured, since other
+    nodes must get them.
+
+    Returns how many were taken, and how many of them were to be captured.
+    """
+    cdef Py_ssize_t first = frames._first, place = first, begin = first, captured = 0
+    cdef Frame *frame
+    cdef PyObject *found
+    cdef bytes topic
+    cdef object route, targets = None, others
+    cdef int policy
+    while place < frames.count:
+        frame = &frames._frames[place]
+        found = PyDict_GetItemWithError(routes, <object>frame.name)
+        if found is NULL:
+            break
+        route = <object>found
+        policy = route.policy
+        if policy != CAPTURED and (policy or keeps_all):
+            break
+        if route.marked is not None:
+            break
+        if publishable is not None and <object>frame.name not in publishable:
+            break
+        others = route.targets
+        if others is not targets and others != targets:
+            if targets:
+                _forward(<tuple>targets, frames, begin, place, connection_type, forward)
+            targets = others
+            begin = place
+        if policy:
+            captured += 1
+            if columns is not None:
+                topic = route.topic
+                columns.add_slice(
+                    topic, frames.chunk, frame.payload, frame.end, time_ms, 0
+                )
+        place += 1
+    if targets and place > begin:
+        _forward(<tuple>targets, frames, begin, place, connection_type, forward)
+    frames._first = place
+    return place - first, captured
