@@ -121,11 +121,13 @@ class WriteAhead:
             return False
         checksum = crc32(content, crc32(self._name, transaction_id & 0xFFFFFFFF))
         header = _HEADER.pack(transaction_id, len(content), checksum)
-        self._noted = transaction_id
         try:
             os.pwrite(self._file, header + content, self._slot(transaction_id))
         except OSError:
-            return False  # not for lack of space, which the slots have; the commit meets it, too
+            # Not for lack of space, which the slots have; the commit meets it, too. Nothing was
+            # written, so there is nothing to erase, which a disk that takes nothing would refuse.
+            return False
+        self._noted = transaction_id
         return True
 
     def committed(self) -> None:
