@@ -7,6 +7,7 @@ from tests.kernel.forms import interpreted
 from tests.kernel.output_world import output_world
 
 from penstock.kernel import output_queue as compiled
+from penstock.net import output_queue as net
 
 (python,) = interpreted("penstock.net.output_queue")
 
@@ -90,6 +91,10 @@ def _step(queue, transport, name, values):
             transport.buffered = values[0]
         case "close":
             queue._is_closed = True
+
+
+def test_a_compiled_broker_uses_it():
+    assert net.OutputQueue is compiled.OutputQueue
 
 
 @given(steps)

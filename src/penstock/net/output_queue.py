@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from penstock import kernel
 from penstock.net.connections import Connections
 
+__all__ = ["OutputQueue"]
+
 
 class OutputQueue:
     """Gathers output and writes it."""
@@ -135,4 +137,4 @@ class OutputQueue:
 
 
 if not TYPE_CHECKING and kernel.is_compiled:
-    pass
+    from penstock.kernel.output_queue import OutputQueue
