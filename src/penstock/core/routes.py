@@ -35,8 +35,9 @@ deleted before it. ``cached_max=0`` disables the cache.
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
+from penstock import kernel
 from penstock.core.shares import is_shared
 from penstock.core.subscription_options import Marks, is_marked, routed
 from penstock.core.subscriptions import Subscriber, SubscriptionTrie
@@ -76,6 +77,10 @@ class Route(Generic[Subscriber]):
         # those whose subscriptions are more than a QoS; None: nobody's are
         self.marked = marked
         self.policy = UNKNOWN_POLICY  # flags of ``access.admission``
+
+
+if not TYPE_CHECKING and kernel.is_compiled:
+    from penstock.kernel.routes import Route
 
 
 class _Pattern(Generic[Subscriber]):

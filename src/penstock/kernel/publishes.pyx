@@ -20,6 +20,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from penstock.kernel.columns cimport MessageColumns
 from penstock.kernel.names cimport name_of
 from penstock.kernel.output_queue cimport OutputQueue
+from penstock.kernel.routes cimport Route
 
 cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object, object) except? NULL
@@ -228,15 +229,15 @@ def pass_on(
     cdef Py_ssize_t first = frames._first, place = first, begin = first, captured = 0
     cdef Frame *frame
     cdef PyObject *found
-    cdef bytes topic
-    cdef object route, targets = None, others
+    cdef Route route
+    cdef tuple targets = (), others
     cdef int policy
     while place < frames.count:
         frame = &frames._frames[place]
         found = PyDict_GetItemWithError(routes, <object>frame.name)
         if found is NULL:
             break
-        route = <object>found
+        route = <Route?>found
         policy = route.policy
         if policy != CAPTURED and (policy or keeps_all):
             break
@@ -247,18 +248,17 @@ def pass_on(
         others = route.targets
         if others is not targets and others != targets:
             if targets:
-                _forward(<tuple>targets, frames, begin, place, connection_type, forward)
+                _forward(targets, frames, begin, place, connection_type, forward)
             targets = others
             begin = place
         if policy:
             captured += 1
             if columns is not None:
-                topic = route.topic
                 columns.add_slice(
-                    topic, frames.chunk, frame.payload, frame.end, time_ms, 0
+                    route.topic, frames.chunk, frame.payload, frame.end, time_ms, 0
                 )
         place += 1
     if targets and place > begin:
-        _forward(<tuple>targets, frames, begin, place, connection_type, forward)
+        _forward(targets, frames, begin, place, connection_type, forward)
     frames._first = place
     return place - first, captured

@@ -1,0 +1,1 @@
+from penstock.core.routes import Route as Route
