@@ -15,6 +15,7 @@ from penstock.net.flusher import Flusher
 from penstock.net.incomplete import Incomplete
 from penstock.net.meter import Meter
 from penstock.net.origin import Origin
+from penstock.net.sockets import Sockets
 from penstock.net.stalls import StallDetector
 from penstock.net.takeovers import Takeovers
 from penstock.net.timers import Deadlines
@@ -92,6 +93,7 @@ class Connections:
         self.loop = asyncio.get_running_loop()
         self.deadlines = Deadlines()
         self.flusher = flusher
+        self.sockets = Sockets(self.loop, flusher)
         self.backpressure = backpressure
         self.incomplete = Incomplete(limits.incomplete_bytes_max)
         self.budget = Budget(limits.outgoing_bytes_max, self.loop.call_soon)

@@ -2,6 +2,9 @@
 
 Many publishers can have messages for one subscriber in the same turn. Its outbox gathers them and
 is flushed once: at the end of the turn, or at once if the broker has little to do.
+
+The event loop does not say where its turns end, so a callback is scheduled for it. The poller of
+the kernel says it (``begin_turn``, ``end_turn``), and naps itself, where it reads.
 """
 
 import asyncio
@@ -36,7 +39,9 @@ class Flusher:
         self._counters = counters
         self._due: list[Flushable] = []
         self._is_holding = False
-        self._is_scheduled = False
+        self._is_scheduled = False  # whether somebody will flush what is due
+        self._is_in_turn = False  # of the poller
+        self._is_poller_napping = False
         self._flushed_at = 0.0
         self._received_at_flush = 0
 
@@ -45,6 +50,16 @@ class Flusher:
         if not self._is_holding and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush_turn)
+
+    def begin_turn(self) -> None:
+        self._is_in_turn = self._is_scheduled = self._is_poller_napping = True
+
+    def end_turn(self) -> None:
+        self._is_in_turn = False
+        if self._due:
+            self._flush()
+        else:
+            self._is_scheduled = False
 
     def hold(self) -> bool:
         """Gather output until ``release`` or ``restore``; return whether it was held already."""
@@ -73,11 +88,11 @@ class Flusher:
         since_last = self._monotonic() - self._flushed_at
         received = self._counters.bytes_in_total - self._received_at_flush
         self._flush()
-        if since_last < NAP_S and received < NAP_BYTES_MAX:
+        if since_last < NAP_S and received < NAP_BYTES_MAX and not self._is_poller_napping:
             sleep(NAP_S - since_last)
 
     def _flush(self) -> None:
-        self._is_scheduled = False
+        self._is_scheduled = self._is_in_turn
         self._flushed_at = self._monotonic()
         self._received_at_flush = self._counters.bytes_in_total
         due, self._due = self._due, []

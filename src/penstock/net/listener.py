@@ -22,6 +22,7 @@ from penstock.model.ip import is_loopback, parse_ip
 from penstock.net.connections import Connections
 from penstock.net.detect import Protocol, detect
 from penstock.net.origin import Origin
+from penstock.net.sockets import Server
 from penstock.net.tls import TlsTransport
 from penstock.net.tls_entrance import CLEAR_TEXT_ANSWERS, TlsEntrance, alpn_fault
 from penstock.obs.log import get_logger
@@ -52,16 +53,13 @@ class Listener:
         self.bans = bans
         self.tls = tls
         self.undetected: set[_UndetectedConnection] = set()
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[Server] = []
 
     async def listen(self, settings: ListenerSettings) -> Address:
         address = settings.address
         try:
-            server = await self.connections.loop.create_server(
-                lambda: _UndetectedConnection(self, settings),
-                address.host,
-                address.port,
-                backlog=BACKLOG,
+            server = await self.connections.sockets.listen(
+                lambda: _UndetectedConnection(self, settings), address.host, address.port, BACKLOG
             )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
@@ -71,7 +69,7 @@ class Listener:
                 " --listen and --http-listen HOST:PORT.",
             ) from error
         self._servers.append(server)
-        return Address(address.host, server.sockets[0].getsockname()[1])
+        return Address(address.host, server.port)
 
     def stop_accepting(self) -> None:
         for server in self._servers:

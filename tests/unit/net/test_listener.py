@@ -13,8 +13,10 @@ from penstock.config.listeners import ListenerSettings
 from penstock.config.schema import Limits
 from penstock.errors import Refused
 from penstock.net.detect import Protocol
+from penstock.net.flusher import Flusher
 from penstock.net.listener import BEYOND_CLIENTS, Listener, _UndetectedConnection, origin_of
 from penstock.net.origin import Origin
+from penstock.net.sockets import Sockets
 from penstock.net.timers import Deadlines
 from penstock.net.visitors import Visitors
 from penstock.obs.counters import Counters
@@ -178,7 +180,9 @@ def test_strangers_are_cut_when_the_broker_stops():
 @pytest.mark.asyncio
 async def test_a_port_that_is_taken_is_an_error_that_says_what_to_do():
     bench = Bench()
-    bench.connections.loop = asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
+    flusher = Flusher(loop, bench.clock.monotonic, bench.counters)
+    bench.connections.sockets = Sockets(loop, flusher)
     taken = await bench.listener.listen(ListenerSettings(address=Address("127.0.0.1", 0)))
     assert taken.port
     with pytest.raises(Refused, match=f"cannot listen on 127.0.0.1:{taken.port}"):
