@@ -41,6 +41,9 @@ class Transport:
     def write(self, data: bytes) -> None:
         self.written += data
 
+    def writelines(self, pieces: list[bytes]) -> None:
+        self.write(b"".join(pieces))
+
     def pause_reading(self) -> None:
         self.is_reading = False
 

@@ -43,6 +43,9 @@ class Transport:
     def write(self, data: bytes) -> None:
         self.written += data
 
+    def writelines(self, pieces: list[bytes]) -> None:
+        self.write(b"".join(pieces))
+
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True

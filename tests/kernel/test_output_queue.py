@@ -37,6 +37,9 @@ class Transport:
         self.written += data
         self.writes += 1
 
+    def writelines(self, pieces):
+        self.write(b"".join(pieces))
+
     def get_write_buffer_size(self):
         return self.buffered
 

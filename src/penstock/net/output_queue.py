@@ -15,6 +15,8 @@ from penstock.net.connections import Connections
 
 __all__ = ["OutputQueue"]
 
+JOINED_BYTES_MAX = 512  # mean size of pieces up to which copying them into one costs least
+
 
 class OutputQueue:
     """Gathers output and writes it."""
@@ -97,11 +99,16 @@ class OutputQueue:
         if self._live:
             self.take_live()
         if self._out:
-            data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
-            self._out = ()
+            pieces, self._out = self._out, ()
             self._out_bytes = 0
-            self._connections.counters.bytes_out_total += len(data)
-            self._transport.write(data)
+            size = sum(map(len, pieces))
+            self._connections.counters.bytes_out_total += size
+            if len(pieces) == 1:
+                self._transport.write(pieces[0])
+            elif size <= JOINED_BYTES_MAX * len(pieces):
+                self._transport.write(b"".join(pieces))
+            else:
+                self._transport.writelines(pieces)
 
     def take_live(self) -> None:
         """Move live messages behind what must arrive: they will be sent, and count as such."""

@@ -60,6 +60,9 @@ class Transport:
         if then is not None:
             then()
 
+    def writelines(self, pieces: list[bytes]) -> None:
+        self.write(b"".join(pieces))
+
     def when_written(self, then: Callable[[], None]) -> None:
         """Do something in the moment in which the next bytes leave."""
         self._then = then
