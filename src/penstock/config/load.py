@@ -28,17 +28,18 @@ from penstock.config.problems import (
 from penstock.config.schema import SECTIONS, Config
 from penstock.config.secret_files import expanded, with_secret_files
 from penstock.config.values import decode
+from penstock.kernel import SPEED_VARIABLE
 
 FILE_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"  # the path of the file, if no flag gives it
 
 NOT_OPTIONS: Final = frozenset(
-    {FILE_VARIABLE}
+    {FILE_VARIABLE, SPEED_VARIABLE}
     | {
         ENVIRONMENT_PREFIX + name
         for name in ("USER", "PASSWORD_FILE", "TOKEN_FILE", "CA_FILE", "CONTEXT", "CONTEXTS")
     }
 )
-"""Variables that are no options of the broker: its file, and those of the commands that connect."""
+"""Variables that are no options: of the broker's file and speed, and of commands that connect."""
 
 _LAYER_ORDER: Final = ("file", "environment", "flag", "default")
 

@@ -146,6 +146,10 @@ def test_nothing_given_is_the_default_configuration():
     assert loaded.file is None
 
 
+def test_the_variable_of_the_speed_is_no_option_of_the_broker():
+    assert load(None, {"PENSTOCK_SPEED": "interpreted"}, {}).config == load(None, {}, {}).config
+
+
 def test_file_may_be_named_by_the_environment_and_the_argument_is_stronger(tmp_path):
     first, second = tmp_path / "first.toml", tmp_path / "second.toml"
     first.write_text("data = 'first'")
