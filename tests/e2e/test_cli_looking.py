@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from penstock import __version__
+from penstock import __version__, kernel
 from penstock.cli import penstock
 from penstock.client import Credentials, TlsOptions, connect
 from penstock.testing import Broker
@@ -183,4 +183,6 @@ def test_status_tells_how_the_broker_is(run):
     assert found["sessions"]["away"] == 1
     shown = run("status").stdout
     assert "ready" in shown
+    assert found["speed"] == kernel.speed
+    assert f"Penstock {__version__}, {kernel.speed}, up " in shown
     assert "7 messages" in shown

@@ -8,6 +8,7 @@ not lost. Names follow the Prometheus conventions: prefix, subject, unit last, t
 """
 
 import asyncio
+import platform
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from itertools import product
@@ -15,6 +16,7 @@ from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
+from penstock import kernel
 from penstock.admin.exposition import (
     Metric,
     Scrape,
@@ -78,6 +80,10 @@ def _by_qos(counts: Iterable[int]) -> Mapping[str, float]:
 
 def _by_reason(counts: Mapping[_Reason, int]) -> Mapping[str, float]:
     return {reason.value: count for reason, count in counts.items()}
+
+
+def _build(scrape: Scrape) -> Mapping[tuple[str, ...], float]:
+    return {(scrape.view.version, kernel.speed, platform.python_version()): 1}
 
 
 def _journal(name: str, text: str, read: Callable[[JournalView], float]) -> Metric:
@@ -302,9 +308,10 @@ METRICS: tuple[Metric, ...] = (
     ),
     gauge(
         "penstock_build_info",
-        "Always 1; the label is the running version.",
-        lambda s: {s.view.version: 1},
-        "version",
+        "Always 1; the labels are the running version, its speed (compiled or interpreted) and that"
+        " of Python.",
+        _build,
+        "version, speed, python",
     ),
 )
 

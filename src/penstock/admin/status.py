@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from penstock import kernel
 from penstock.admin.guard import Guard
 from penstock.admin.pages import JsonLine, admin_page, bool_parameter, list_limit, text_of
 from penstock.admin.view import BrokerView
@@ -40,6 +41,7 @@ async def _status(view: BrokerView) -> dict[str, object]:
     cluster = view.cluster()
     document = {
         "version": view.version,
+        "speed": kernel.speed,
         "uptime_s": round(view.uptime_s(), 1),
         "ready": is_ready,
         "reason": why_not or None,

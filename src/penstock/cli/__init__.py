@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "cluster": ("penstock.cli.cluster:cluster", "Create, inspect and change a cluster."),
     "context": ("penstock.cli.context:context", "Name brokers, and how to log in there."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
-    "doctor": ("penstock.cli.doctor:doctor", "Say what is wrong or weak about a broker."),
+    "doctor": ("penstock.cli.doctor:doctor", "Say what is wrong, weak or slow about a broker."),
     "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),
     "backup": ("penstock.cli.backup:backup", "Back up a broker to one file, while it runs."),
     "restore": ("penstock.cli.backup:restore", "Restore a data directory from a backup."),

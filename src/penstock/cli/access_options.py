@@ -92,14 +92,14 @@ def _is_address_given() -> bool:
 
 
 def local_broker(stack: ExitStack, data: Path, config_file: str | None) -> AdminClient:
-    if not _is_running(data):
+    if not is_running(data):
         from penstock.cli.stopped_broker import opened  # noqa: PLC0415 - loads the whole broker
 
         stack.enter_context(opened(data, config_file))
     return SocketClient(data / NAME)
 
 
-def _is_running(data: Path) -> bool:
+def is_running(data: Path) -> bool:
     if not (data / NAME).exists():
         return False
     try:

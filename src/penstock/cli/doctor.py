@@ -1,18 +1,30 @@
-"""``penstock doctor``: look at a configuration, a data directory and a broker; say what is weak."""
+"""``penstock doctor``: look at an installation, a configuration and a broker; say what is weak."""
 
 from contextlib import ExitStack
 from pathlib import Path
 
 import click
+import msgspec
 
 from penstock.cli import doctor_checks as checks
-from penstock.cli.access_options import local_broker
+from penstock.cli.access_options import is_running, local_broker
+from penstock.cli.admin_client import SocketClient
 from penstock.cli.doctor_checks import Finding
+from penstock.cli.doctor_installation import (
+    UNKNOWN,
+    Installation,
+    Machine,
+    installation,
+    installation_findings,
+    machine,
+    machine_findings,
+)
 from penstock.cli.options import load_or_advise
-from penstock.cli.output import json_option, print_result
+from penstock.cli.output import columns, json_option, print_result
 from penstock.config.load import Loaded
 from penstock.config.problems import ConfigProblemsError
 from penstock.errors import PenstockError
+from penstock.net.admin_socket import NAME
 
 
 @click.command()
@@ -25,43 +37,60 @@ from penstock.errors import PenstockError
 )
 @json_option
 def doctor(config_file: str | None, data: Path | None) -> None:
-    """Say what is wrong or weak about a broker, and what helps.
+    """Say what is wrong, weak or slow about a broker, and what helps.
 
-    Looks at the configuration and its files, at the data directory, and at users and rules, of a
-    running or a stopped broker. Changes nothing of it. Exits with 1 if something is wrong.
+    Looks at the installation and its speed, at the configuration and its files, at the disk and the
+    data directory, and at users and rules, of a running or a stopped broker. Changes nothing of it.
+    Exits with 1 if something is wrong.
     """
-    findings, looked_at = _findings(config_file, data)
-    document = {"ok": not _is_wrong(findings), "findings": findings, "looked_at": looked_at}
-    print_result(document, f"{_text(findings)}\nlooked at {' and '.join(looked_at)}")
-    raise SystemExit(_is_wrong(findings))
+    found = _examine(config_file, data)
+    is_wrong = any(finding.level == "wrong" for finding in found.findings)
+    document = {"ok": not is_wrong} | msgspec.to_builtins(found)
+    print_result(document, _text(found))
+    raise SystemExit(is_wrong)
 
 
-def _is_wrong(findings: list[Finding]) -> bool:
-    return any(finding.level == "wrong" for finding in findings)
+class _Examined(msgspec.Struct):
+    """Facts and findings, and where they come from: flags of a running broker are not seen."""
+
+    findings: list[Finding]
+    looked_at: list[str]
+    installation: Installation
+    machine: Machine | None = None  # None if there is no valid configuration
 
 
-def _findings(config_file: str | None, data: Path | None) -> tuple[list[Finding], list[str]]:
-    """What was found, and where: without --config a broker may run with flags that are not seen."""
-    configuration = f"the configuration {config_file}" if config_file else "default settings"
+def _examine(config_file: str | None, data: Path | None) -> _Examined:
+    where = f"the configuration {config_file}" if config_file else "default settings"
+    found = _Examined(list(installation_findings()), [where], installation())
     try:
         loaded = load_or_advise(config_file, {"data": str(data)} if data else {})
     except ConfigProblemsError as error:
-        problems = [
+        found.findings += [
             checks.wrong(f"{problem.origin}: {problem.key}: {problem.what}", problem.advice)
             for problem in error.problems
         ]
-        return problems, [configuration]
+        return found
     path = Path(loaded.config.data)
-    found = [*checks.configuration(loaded), *checks.directory(path)]
+    found.machine = machine(loaded.config, _running(path))
+    found.findings += machine_findings(loaded.config, found.machine)
+    found.findings += [*checks.configuration(loaded), *checks.directory(path)]
     if path.is_dir():
-        found += _access(loaded, path, config_file)
-        return found, [configuration, f"the data in {path}"]
-    found += _absent(loaded)
-    return found, [configuration, f"{path}, which does not exist yet"]
+        found.findings += _access(loaded, path, config_file)
+        found.looked_at.append(f"the data in {path}")
+    else:
+        found.findings += checks.nobody(loaded.config)
+        found.looked_at.append(f"{path}, which does not exist yet")
+    return found
 
 
-def _absent(loaded: Loaded) -> list[Finding]:
-    return list(checks.nobody(loaded.config))
+def _running(data: Path) -> str:
+    """The speed of the broker that runs on this data; empty if none does."""
+    try:
+        if not is_running(data):
+            return ""
+        return str(SocketClient(data / NAME).get("/status").get("speed", UNKNOWN))
+    except PenstockError:  # another user's: it has the ports all the same
+        return UNKNOWN
 
 
 def _access(loaded: Loaded, data: Path, config_file: str | None) -> list[Finding]:
@@ -73,12 +102,13 @@ def _access(loaded: Loaded, data: Path, config_file: str | None) -> list[Finding
         return [checks.weak(f"users could not be looked at: {error.message}", error.advice)]
 
 
-def _text(findings: list[Finding]) -> str:
-    if not findings:
-        return "ok: nothing wrong or weak was found"
-    lines: list[str] = []
-    for finding in sorted(findings, key=lambda finding: finding.level, reverse=True):
+def _text(found: _Examined) -> str:
+    facts = found.installation.rows() + (found.machine.rows() if found.machine else [])
+    lines = [columns(facts), ""]
+    for finding in sorted(found.findings, key=lambda finding: finding.level, reverse=True):
         lines.append(f"{finding.level}: {finding.what}")
         if finding.fix:
             lines.append(f"  {finding.fix}")
-    return "\n".join(lines)
+    if not found.findings:
+        lines.append("ok: nothing wrong, weak or slow was found")
+    return "\n".join([*lines, f"looked at {' and '.join(found.looked_at)}"])

@@ -1,7 +1,8 @@
 """What ``penstock doctor`` looks at, one check each. A check yields findings and changes nothing.
 
 A finding is *wrong* if the broker does not start, refuses clients or gives away a secret; it is
-*weak* if everything works, and an attacker would be glad of it. Each says what helps.
+*weak* if everything works, until an attacker or many clients come; it is *slow* if everything
+works, and could do so faster. Each says what helps.
 """
 
 import stat
@@ -28,9 +29,9 @@ USERS_SHOWN_MAX = 5
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that is wrong or weak, and what helps."""
+    """Something that is wrong, weak or slow, and what helps."""
 
-    level: Literal["wrong", "weak"]
+    level: Literal["wrong", "weak", "slow"]
     what: str
     fix: str
 
@@ -41,6 +42,10 @@ def wrong(what: str, fix: str) -> Finding:
 
 def weak(what: str, fix: str) -> Finding:
     return Finding("weak", what, fix)
+
+
+def slow(what: str, fix: str) -> Finding:
+    return Finding("slow", what, fix)
 
 
 # ── the configuration and its files ───────────────────────────────────────────────────────────

@@ -3,7 +3,7 @@
 from operator import itemgetter
 from pathlib import Path
 
-from penstock import __version__
+from penstock import __version__, kernel
 from penstock.access.exposure import clear_text
 from penstock.cli.output import counted
 from penstock.cluster.status import NodeState, diagnosis
@@ -32,6 +32,7 @@ def greeting(server: Server) -> str:
         f"  data       {Path(config.data).resolve()} ({stored})",
         *([f"  cluster    {_cluster(server)}"] if config.cluster.peer_listen else []),
         f"  an ack     {_promise(config)}",
+        f"  speed      {_speed()}",
         f"  look       {_pages(server)}/metrics, /health, /ready",
     ]
     return "\n".join(lines)
@@ -105,6 +106,10 @@ def _cluster(server: Server) -> str:
     cluster, status = server.config.cluster, server.view.cluster()
     state = "a member" if status.state is NodeState.MEMBER else diagnosis(status)
     return f"node {cluster.node_id}, for other nodes {cluster.peer_listen}; {state}"
+
+
+def _speed() -> str:
+    return kernel.speed if kernel.is_compiled else f"{kernel.described}; see penstock doctor"
 
 
 def _promise(config: Config) -> str:

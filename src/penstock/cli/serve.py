@@ -12,6 +12,7 @@ from collections.abc import Callable
 import click
 import msgspec
 
+from penstock import kernel
 from penstock.access.exposure import clear_text
 from penstock.cli.greeting import greeting
 from penstock.cli.options import configured
@@ -53,7 +54,8 @@ async def _serve(config: Config, loaded: Loaded) -> None:
     reloading = _reload_on_hangup(reloader)
     click.echo(greeting(server))
     logger = log.get_logger("serve")
-    logger.info("started", listening=", ".join(map(str, server.addresses)))
+    listening = ", ".join(map(str, server.addresses))
+    logger.info("started", listening=listening, speed=kernel.described)
     _warn_of_clear_text(server)
     while await _is_replaced(server, stop):
         logger.warning("store_replaced", why="this node was too far behind and received a snapshot")

@@ -28,7 +28,7 @@ def _facts(found: Document) -> list[tuple[str, str]]:
     away = counted(sessions["away"], "session")
     messages = counted(journal["messages"], "message")
     return [
-        ("broker", f"Penstock {found['version']}, up {_span(found['uptime_s'])}"),
+        ("broker", _broker(found)),
         ("state", "ready" if found["ready"] else f"not ready: {found['reason']}"),
         ("node", _node(found)),
         ("clients", f"{found['connections']:,} connected, {away} away"),
@@ -37,6 +37,11 @@ def _facts(found: Document) -> list[tuple[str, str]]:
         ("queued", f"{counted(found['queued'], 'message')} in sessions"),
         ("journal", f"{messages}, {journal['bytes'] / 2**20:,.1f} MiB"),
     ]
+
+
+def _broker(found: Document) -> str:
+    speed = f", {found['speed']}" if "speed" in found else ""  # an older broker does not say
+    return f"Penstock {found['version']}{speed}, up {_span(found['uptime_s'])}"
 
 
 def _node(found: Document) -> str:

@@ -34,10 +34,11 @@ def _problem() -> str:
         for part in PARTS:
             import_module(f"{__name__}.{part}")
     except ImportError as error:
-        return f"it was not built here ({error})"
+        return f"the compiled kernel was not built here ({error})"
     return ""
 
 
 problem = _problem()
 is_compiled = not problem
 speed = COMPILED if is_compiled else INTERPRETED
+described = speed if is_compiled else f"{speed}: {problem}"  # for people

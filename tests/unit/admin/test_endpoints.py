@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+from platform import python_version
 from typing import NamedTuple
 
 import pytest
 
+from penstock import kernel
 from penstock.admin.app import create_app
 
 
@@ -72,7 +74,8 @@ def test_metrics_are_prometheus_text(view):
     answer = ask(view, "/metrics")
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert b'penstock_build_info{version="9.8.7"} 1.0\n' in answer.body
+    build = f'{{python="{python_version()}",speed="{kernel.speed}",version="9.8.7"}}'
+    assert f"penstock_build_info{build} 1.0\n".encode() in answer.body
 
 
 def test_the_index_names_the_pages_and_how_to_connect(view):

@@ -3,11 +3,13 @@
 import asyncio
 import re
 import threading
+from platform import python_version
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.metrics_page import markdown
 
+from penstock import kernel
 from penstock.admin.metrics import METRICS, render, render_off_loop
 from penstock.admin.metrics_hermesmq import HERMESMQ
 from penstock.admin.metrics_metricmq import METRICMQ, PER_TOPIC
@@ -122,7 +124,7 @@ def test_gauges_show_the_state_of_the_broker(view):
             ("penstock_pending_capture_bytes",): 12,
             ("penstock_uptime_seconds",): 13.5,
             ("penstock_ready",): 1,
-            ("penstock_build_info", "9.8.7"): 1,
+            ("penstock_build_info", python_version(), kernel.speed, "9.8.7"): 1,
         }.items()
     )
 
