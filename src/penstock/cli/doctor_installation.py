@@ -34,7 +34,7 @@ FLUSHES = 20
 FLUSHES_S_MAX = 1.0  # on a slow disk a few tell enough
 FLUSH_BYTES = b"\0" * 4096
 SLOW_FLUSH_MS = 20.0  # a rotating disk; every SSD that is not overloaded needs a tenth of it
-FREE, IN_USE, ITS_OWN = "free", "in use", "its own"
+FREE, IN_USE = "free", "in use"
 UNKNOWN = "of unknown speed"  # a running broker that does not say
 
 
@@ -101,8 +101,8 @@ def _compiling() -> str:
 
 
 def _has_compiler() -> bool:
-    configured = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
-    return any(shutil.which(name) for name in (*configured.split()[:1], "cc"))
+    configured = str(sysconfig.get_config_var("CC") or "cc")  # as in "gcc -pthread"
+    return any(shutil.which(name) for name in (configured.split(maxsplit=1)[0], "cc"))
 
 
 def _has_headers() -> bool:
@@ -118,7 +118,7 @@ class Machine(msgspec.Struct, frozen=True):
     open_files_max: int | None  # None: no limit
     flush_ms: float | None  # median; None if it could not be measured
     flushed_in: str
-    ports: dict[str, str]  # by address
+    ports: dict[str, str]  # by address; none if the broker runs, and has them
     running: str  # the speed of the broker that runs on this data; empty if none does
 
     def rows(self) -> list[tuple[str, str]]:
@@ -129,12 +129,12 @@ class Machine(msgspec.Struct, frozen=True):
             *([("running", self.running)] if self.running else []),
             ("open files", files),
             ("flush", f"{took} in {self.flushed_in}"),
-            ("ports", ports),
+            ("ports", ports or "not looked at: the broker runs"),
         ]
 
 
 def machine(config: Config, running: str) -> Machine:
-    """``running``: the speed of the broker that runs on this data, whose ports are in use."""
+    """``running``: the speed of the broker that runs on this data; empty if none does."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     data = Path(config.data).absolute()
     folder = next(path for path in (data, *data.parents) if path.is_dir())
@@ -142,7 +142,7 @@ def machine(config: Config, running: str) -> Machine:
         open_files_max=None if hard == resource.RLIM_INFINITY else hard,
         flush_ms=_flush_ms(folder),
         flushed_in=str(folder),
-        ports={str(a): ITS_OWN if running else _state(a) for a in _addresses(config)},
+        ports={} if running else {str(a): _state(a) for a in _addresses(config)},
         running=running,
     )
 
@@ -168,7 +168,7 @@ def _ports(config: Config, found: Machine) -> Iterator[Finding]:
         if state == IN_USE and address not in optional:
             what = f"{address} is in use by another program: the broker does not start"
             yield wrong(what, "stop it, or choose another port with --listen")
-        elif state not in (FREE, IN_USE, ITS_OWN):
+        elif state not in (FREE, IN_USE):
             yield wrong(f"{address} cannot be listened on: {state}", "choose another address")
 
 
