@@ -6,9 +6,11 @@ short: where nothing else is going on there is no hand-off at all. Nobody waits 
 that. Those who need the disk would wait for this commit anyway; the others wait a fraction of the
 time that the loop may work on one client's input.
 
-A disk can become slow at any moment. The loop waits for it once: after a commit that took long, a
-series of short ones is needed, made by the writer thread, and twice as many after the next
-surprise. Large batches always go to the thread, since the loop can read and parse meanwhile.
+What counts is the average: every disk takes a few milliseconds now and then, and so does a thread
+that has to wait for a core. A disk can also become slow at any moment. The loop waits for it once:
+after a commit that took really long, a series of others is needed, made by the writer thread, and
+twice as many after the next surprise. Large batches always go to the thread, since the loop can
+read and parse meanwhile.
 """
 
 from penstock.errors import StorageError
@@ -16,8 +18,10 @@ from penstock.limits import KIB
 from penstock.store.batch import Batch
 from penstock.store.store import Commit
 
-SHORT_S = 0.001  # the loop does not wait for commits that take longer
-SERIES_MIN = 32  # short commits in a row after which the disk is taken to be swift
+SHORT_S = 0.001  # the loop does not wait for commits that take longer on average
+WEIGHT = 1 / 16  # of the last commit in the average
+LONG_S = 0.005  # a commit that takes as long is a surprise
+SERIES_MIN = 32  # commits without a surprise after which the disk may be taken to be swift
 SERIES_MAX = 8_192
 MESSAGES_MAX = 32
 BYTES_MAX = 16 * KIB
@@ -28,13 +32,15 @@ class Swiftness:
     """Observes commits, and decides about the next. One thread at a time."""
 
     def __init__(self) -> None:
-        self._series = 0  # short commits in a row
+        self._series = 0  # commits without a surprise
         self._needed = SERIES_MIN
+        self._mean_s = 0.0
 
     def allows(self, batch: Batch) -> bool:
         """Whether the loop may wait for the commit of ``batch``."""
         return (
             self._series >= self._needed
+            and self._mean_s < SHORT_S
             and batch.count <= MESSAGES_MAX
             and batch.payload_bytes <= BYTES_MAX
             and len(batch.rows) <= ROWS_MAX
@@ -46,7 +52,8 @@ class Swiftness:
 
         One that flushed nothing says nothing about the disk.
         """
-        if isinstance(outcome, Commit) and outcome.fsync_s > 0 and outcome.commit_s < SHORT_S:
+        if isinstance(outcome, Commit) and outcome.fsync_s > 0 and outcome.commit_s < LONG_S:
+            self._mean_s += WEIGHT * (outcome.commit_s - self._mean_s)
             self._series += 1
             if self._series > 2 * self._needed:
                 self._needed = SERIES_MIN

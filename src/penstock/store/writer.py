@@ -23,12 +23,13 @@ from penstock.store.wake_ups import wake_soon
 _log = structlog.get_logger(__name__)
 
 
-PREPARE_AFTER = 16
-"""Small commits after which the writer thread prepares the next ones: it extends the file, folds.
+PREPARE_AFTER = 64
+"""Commits after which the writer thread prepares the next ones: it extends the file, folds.
 
-To look whether there is anything to do costs a third of such a commit."""
+To look whether there is anything to do costs a third of a small commit; to wake the thread for it,
+while the loop commits, as much as a commit."""
 
-SMALL_BYTES = 4 * KIB  # of payload
+PREPARE_BYTES = 64 * KIB  # of payload, after which it does so earlier
 
 
 class Writer:
@@ -42,8 +43,8 @@ class Writer:
         self._closed = False
         self._submitted = 0  # counted by the submitting thread
         self._finished = 0  # counted by the writer thread
-        # small commits since the last ``prepare``, counted by the thread that made them
-        self._unprepared = 0
+        # commits since the last ``prepare`` and their payload, counted by the thread that made them
+        self._unprepared = self._unprepared_bytes = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -71,10 +72,11 @@ class Writer:
 
     def _must_prepare(self, batch: Batch) -> bool:
         self._unprepared += 1
-        is_small = batch.payload_bytes <= SMALL_BYTES and self._unprepared < PREPARE_AFTER
-        if is_small and self._store.has_room:
+        self._unprepared_bytes += batch.payload_bytes
+        is_early = self._unprepared < PREPARE_AFTER and self._unprepared_bytes <= PREPARE_BYTES
+        if is_early and self._store.has_room:
             return False
-        self._unprepared = 0
+        self._unprepared = self._unprepared_bytes = 0
         return True
 
     def _put(self, work: Batch | Callable[[], None]) -> None:

@@ -11,6 +11,7 @@ from tests.conformance.wire_client import wait_until
 from penstock.cluster.disk import Disk
 from penstock.cluster.swiftness import (
     BYTES_MAX,
+    LONG_S,
     MESSAGES_MAX,
     ROWS_MAX,
     SERIES_MIN,
@@ -27,7 +28,7 @@ def commit(commit_s: float, fsync_s: float | None = None) -> Commit:
     return Commit(1, 1, 1, 100, commit_s, commit_s / 2 if fsync_s is None else fsync_s, (0,))
 
 
-SHORT, LONG = commit(SHORT_S / 2), commit(SHORT_S)
+SHORT, LONG = commit(SHORT_S / 2), commit(LONG_S)
 
 
 def batch_of(count: int = 1, size: int = 10) -> Batch:
@@ -46,6 +47,14 @@ def noted(*outcomes, is_here: bool = False) -> Swiftness:
 def test_a_disk_is_swift_after_a_series_of_short_commits():
     assert not noted(*[SHORT] * (SERIES_MIN - 1)).allows(batch_of())
     assert noted(*[SHORT] * SERIES_MIN).allows(batch_of())
+
+
+def test_a_disk_is_swift_as_long_as_commits_are_short_on_average():
+    hiccup = commit(0.9 * LONG_S)
+    assert noted(*[SHORT] * 100, hiccup).allows(batch_of())
+    assert not noted(*[SHORT] * 100, hiccup, hiccup, hiccup).allows(batch_of())
+    assert noted(*[SHORT] * 100, hiccup, hiccup, hiccup, *[SHORT] * SERIES_MIN).allows(batch_of())
+    assert not noted(*[commit(1.1 * SHORT_S)] * 100).allows(batch_of())
 
 
 @pytest.mark.parametrize("surprise", [LONG, StorageFull("no room"), commit(SHORT_S / 2, 0.0)])

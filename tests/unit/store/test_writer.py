@@ -10,7 +10,7 @@ from penstock.errors import StorageError, StorageFull
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.store import Commit
-from penstock.store.writer import PREPARE_AFTER, SMALL_BYTES, Writer
+from penstock.store.writer import PREPARE_AFTER, PREPARE_BYTES, Writer
 
 
 class BrokenStore(MemoryStore):
@@ -133,7 +133,7 @@ def test_the_writer_prepares_after_some_small_commits_and_after_every_large_one(
 
     class Store(MemoryStore):
         def commit(self, batch: Batch) -> Commit:
-            calls.append("large" if batch.payload_bytes > SMALL_BYTES else "small")
+            calls.append("large" if batch.payload_bytes > PREPARE_BYTES else "small")
             return super().commit(batch)
 
         def prepare(self) -> None:
@@ -143,7 +143,7 @@ def test_the_writer_prepares_after_some_small_commits_and_after_every_large_one(
     writer.start()
     for _ in range(PREPARE_AFTER):
         writer.submit(batch_of(b"x"))
-    writer.submit(batch_of(b"x" * (SMALL_BYTES + 1)))
+    writer.submit(batch_of(b"x" * (PREPARE_BYTES + 1)))
     writer.close()
     assert calls == ["small"] * PREPARE_AFTER + ["prepared", "large", "prepared"]
 
