@@ -6,7 +6,7 @@ from redis.exceptions import ResponseError
 
 from penstock.core.commands import ConsumerGone, ConsumerMade
 from penstock.doors.resp.streams import groups, reader
-from penstock.doors.resp.streams.entries import _ids
+from penstock.doors.resp.streams.ids import id_replies
 from penstock.errors import StorageFull
 from penstock.testing import Broker
 
@@ -41,7 +41,7 @@ def pipelined(client, *commands):
 @pytest.mark.parametrize("first", [0, 7, 95, 999_998])
 def test_ids_of_a_run_are_those_of_its_entries(first):
     expected = [b"123-%d" % offset for offset in range(first, first + 20)]
-    assert _ids(123, first, 20) == b"".join(b"$%d\r\n%b\r\n" % (len(i), i) for i in expected)
+    assert id_replies(123, first, 20) == b"".join(b"$%d\r\n%b\r\n" % (len(i), i) for i in expected)
 
 
 def test_a_run_is_one_publish_with_an_answer_for_each(broker, client, topic):

@@ -1,7 +1,6 @@
 """What Redis clients share: the parts of the broker that they use, and what is of RESP alone."""
 
 import asyncio
-from collections import Counter
 
 from penstock.access.admission import Admission
 from penstock.access.audit import AuditLog
@@ -76,7 +75,6 @@ class RespParts:
         self.registry = Registry()
         self.pattern_budget = PatternBudget(broker.routes)
         self.known_ids = KnownIds(store)
-        self.adding: Counter[bytes] = Counter()  # XADDs under way: the topic exists
         self.reader = EntryReader(
             store, readers, pipeline, broker.groups, connections.limits.outbound_bytes_max
         )

@@ -8,11 +8,9 @@ own.
 """
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import groupby, islice
 
 from penstock.access.admission import Refusal
-from penstock.commit.completion import JournaledCallback
 from penstock.core.commands import Erased, Trimmed
 from penstock.core.completion import Journaled
 from penstock.dispatch.unacked import ranges_of
@@ -24,7 +22,7 @@ from penstock.doors.resp.confirming import confirmed
 from penstock.doors.resp.faults import CommandError, publish_fault
 from penstock.doors.resp.parts import RespParts
 from penstock.doors.resp.streams.fields import Content, column_contents, contents
-from penstock.doors.resp.streams.ids import entry_id, entry_ids
+from penstock.doors.resp.streams.ids import entry_id, entry_ids, id_replies
 from penstock.doors.resp.streams.options import AddOptions, TrimOptions, add_options, trim_options
 from penstock.doors.resp.tasks import answer, stepwise
 from penstock.obs.log import get_logger
@@ -55,7 +53,7 @@ def _add_columns(client: RespClient, event: RespColumns, now_ms: int, turn_ends_
     """XADD entries to any streams; neighbours of one stream with the same names are one publish."""
     keys, *rest = event.columns
     try:
-        options = add_options([event.name, *[column[0] for column in event.columns]])
+        options = add_options([event.name, keys[0], *[column[0] for column in rest]])
     except CommandError:
         return 0
     fields = options.fields - 2  # where they begin in ``rest``
@@ -65,12 +63,13 @@ def _add_columns(client: RespClient, event: RespColumns, now_ms: int, turn_ends_
         if start and client.door.monotonic() > turn_ends_at:
             return start
         args = [event.name, topic_of(keys[start]), *[column[start] for column in rest]]
-        call = Call(client, args, rest[-1][start:stop], now_ms)
+        is_all = stop - start == len(keys)
+        call = Call(client, args, rest[-1] if is_all else rest[-1][start:stop], now_ms)
         client.replies.open(call)
         if _is_wanted(call, options):
             of_names = tuple([column[start] for column in names])
-            found = column_contents(of_names, [column[start:stop] for column in values])
-            _submit(call, options, found)
+            found = values if is_all else [column[start:stop] for column in values]
+            _submit(call, options, column_contents(of_names, found))
     return count
 
 
@@ -95,22 +94,20 @@ def _is_wanted(call: Call, options: AddOptions) -> bool:
     except CommandError as fault:
         call.fail(fault.message)
         return False
-    if options.may_make_stream or topic in door.adding or door.reader.exists(topic):
+    if options.may_make_stream or door.pipeline.holds(topic) or door.reader.exists(topic):
         return True
     call.reply(encode.null(call.connection.protocol) * len(call.tails))
     return False
 
 
 def _submit(call: Call, options: AddOptions, content: Content) -> None:
-    door, topic = call.door, call.args[1]
+    door, topic = call.connection.door, call.args[1]
     payloads, extras, is_fields = content
     door.counters.messages_in_total[1] += len(payloads)
     door.pipeline.publish(
         topic, payloads, call.now_ms, qos=1, retain=False, extras=extras, is_fields=is_fields
     )
-    door.adding[topic] += 1
-    added = JournaledCallback(partial(_added, call, options.trim), partial(_refused, call))
-    door.pipeline.tell_offsets(topic, len(payloads), added, call.now_ms)
+    door.pipeline.tell_offsets(topic, len(payloads), _Added(call, options.trim), call.now_ms)
 
 
 def _admit(call: Call, topic: bytes) -> None:
@@ -119,40 +116,27 @@ def _admit(call: Call, topic: bytes) -> None:
         raise CommandError(publish_fault(route, Used.KEY))
 
 
-def _added(call: Call, trim: TrimOptions | None, result: Journaled) -> None:
-    _arrived(call)
-    if call.closed:
-        return
-    ids = _ids(result.time_ms, result.offset, len(call.tails))
-    if trim is None:
-        call.reply(ids)
-    else:
-        answer(call, _trimmed(call, trim, ids))
+class _Added:
+    """Answers XADD, whose entries are on disk or are refused."""
 
+    __slots__ = ("_call", "_trim")
 
-def _refused(call: Call, reason: DisconnectReason, detail: str) -> None:
-    _arrived(call)
-    fail_unstored(call, reason, detail)
+    def __init__(self, call: Call, trim: TrimOptions | None) -> None:
+        self._call = call
+        self._trim = trim
 
+    def done(self, result: Journaled) -> None:
+        call = self._call
+        if call.connection.reason is not None:
+            return
+        ids = id_replies(result.time_ms, result.offset, len(call.tails))
+        if self._trim is None:
+            call.reply(ids)
+        else:
+            answer(call, _trimmed(call, self._trim, ids))
 
-def _arrived(call: Call) -> None:
-    adding, topic = call.door.adding, call.args[1]
-    adding[topic] -= 1
-    if not adding[topic]:
-        del adding[topic]
-
-
-def _ids(time_ms: int, first_offset: int, count: int) -> bytes:
-    end = first_offset + count
-    head = len(b"%d-" % time_ms)
-    answers = []
-    while first_offset < end:
-        digits = len(b"%d" % first_offset)
-        stop = min(end, 10**digits)
-        form = b"$%d\r\n%d-%%d\r\n" % (head + digits, time_ms)
-        answers += [form % offset for offset in range(first_offset, stop)]
-        first_offset = stop
-    return b"".join(answers)
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
+        fail_unstored(self._call, reason, detail)
 
 
 async def _trimmed(call: Call, trim: TrimOptions, ids: bytes) -> bytes:

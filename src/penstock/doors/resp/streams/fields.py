@@ -16,16 +16,19 @@ as well, exactly; the JSON then has question marks for such bytes, and the last 
 once, an empty header of that name marks the position of the one that became the payload.
 
 Most entries have the same few names, ordinary text as values, and arrive with others like them. For
-such names there is a template of the JSON (``_template``), and nothing is encoded per entry.
+such names the parts of the JSON around the values are kept (``_parts``), and values are put between
+them as they are; only those that need an escape are encoded. ``kernel/fields.pyx`` is the compiled
+form.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from penstock import kernel
 from penstock.model.message import FLAG_FIELDS, Extras, Signature
 
 PAYLOAD = b"payload"  # the field that is the payload of the message
@@ -38,8 +41,8 @@ _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, str]).decode
 
 
-TEMPLATES_MAX = 256  # sets of names whose templates are remembered
-TEMPLATE_BYTES_MAX = 1_024  # of names, for their template to be remembered
+SHAPES_MAX = 256  # sets of names whose parts are remembered
+SHAPE_BYTES_MAX = 1_024  # of names, for their parts to be remembered
 
 
 class Content(NamedTuple):
@@ -65,26 +68,41 @@ def column_contents(names: tuple[bytes, ...], columns: list[list[bytes]]) -> Con
     """
     if names == (PAYLOAD,):
         return Content(columns[0], None, is_fields=False)
-    is_short = sum(map(len, names)) <= TEMPLATE_BYTES_MAX
-    template = _template(names) if is_short else _template.__wrapped__(names)
-    rows = zip(*columns, strict=True)
-    if template is None:
+    is_short = sum(map(len, names)) <= SHAPE_BYTES_MAX
+    parts = _parts(names) if is_short else _parts.__wrapped__(names)
+    if parts is None:
+        rows = zip(*columns, strict=True)
         return _joined([_run_contents(names, values, [values[-1]]) for values in rows])
-    if _is_plain(chain.from_iterable(columns)):
-        return Content([template % values for values in rows], None, is_fields=True)
-    return _joined([_template_content(template, names, values) for values in rows])
+    payloads = filled(parts, columns)
+    if payloads is not None:
+        return Content(payloads, None, is_fields=True)
+    rows = zip(*columns, strict=True)
+    return _joined([_row_content(parts, names, values) for values in rows])
 
 
-def _template_content(
-    template: bytes, names: Sequence[bytes], values: tuple[bytes, ...]
+def _row_content(
+    parts: tuple[bytes, ...], names: Sequence[bytes], values: tuple[bytes, ...]
 ) -> Content:
-    if _is_plain(values):
-        return Content([template % values], None, is_fields=True)
-    try:
-        texts = tuple([_to_json(value.decode())[1:-1] for value in values])
-    except UnicodeDecodeError:
-        return _run_contents(names, values, [values[-1]])
-    return Content([template % texts], None, is_fields=True)
+    if not _is_plain(values):
+        try:
+            values = tuple([_to_json(value.decode())[1:-1] for value in values])
+        except UnicodeDecodeError:
+            return _run_contents(names, values, [values[-1]])
+    payload = b"".join(chain.from_iterable(zip(parts, (*values, b""), strict=True)))
+    return Content([payload], None, is_fields=True)
+
+
+def filled(parts: tuple[bytes, ...], columns: list[list[bytes]]) -> list[bytes] | None:
+    """The parts with the values of each entry between them; None if a value needs an escape."""
+    if not _is_plain(chain.from_iterable(columns)):
+        return None
+    template = _template(parts)
+    return [template % values for values in zip(*columns, strict=True)]
+
+
+@lru_cache(SHAPES_MAX)
+def _template(parts: tuple[bytes, ...]) -> bytes:
+    return b"%b".join([part.replace(b"%", b"%%") for part in parts])
 
 
 def _is_plain(values: Iterable[bytes]) -> bool:
@@ -109,16 +127,20 @@ def _run_contents(
     return _payload_contents(names, values, last_values)
 
 
-@lru_cache(TEMPLATES_MAX)
-def _template(names: tuple[bytes, ...]) -> bytes | None:
-    """The JSON of entries with these names, to be filled with values; None if it is not exact."""
+@lru_cache(SHAPES_MAX)
+def _parts(names: tuple[bytes, ...]) -> tuple[bytes, ...] | None:
+    """The JSON of entries with these names before, between and after the values.
+
+    None if the JSON would not be exact.
+    """
     if PAYLOAD in names or len(set(names)) < len(names):
         return None
     try:
-        texts = [_to_json(name.decode()).replace(b"%", b"%%") for name in names]
+        texts = [_to_json(name.decode()) for name in names]
     except UnicodeDecodeError:
         return None
-    return b"{%b}" % b",".join([b'%b:"%%b"' % text for text in texts])
+    first, *others = texts
+    return (b'{%b:"' % first, *[b'",%b:"' % text for text in others], b'"}')
 
 
 def fields_of(payload: bytes, flags: int, extras: Extras | None) -> list[bytes]:
@@ -207,3 +229,7 @@ def _signature_fields(signature: Signature) -> list[bytes]:
         fields += [b"signed_ms", b"%d" % signature.signed_ms]
         fields += [b"nonce", signature.nonce.hex().encode()]
     return fields
+
+
+if not TYPE_CHECKING and kernel.is_compiled:
+    from penstock.kernel.fields import filled

@@ -7,8 +7,9 @@ no entry has. Our first entry has the offset 0, and is behind 0-0 all the same.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from penstock import kernel
 from penstock.doors.resp.faults import CommandError
 from penstock.store.search import offset_of_entry
 from penstock.store.store import Store
@@ -49,6 +50,20 @@ END = Position(NUMBER_MAX)
 
 def entry_id(time_ms: int, offset: int) -> bytes:
     return b"%d-%d" % (time_ms, offset)
+
+
+def id_replies(time_ms: int, first_offset: int, count: int) -> bytes:
+    """The ids of entries with consecutive offsets, each as a bulk string."""
+    end = first_offset + count
+    head = len(b"%d-" % time_ms)
+    replies = []
+    while first_offset < end:
+        digits = len(b"%d" % first_offset)
+        stop = min(end, 10**digits)
+        form = b"$%d\r\n%d-%%d\r\n" % (head + digits, time_ms)
+        replies += [form % offset for offset in range(first_offset, stop)]
+        first_offset = stop
+    return b"".join(replies)
 
 
 def id_of(entry: bytes) -> bytes:
@@ -103,3 +118,7 @@ def _number(digits: bytes) -> int:
     if not digits.isdigit() or len(digits) > 20 or (number := int(digits)) > NUMBER_MAX:
         raise CommandError(INVALID)
     return number
+
+
+if not TYPE_CHECKING and kernel.is_compiled:
+    from penstock.kernel.fields import id_replies  # noqa: F401 - instead of the one above

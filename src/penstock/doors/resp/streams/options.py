@@ -106,8 +106,13 @@ class _TrimArguments:
         )
 
 
+_PLAIN_ADD = AddOptions(may_make_stream=True, trim=None, fields=3)
+
+
 def add_options(args: Sequence[bytes]) -> AddOptions:
     """XADD key [NOMKSTREAM] [MAXLEN | MINID [= | ~] threshold [LIMIT n]] * field value …."""
+    if args[2] == b"*" and len(args) >= 5 and len(args) % 2:
+        return _PLAIN_ADD
     trimming = _TrimArguments(args)
     may_make_stream = True
     position = 2
