@@ -101,17 +101,32 @@ class Disk:
         self.run = self._writer.run
         self.is_busy = False
         self._swiftness = Swiftness()
+        self._is_answering = False
 
-    def commit(self, batch: Batch) -> None:
-        """Write and apply a batch in one step. Only for a lone node."""
+    def commit(self, batch: Batch, *, at_once: bool = False) -> None:
+        """Write and apply a batch in one step. Only for a lone node.
+
+        ``at_once``: the caller is ready for the answer before this returns. What an answer brings
+        about is answered later all the same, so that a chain of commits stays a loop.
+        """
         assert not self.is_busy, "one batch at a time"
         self.is_busy = True
         if self._writer.is_idle and self._store.has_room and self._swiftness.allows(batch):
             outcome = self._writer.commit_here(batch)
             self._swiftness.note(outcome, is_here=True)
-            self._loop.call_soon(self._free, self._committed, batch, outcome)
+            if at_once and not self._is_answering:
+                self._answer(batch, outcome)
+            else:
+                self._loop.call_soon(self._free, self._committed, batch, outcome)
         else:
             self._writer.submit(batch)
+
+    def _answer(self, batch: Batch, outcome: Commit | StorageError) -> None:
+        self._is_answering = True
+        try:
+            self._free(self._committed, batch, outcome)
+        finally:
+            self._is_answering = False
 
     def _committed_on_writer(self, batch: Batch, outcome: Commit | StorageError) -> None:
         self._swiftness.note(outcome)

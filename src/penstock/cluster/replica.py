@@ -187,7 +187,7 @@ class Replica:
     def submit(self, batch: Batch) -> None:
         """See ``ReplicatedLog``. A lone, idle node writes the batch right away."""
         if self._engine.may_commit_alone:
-            self._engine.disk.commit(batch)
+            self._engine.disk.commit(batch, at_once=True)
         else:
             self.proposals.submit(batch)
 

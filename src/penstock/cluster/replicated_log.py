@@ -55,7 +55,8 @@ class ReplicatedLog(Protocol):
     def submit(self, batch: Batch) -> None:
         """Put a batch into the log, after those in flight; ``has_room`` tells if there may be any.
 
-        Batches are committed in the order of submission; none is without the one before it.
+        Batches are committed in the order of submission; none is without the one before it. The
+        listener may hear the outcome before this returns.
         """
 
     def run_on_writer(self, job: Callable[[], None]) -> None:

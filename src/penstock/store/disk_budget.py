@@ -167,7 +167,7 @@ def bytes_expected(batch: Batch) -> int:
     """Upper bound of what a commit adds."""
     return (
         batch.payload_bytes
-        + row_bytes(batch.rows)
+        + (row_bytes(batch.rows) if batch.rows else 0)
         + len(batch.drops) * ENTRY_BYTES_PER_GROUP
         + batch.count * ENTRY_BYTES_PER_MESSAGE
         + len(batch.topics) * ENTRY_BYTES_PER_GROUP

@@ -38,6 +38,7 @@ READERS_MAX = 126
 ROOM_FRACTION = 0.7  # the map grows when more than this fraction would be in use
 # pages a commit may copy beyond its own content: the path to each leaf it touches
 WRITE_SLACK_BYTES = 256 * 1024
+UNSEEN_BYTES_MAX = 64 * WRITE_SLACK_BYTES  # written before the map is looked at again
 
 _FULL_CODES = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _FULL = tuple(os.strerror(code) for code in _FULL_CODES)
@@ -104,6 +105,7 @@ class Environment:
         self.runway_bytes = RUNWAY_BYTES // 4  # until the total is known, which may be small
         self._file_end = 0  # size of the file when last looked at
         self._last_commit = 0  # number of the last transaction, as the next one found it
+        self._unseen = 0  # bytes that may be written before the map is looked at again
         self._ended: StorageBroken | None = None  # why nothing is written any more
 
     def _open(self, map_bytes: int) -> None:
@@ -231,10 +233,12 @@ class Environment:
     ) -> tuple[T, float]:
         """LMDB flushes the pages of the transaction, but not the meta page that makes it count."""
         transaction = self._lmdb.begin(write=True, buffers=True)
+        number = transaction.id()
+        self._last_commit = number - 1
         try:
             result = job(transaction)
             started = perf_counter()
-            is_noted = note is not None and note(result, transaction.id())
+            is_noted = note is not None and note(result, number)
             transaction.commit()
         except BaseException:
             transaction.abort()
@@ -323,13 +327,18 @@ class Environment:
             self._lmdb.close()
 
     def _make_room(self, bytes_expected: int) -> None:
+        """Grow the map if need be; to look costs as much as a small write to the file."""
+        self._unseen -= bytes_expected
+        if self._unseen >= 0:
+            return
         info = self._lmdb.info()
-        self._last_commit = info["last_txnid"]
         wanted = (info["last_pgno"] + 1) * self.page_bytes + bytes_expected
         if wanted > info["map_size"] * ROOM_FRACTION:
             self._grow(max(info["map_size"] * 2, int(wanted / ROOM_FRACTION)))
+        self._unseen = min(int(self.map_bytes * ROOM_FRACTION) - wanted, UNSEEN_BYTES_MAX)
 
     def _grow(self, map_bytes: int) -> None:
+        self._unseen = 0
         with self._gate.shut():
             self._lmdb.set_mapsize(map_bytes + -map_bytes % self.page_bytes)
 

@@ -121,8 +121,9 @@ class WriteAhead:
             return False
         checksum = crc32(content, crc32(self._name, transaction_id & 0xFFFFFFFF))
         header = _HEADER.pack(transaction_id, len(content), checksum)
+        slot = self._start + transaction_id % SLOTS * SLOT_BYTES  # as ``_slot``, without the call
         try:
-            os.pwrite(self._file, header + content, self._slot(transaction_id))
+            os.pwrite(self._file, header + content, slot)
         except OSError:
             # Not for lack of space, which the slots have; the commit meets it, too. Nothing was
             # written, so there is nothing to erase, which a disk that takes nothing would refuse.

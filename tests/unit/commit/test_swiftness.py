@@ -152,6 +152,26 @@ async def test_a_lone_client_on_a_swift_disk_is_answered_without_another_thread(
 
 
 @pytest.mark.asyncio
+async def test_who_is_ready_for_it_is_answered_at_once_but_not_within_an_answer():
+    async with Bench() as bench:
+        await bench.become_swift()
+        committed, sizes = bench.disk._committed, []
+
+        def go_on(batch: Batch, outcome: Commit | StorageError) -> None:
+            committed(batch, outcome)
+            sizes.append(bench.outcomes.qsize())
+            if len(sizes) == 1:
+                bench.disk.commit(batch_of(), at_once=True)
+                sizes.append(bench.outcomes.qsize())
+
+        bench.disk._committed = go_on
+        bench.disk.commit(batch_of(), at_once=True)
+        assert sizes == [1, 1]
+        assert [await bench.outcomes.get() for _ in range(2)]
+        assert bench.store.threads[-2:] == [threading.current_thread().name] * 2
+
+
+@pytest.mark.asyncio
 async def test_a_commit_that_fails_on_the_loop_is_answered_and_the_next_goes_to_the_thread():
     async with Bench() as bench:
         await bench.become_swift()
