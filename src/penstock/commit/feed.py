@@ -3,7 +3,7 @@
 Live subscribers (MQTT QoS 0, Redis pub/sub) get messages before they are on disk. **Followers**
 (subscribers of the binary protocol) get them after the commit, with their sequence and offset; what
 a follower saw survives a crash. **Watchers** are only notified that a topic has grown: blocking
-reads. A **tap** takes the new messages of one topic: the backlog of a queue.
+reads. A **tap** takes the new messages of one topic: the backlog of a queue, consumers that wait.
 
 Without any of them a commit costs one check of a flag.
 """
@@ -109,7 +109,7 @@ class Feed:
     def __init__(self) -> None:
         self.routes: Routes[Follower] = Routes()
         self._watchers: dict[bytes, dict[Callable[[], None], None]] = {}
-        self._taps: dict[bytes, Follower] = {}
+        self._taps: dict[bytes, tuple[Follower, ...]] = {}
         self.is_wanted = False  # whether there are any
         self.on_extras: Callable[[Batch], None] | None = None  # commits with signatures or headers
         self.on_extras_failed: Callable[[Batch], None] | None = None  # the same, failed
@@ -144,14 +144,17 @@ class Feed:
         self._update_wanted()
 
     def tap(self, topic: bytes, tap: Follower) -> None:
-        """Call ``tap`` with each commit's messages of this topic; a topic has at most one tap."""
-        assert topic not in self._taps
-        self._taps[topic] = tap
-        self._update_wanted()
+        """Call ``tap`` with each commit's messages of this topic."""
+        self._taps[topic] = (*self._taps.get(topic, ()), tap)
+        self.is_wanted = True
 
-    def untap(self, topic: bytes) -> None:
-        del self._taps[topic]
-        self._update_wanted()
+    def untap(self, topic: bytes, tap: Follower) -> None:
+        left = tuple([other for other in self._taps[topic] if other != tap])
+        if left:
+            self._taps[topic] = left
+        else:
+            del self._taps[topic]
+            self._update_wanted()
 
     def _update_wanted(self) -> None:
         wanted = self.routes.subscription_count or self._watchers or self._taps
@@ -172,12 +175,12 @@ class Feed:
             if is_staged(topic):
                 continue  # hidden from every filter
             route = self.routes.cached.get(topic) or self.routes.resolve(topic)
-            tap = self._taps.get(topic)
-            if route.targets or tap:
+            taps = self._taps.get(topic, ())
+            if route.targets or taps:
                 part = _part_of(batch, commit, topic)
                 for follower, _ in route.targets:
                     _guarded(follower, part)
-                if tap is not None:
+                for tap in taps:
                     _guarded(tap, part)
             if topic in self._watchers:
                 grown.append(topic)

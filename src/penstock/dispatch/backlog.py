@@ -63,7 +63,7 @@ class Backlog:
         parts.feed.tap(topic, self._committed)
 
     def close(self) -> None:
-        self._parts.feed.untap(self.topic)
+        self._parts.feed.untap(self.topic, self._committed)
         self._close_catalogues()
 
     def forget(self) -> None:

@@ -23,7 +23,17 @@ INTERPRETED = "interpreted"
 COMPILED = "compiled"
 
 # all or nothing: half a kernel would be a third speed, which nobody tests
-PARTS = ("checksum", "columns", "fields", "names", "output_queue", "publishes", "routes", "sockets")
+PARTS = (
+    "checksum",
+    "columns",
+    "entries",
+    "fields",
+    "names",
+    "output_queue",
+    "publishes",
+    "routes",
+    "sockets",
+)
 
 
 def _problem() -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from types import SimpleNamespace
 
 import pytest
 import pytest_asyncio
@@ -217,22 +218,19 @@ async def test_time_that_runs_out_leaves_the_line(broker, client):
 
 async def test_what_was_taken_is_delivered_though_the_time_is_over(broker, client, monkeypatch):
     """Else it would be pending with a consumer that never saw it."""
-    gate = asyncio.Event()
-    submitted = group_queues.submitted
-
-    async def submitted_late(pipeline, command):
-        await gate.wait()
-        return await submitted(pipeline, command)
-
-    monkeypatch.setattr(group_queues, "submitted", submitted_late)
+    queues = broker.server.parts.resp_door.group_queues
+    pipeline, held = queues.pipeline, []
+    late = SimpleNamespace(submit=lambda *args, **options: held.append((args, options)))
+    monkeypatch.setattr(queues, "pipeline", late)
     await client.xgroup_create("s", "g", mkstream=True)
     async with connected(broker) as other:
         task = await block(broker, other, "c")
-        (waiting,) = broker.server.parts.resp_door.group_queues._queues[b"s", b"g"].consumers
+        (waiting,) = queues._queues[b"s", b"g"].consumers
         await client.xadd("s", {"a": "1"})
         await until(lambda: not waiting.is_free)
         waiting.expire()
-        gate.set()
+        for args, options in held:
+            pipeline.submit(*args, **options)
         assert fields(await task) == [{"a": "1"}]
 
 

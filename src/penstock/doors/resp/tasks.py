@@ -42,7 +42,13 @@ def _reply(call: Call, task: asyncio.Task[bytes]) -> None:
     error = task.exception()
     if error is None:
         call.reply(task.result())
-    elif isinstance(error, CommandError):
+    else:
+        fail(call, error)
+
+
+def fail(call: Call, error: BaseException) -> None:
+    """Answer a call with what went wrong."""
+    if isinstance(error, CommandError):
         call.fail(error.message)
     elif isinstance(error, StorageError):
         call.fail(f"ERR The journal failed: {error.message}")

@@ -1,5 +1,6 @@
 """Consumer groups: XGROUP, XREADGROUP, XACK. A group of a stream is a group of its topic."""
 
+import asyncio
 from contextlib import nullcontext
 from functools import partial
 
@@ -12,7 +13,7 @@ from penstock.doors.resp.access import MAKE, MANAGE, OPEN, WORK, on_parsed
 from penstock.doors.resp.auditing import submitted_recorded
 from penstock.doors.resp.awaiting import submitted
 from penstock.doors.resp.calls import OK, Call, Spec
-from penstock.doors.resp.confirming import confirmed
+from penstock.doors.resp.confirming import confirm, confirmed
 from penstock.doors.resp.faults import NO_KEY, CommandError, no_group, no_group_of_key, not_stored
 from penstock.doors.resp.parts import RespParts
 from penstock.doors.resp.streams import ids
@@ -25,8 +26,8 @@ from penstock.doors.resp.streams.options import (
 )
 from penstock.doors.resp.streams.reader import is_meant, read_ids
 from penstock.doors.resp.streams.reading import streams_reply
-from penstock.doors.resp.streams.waiting_consumer import WaitingConsumer
-from penstock.doors.resp.tasks import stepwise
+from penstock.doors.resp.streams.waiting_consumer import Found, NewEntries, WaitingConsumer
+from penstock.doors.resp.tasks import answer, fail, stepwise
 from penstock.errors import StorageError
 from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.obs.reasons import DisconnectReason
@@ -168,20 +169,31 @@ def _help(call: Call) -> None:
 # ── XREADGROUP ────────────────────────────────────────────────────────────────────────────────
 
 
-async def _read_group(call: Call) -> bytes:
-    door, options = call.door, read_options(call.args, may_block=call.may_block)
-    for source in options.sources:
-        _check_reader(door, options, source)
+def _read_group(call: Call) -> None:
+    try:
+        options = read_options(call.args, may_block=call.may_block)
+        for source in options.sources:
+            _check_reader(call.door, options, source)
+    except CommandError as fault:
+        call.fail(fault.message)
+        return
+    if len(options.sources) == 1 and options.sources[0].after is None:
+        _NextEntries(call, options).begin()
+    else:
+        answer(call, _read_many(call, options))
+
+
+async def _read_many(call: Call, options: ReadOptions) -> bytes:
+    """Several streams, or what the consumer was given before."""
     streams: list[tuple[bytes, list[bytes]]] = []
-    may_wait = options.block_ms is not None and len(options.sources) == 1
     for source in options.sources:
         if source.after is None:
-            streams += await _read_new(call, options, [source.topic], waits=may_wait)
+            streams += await _read_new(call, options, [source.topic], waits=False)
         else:
             streams.append(
                 (source.topic, await _read_own(call, options, source.topic, source.after))
             )
-    if not streams and options.block_ms is not None and not may_wait:
+    if not streams and options.block_ms is not None:
         topics = [source.topic for source in options.sources]
         streams = await _read_new(call, options, topics, waits=True)
     if not any(entries for _, entries in streams):
@@ -201,21 +213,96 @@ def _check_reader(door: RespParts, options: ReadOptions, source: ReadSource) -> 
         check_pending(group)
 
 
+class _NextEntries:
+    """New entries of one stream, as nearly every XREADGROUP wants them: callbacks and no task."""
+
+    __slots__ = ("_call", "_options", "_topics", "_waiting")
+
+    def __init__(self, call: Call, options: ReadOptions) -> None:
+        self._call = call
+        self._options = options
+        self._topics = [options.sources[0].topic]
+        self._waiting = WaitingConsumer(
+            options.consumer,
+            options.count_max,
+            settle=options.is_settled,
+            waits=options.block_ms is not None,
+            done=self._done,
+        )
+
+    def begin(self) -> None:
+        call, options, waiting = self._call, self._options, self._waiting
+        assert options.group is not None
+        call.connection.on_close(self._abandon)
+        if waiting.waits:
+            call.connection.unblock = waiting.unblock
+        timeout_s = (options.block_ms or 0) / 1000
+        call.door.group_queues.join(self._topics, options.group, waiting, timeout_s)
+
+    def _abandon(self) -> None:
+        self._waiting.abandon()
+        self._leave()
+
+    def _leave(self) -> None:
+        assert self._options.group is not None
+        self._call.door.group_queues.leave(self._topics, self._options.group, self._waiting)
+        self._call.connection.unblock = None
+
+    def _done(self, found: Found) -> None:
+        call = self._call
+        self._leave()
+        call.connection.off_close(self._abandon)
+        if call.closed:
+            return
+        if isinstance(found, Exception):
+            fail(call, found)
+        elif found is None:
+            confirm(call, self._answer_with_nothing)
+        else:
+            _note_ids(call.door, found)
+            call.reply(streams_reply([found[:2]], call.connection.protocol))
+
+    def _answer_with_nothing(self, refusal: str) -> None:
+        if refusal:
+            self._call.fail(refusal)
+        else:
+            self._call.reply(streams_reply([], self._call.connection.protocol))
+
+
+def _note_ids(door: RespParts, found: NewEntries) -> None:
+    if found.ids is None or found.offsets is None:
+        door.known_ids.note(found.topic, found.entries)
+    else:
+        door.known_ids.note_ids(found.topic, found.ids, found.offsets)
+
+
 async def _read_new(
     call: Call, options: ReadOptions, topics: list[bytes], *, waits: bool
 ) -> list[tuple[bytes, list[bytes]]]:
     assert options.group is not None
-    door = call.door
+    door, queues = call.door, call.door.group_queues
+    future: asyncio.Future[Found] = door.loop.create_future()
     waiting = WaitingConsumer(
-        options.consumer, options.count_max, settle=options.is_settled, waits=waits
+        options.consumer,
+        options.count_max,
+        settle=options.is_settled,
+        waits=waits,
+        done=future.set_result,
     )
     timeout_s = (options.block_ms or 0) / 1000 if waits else 0
     with call.connection.blocked(waiting.unblock) if waits else nullcontext():
-        found = await door.group_queues.wait(topics, options.group, waiting, timeout_s)
+        try:
+            queues.join(topics, options.group, waiting, timeout_s)
+            found = await future
+        finally:
+            waiting.abandon()
+            queues.leave(topics, options.group, waiting)
+    if isinstance(found, Exception):
+        raise found
     if found is None:
         return []
-    door.known_ids.note(*found)
-    return [found]
+    _note_ids(door, found)
+    return [found[:2]]
 
 
 async def _read_own(
@@ -342,15 +429,14 @@ def _acknowledge(call: Call) -> None:
     unknown: list[tuple[int, list[ids.EntryId]]] = []
     for number, last in enumerate(call.tails):
         texts = [*call.args[3:-1], last]
+        offsets = known.offsets(topic, texts)
+        if offsets is not None:
+            run.settle(number, offsets)
+            continue
         try:
-            entries = ids.entry_ids(texts)
+            unknown.append((number, ids.entry_ids(texts)))
         except CommandError as fault:
             run.answer(number, encode.error(fault.message))
-            continue
-        if known.covers(topic, texts):
-            run.settle(number, [entry.offset for entry in entries])
-        else:
-            unknown.append((number, entries))
     if unknown:
         run.look_up(unknown)
 
@@ -378,9 +464,7 @@ COMMANDS = {
             b"HELP": Spec(_help, 2, OPEN, flags=("loading", "stale")),
         },
     ),
-    b"XREADGROUP": Spec(
-        stepwise(_read_group), -7, _READING, flags=("write", "blocking", "movablekeys")
-    ),
+    b"XREADGROUP": Spec(_read_group, -7, _READING, flags=("write", "blocking", "movablekeys")),
     b"XACK": Spec(
         _acknowledge, -4, WORK, is_pipelined=True, flags=("write", "fast"), keys=(1, 1, 1)
     ),

@@ -2,7 +2,7 @@
 
 An XACK or XREAD names a whole id, and only the journal has the time in it. Nearly every XACK names
 an entry that XREADGROUP has just handed out, and nearly every XREAD the last one that it got; these
-are remembered by the incarnation of their topic. Any other id is looked up.
+are remembered by the incarnation of their topic, with their offsets. Any other id is looked up.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from penstock.doors.resp.streams.ids import id_of
 from penstock.store.store import Store
 
 KNOWN_MAX = 32_768  # ids that are remembered, of all groups together: some 4 MB
-FORGOTTEN_AT_ONCE = 1_024  # ids that are forgotten together, the oldest
+FORGOTTEN_AT_ONCE = 1_024  # ids that are forgotten together, the oldest of a topic
 
 
 class KnownIds:
@@ -20,18 +20,48 @@ class KnownIds:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[tuple[int, bytes], None] = {}  # (incarnation, id), the oldest first
+        # offsets by id, by incarnation; the topic that was noted longest ago is first
+        self._known: dict[int, dict[bytes, int]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     def note(self, topic: bytes, entries: Iterable[bytes]) -> None:
-        info, known = self._store.topic(topic), self._known
+        ids = [id_of(entry) for entry in entries]
+        self.note_ids(topic, ids, [int(text[text.index(b"-") + 1 :]) for text in ids])
+
+    def note_ids(self, topic: bytes, ids: Iterable[bytes], offsets: Iterable[int]) -> None:
+        info = self._store.topic(topic)
         if info is None:
             return
-        for entry in entries:
-            known[info.id, id_of(entry)] = None
-        while len(known) > KNOWN_MAX:
-            for oldest in list(islice(known, FORGOTTEN_AT_ONCE)):
-                del known[oldest]
+        known = self._known.pop(info.id, {})
+        self._known[info.id] = known  # now the last
+        before = len(known)
+        known.update(zip(ids, offsets, strict=True))
+        self._count += len(known) - before
+        while self._count > KNOWN_MAX:
+            self._forget()
+
+    def _forget(self) -> None:
+        incarnation, oldest = next(iter(self._known.items()))
+        forgotten = list(islice(oldest, FORGOTTEN_AT_ONCE))
+        for text in forgotten:
+            del oldest[text]
+        self._count -= len(forgotten)
+        if not oldest:
+            del self._known[incarnation]
 
     def covers(self, topic: bytes, texts: Iterable[bytes]) -> bool:
-        info, known = self._store.topic(topic), self._known
-        return info is not None and all((info.id, text) in known for text in texts)
+        return self.offsets(topic, texts) is not None
+
+    def offsets(self, topic: bytes, texts: Iterable[bytes]) -> list[int] | None:
+        """The offsets of these ids; None if one of them is not known."""
+        info = self._store.topic(topic)
+        known = self._known.get(info.id) if info is not None else None
+        if known is None:
+            return None
+        try:
+            return [known[text] for text in texts]
+        except KeyError:
+            return None

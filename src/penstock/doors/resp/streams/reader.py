@@ -14,13 +14,12 @@ from penstock.core.groups import Groups
 from penstock.dispatch.unacked import ranges_of
 from penstock.doors.resp.awaiting import off_loop
 from penstock.doors.resp.faults import CommandError
-from penstock.doors.resp.streams.fields import fields_of
+from penstock.doors.resp.streams.encoding import encoded, encoded_slice
 from penstock.doors.resp.streams.ids import EntryId, Position, entry_id
 from penstock.limits import KIB
-from penstock.model.message import Message
+from penstock.model.message import Extras, Message
 from penstock.reading.readers import JournalReaders
 from penstock.store.store import Store, TopicInfo
-from penstock.wire.resp import encode
 
 READ_COUNT_MAX = 1_024
 READ_BYTES_MAX = 512 * KIB  # what is read from the journal at a time
@@ -64,6 +63,12 @@ class EntryReader:
         return CommandError(
             f"ERR The reply would be larger than {self._bytes_max} bytes, use a smaller COUNT"
         )
+
+    def fitting(self, entries: list[bytes]) -> int:
+        """How many entries there is room for in one answer; the first one always fits."""
+        if sum(map(len, entries)) <= self._bytes_max:
+            return len(entries)
+        return _fitting(list(enumerate(entries)), self._bytes_max, is_first=True)
 
     async def offset_of(self, topic: bytes, position: Position) -> int:
         if position.is_fixed:
@@ -145,13 +150,6 @@ class EntryReader:
         return await off_loop(self.readers, lambda: read_ids(self.store, topic, wanted))
 
 
-def encoded(message: Message) -> bytes:
-    name = entry_id(message.time_ms, message.offset)
-    fields = fields_of(message.payload, message.flags, message.extras)
-    items = [b"$%d\r\n%b\r\n" % (len(field), field) for field in fields]
-    return b"*2\r\n$%d\r\n%b\r\n%b" % (len(name), name, encode.array(items))
-
-
 class _Batch(NamedTuple):
     """Entries read at a time."""
 
@@ -162,15 +160,18 @@ class _Batch(NamedTuple):
 
 def _read(store: Store, topic: bytes, start: int, end: int, count: int) -> _Batch:
     found = store.read_topic(topic, start, min(count, READ_COUNT_MAX), READ_BYTES_MAX)
-    messages = [message for message in found.messages() if message.offset < end]
-    entries = [(message.offset, encoded(message)) for message in messages]
-    timed = next((message.offset for message in messages if _is_timed(message)), None)
-    return _Batch(entries, found.next_offset, timed)
+    entries: list[StreamEntry] = []
+    timed: list[int] = []
+    for part in found.slices:
+        run = encoded_slice(part, topic)
+        entries += zip(range(run.first, min(run.end, end)), run.entries, strict=False)
+        timed += [part.first_offset + n for n, extras in part.extras.items() if _is_timed(extras)]
+    first_timed = min(timed, default=end)
+    return _Batch(entries, found.next_offset, first_timed if first_timed < end else None)
 
 
-def _is_timed(message: Message) -> bool:
-    extras = message.extras
-    return extras is not None and bool(extras.due_ms or extras.expires_ms)
+def _is_timed(extras: Extras) -> bool:
+    return bool(extras.due_ms or extras.expires_ms)
 
 
 def _fitting(batch: list[StreamEntry], room: int, *, is_first: bool) -> int:

@@ -14,26 +14,49 @@ class NewEntries(NamedTuple):
 
     topic: bytes
     entries: list[bytes]
+    ids: list[bytes] | None = None  # of these entries, if they are known
+    offsets: list[int] | None = None
+
+
+Found = NewEntries | Exception | None  # None: nothing in time
+Done = Callable[[Found], None]
 
 
 class WaitingConsumer:
-    """One XREADGROUP for new entries; ``found`` is its result."""
+    """One XREADGROUP for new entries; ``done`` is called once, with its result."""
+
+    __slots__ = (
+        "_done",
+        "_is_over",
+        "_is_served",
+        "consumer",
+        "count_max",
+        "serve_again",
+        "settle",
+        "timer",
+        "waits",
+    )
 
     def __init__(
-        self, consumer: bytes, count_max: int | None, *, settle: bool, waits: bool
+        self, consumer: bytes, count_max: int | None, *, settle: bool, waits: bool, done: Done
     ) -> None:
         self.consumer = consumer
         self.count_max = ROUND_COUNT_MAX if count_max is None else count_max
         self.settle = settle  # NOACK
         self.waits = waits  # whether it stays when there is nothing for it
         self.serve_again: Sequence[Callable[[], None]] = ()  # start a round of each queue
-        self.found: asyncio.Future[NewEntries | None]
-        self.found = asyncio.get_running_loop().create_future()
+        self.timer: asyncio.TimerHandle | None = None
+        self._done = done
+        self._is_over = False
         self._is_served = False
 
     @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    @property
     def is_free(self) -> bool:
-        return not self._is_served and not self.found.done()
+        return not (self._is_served or self._is_over)
 
     def reserve(self) -> None:
         self._is_served = True
@@ -46,13 +69,13 @@ class WaitingConsumer:
             for serve in self.serve_again:
                 serve()
 
-    def answer(self, found: NewEntries | None) -> None:
-        if not self.found.done():
-            self.found.set_result(found)
+    def answer(self, found: Found) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._done(found)
 
     def fail(self, error: Exception) -> None:
-        if not self.found.done():
-            self.found.set_exception(error)
+        self.answer(error)
 
     def unblock(self, fault: str) -> None:
         """End the wait, with an error or without; a round that serves it is still awaited."""
@@ -65,3 +88,7 @@ class WaitingConsumer:
         self.waits = False
         if not self._is_served:
             self.answer(None)
+
+    def abandon(self) -> None:
+        """The client has left: whatever comes is for nobody."""
+        self._is_over = True

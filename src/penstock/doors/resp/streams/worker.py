@@ -13,7 +13,7 @@ from penstock.core.commands import Claimed
 from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.resp.faults import CommandError, not_stored
-from penstock.doors.resp.streams.reader import encoded
+from penstock.doors.resp.streams.encoding import encoded
 from penstock.doors.resp.streams.waiting_consumer import NewEntries, WaitingConsumer
 from penstock.net.connection_ids import ConnectionIds
 from penstock.obs.reasons import DisconnectReason
