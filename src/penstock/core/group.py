@@ -24,7 +24,7 @@ effect.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from penstock.core.commands import (
     Claimed,
@@ -220,6 +220,8 @@ class Group:
         self.heads = [max(head, start_of_new) for head in self.heads]
 
     def _deliver(self, name: bytes, offsets: list[int], command: Taken) -> GroupDelivery:
+        if not command.settle and self.pending.keys().isdisjoint(offsets):
+            return self._deliver_fresh(name, offsets, command.now_ms)
         deliveries = []
         for offset in offsets:
             known = self.pending.get(offset)
@@ -234,6 +236,14 @@ class Group:
             elif is_returned:
                 self._drop(offset)
         return GroupDelivery(name, offsets, deliveries)
+
+    def _deliver_fresh(self, name: bytes, offsets: list[int], now_ms: int) -> GroupDelivery:
+        """``_deliver`` of messages that nobody was given before, as most are."""
+        pending = [Pending(name, now_ms, 1) for _ in offsets]
+        self.pending.update(zip(offsets, pending, strict=True))
+        self.consumers[name].pending.update(offsets)
+        self.changed |= _chunks(offsets)
+        return GroupDelivery(name, offsets, [1] * len(offsets))
 
     def _assign(self, offset: int, known: Pending | None, pending: Pending) -> None:
         """Give a message to a consumer; another may have it, if the group was moved back."""
@@ -286,37 +296,72 @@ class Group:
         taken: defaultdict[int, set[int]],
     ) -> GroupDelivery:
         name, until_ms, runs = share
-        pending_by_offset, leases = self.pending, self.leases
-        now_ms, changed = command.now_ms, self.changed
-        holds = self.consumer(name, now_ms).pending if name else None
+        holds = self.consumer(name, command.now_ms).pending if name else None
         offsets: list[int] = []
         deliveries: list[int] = []
         number = lease
-        for priority, start, end in runs:
-            changed.add(start >> CHUNK_BITS)
-            if end - start > 1:
-                changed.update(range(start >> CHUNK_BITS, (end - 1 >> CHUNK_BITS) + 1))
-            for offset in range(start, end):
-                known = pending_by_offset.get(offset)
-                times, reason = 1, b""
-                if known is not None:
-                    if not self._is_returned(offset, known):
-                        continue  # the group was moved back, or has changed since the choice
-                    times, reason = known.deliveries + 1, known.reason
-                    self.redeliveries += times > 1
-                    taken[priority].add(offset)
-                offsets.append(offset)
-                deliveries.append(times)
-                pending_by_offset[offset] = Pending(
-                    name, now_ms, times, number, until_ms, priority, reason
-                )
-                leases[number] = offset
-                if holds is not None:
-                    holds.add(offset)
-                number += 1
+        for run in runs:
+            found, times = self._lease_run(run, (name, command.now_ms, until_ms), number, taken)
+            offsets += found
+            deliveries += times
+            number += len(found)
+        if holds is not None:
+            holds.update(offsets)
         if until_ms:
             self._deadlines.add(until_ms, lease, number)
         return GroupDelivery(name, offsets, deliveries, lease)
+
+    def _lease_run(
+        self,
+        run: tuple[int, int, int],
+        terms: tuple[bytes, int, int],
+        lease: int,
+        taken: defaultdict[int, set[int]],
+    ) -> tuple[Sequence[int], list[int]]:
+        """Lease a range; return the offsets, and how often each was delivered.
+
+        ``terms``: the consumer, the time, the end of the leases.
+        """
+        priority, start, end = run
+        name, now_ms, until_ms = terms
+        offsets: Sequence[int] = range(start, end)
+        times = [1] * (end - start)
+        reasons = None
+        self.changed.update(range(start >> CHUNK_BITS, (end - 1 >> CHUNK_BITS) + 1))
+        if not self.pending.keys().isdisjoint(offsets):
+            offsets, times, reasons = self._redelivered(run, taken)
+        numbers = range(lease, lease + len(offsets))
+        if reasons is None:
+            pending = [Pending(name, now_ms, 1, n, until_ms, priority) for n in numbers]
+        else:
+            rows = zip(times, numbers, reasons, strict=True)
+            pending = [
+                Pending(name, now_ms, count, n, until_ms, priority, reason)
+                for count, n, reason in rows
+            ]
+        self.pending.update(zip(offsets, pending, strict=True))
+        self.leases.update(zip(numbers, offsets, strict=True))
+        return offsets, times
+
+    def _redelivered(
+        self, run: tuple[int, int, int], taken: defaultdict[int, set[int]]
+    ) -> tuple[list[int], list[int], list[bytes]]:
+        """Offsets of a range in which some are pending, with their deliveries and reasons."""
+        priority, start, end = run
+        offsets, times, reasons = [], [], []
+        for offset in range(start, end):
+            known = self.pending.get(offset)
+            count, reason = 1, b""
+            if known is not None:
+                if not self._is_returned(offset, known):
+                    continue  # the group was moved back, or has changed since the choice
+                count, reason = known.deliveries + 1, known.reason
+                self.redeliveries += count > 1
+                taken[priority].add(offset)
+            offsets.append(offset)
+            times.append(count)
+            reasons.append(reason)
+        return offsets, times, reasons
 
     def _drop_expired(self, offsets: list[int], taken: defaultdict[int, set[int]]) -> None:
         for offset in offsets:
@@ -345,6 +390,8 @@ class Group:
 
     def _let_go(self, offsets: list[int]) -> None:
         """Remove messages from everything that knows of them."""
+        if self._let_go_of_one(offsets):
+            return
         returned: list[set[int]] = [set() for _ in range(PRIORITIES)]
         for offset in offsets:
             pending = self._drop(offset)
@@ -359,26 +406,38 @@ class Group:
                 self.generation += 1  # a dispatcher may have chosen them
                 self.returned.remove(priority, those)
 
+    def _let_go_of_one(self, offsets: list[int]) -> bool:
+        """``_let_go`` of what one consumer has without leases: whether that is so."""
+        get = self.pending.__getitem__
+        holders = {(pending.consumer, pending.lease) for pending in map(get, offsets)}
+        if len(holders) != 1:
+            return False
+        ((name, lease),) = holders
+        if not name or lease != NO_LEASE:
+            return False
+        for offset in offsets:
+            del self.pending[offset]
+        self.changed |= _chunks(offsets)
+        consumer = self.consumers.get(name)
+        if consumer is not None:
+            consumer.pending.difference_update(offsets)
+        return True
+
     def settle_leases(self, ranges: list[tuple[int, int]]) -> int:
         """Mark the messages of these leases as done; return how many there were.
 
         A lease that has ended counts as well, while its message was not delivered again.
         """
-        pop_lease, pop_pending = self.leases.pop, self.pending.pop
-        changed = self.changed.add
-        settled = 0
-        for lease in leases(ranges, self.leases):
-            offset = pop_lease(lease, None)
-            if offset is None:
-                continue
-            settled += 1
-            changed(offset >> CHUNK_BITS)
-            pending = pop_pending(offset)
+        found = [self.leases.pop(lease, None) for lease in leases(ranges, self.leases)]
+        offsets = [offset for offset in found if offset is not None]
+        settled = list(map(self.pending.pop, offsets))
+        self.changed |= _chunks(offsets)
+        for pending, offset in zip(settled, offsets, strict=True):
             if pending.consumer:
                 self._take_from(pending, offset)
         late = self.lapsed.take(ranges)
         self._let_go(late)
-        return settled + len(late)
+        return len(settled) + len(late)
 
     def return_leases(self, command: LeasesReturned) -> int:
         """Return the messages of these leases to the group; return how many there were."""
@@ -567,6 +626,10 @@ class Group:
     def _place_anew(self, free: list[int]) -> None:
         self.returned, self.delayed, self.exhausted = ReturnedMessages(), DelayedMessages(), {}
         self._place(free, keeps_lease=True)
+
+
+def _chunks(offsets: list[int]) -> set[int]:
+    return {offset >> CHUNK_BITS for offset in offsets}
 
 
 def _backoff_ms(group: Group, deliveries: int) -> int:

@@ -22,6 +22,8 @@ When the connection ends, what is in flight goes to others at once.
 import asyncio
 from collections.abc import Iterable
 
+import msgspec
+
 from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.doors.queue.faults import refusal_fault, storage_fault
 from penstock.doors.queue.operation import PushChannel, Requester
@@ -49,18 +51,16 @@ LATE_MS = 5_000  # how long a late acknowledgement is remembered
 LATE_MAX = 65_536  # late acknowledgements that are remembered
 
 
-class _PushedMessage:
+class _PushedMessage(msgspec.Struct, eq=False, gc=False):
     """A message that was pushed to the client."""
 
-    __slots__ = ("is_lapsed", "leases", "look_ms", "offset", "refreshes", "until_ms")
-
-    def __init__(self, offset: int, lease: int, look_ms: int, until_ms: int) -> None:
-        self.offset = offset
-        self.leases = [lease]  # the last one is current
-        self.look_ms = look_ms  # when to extend or drop the lease
-        self.until_ms = until_ms  # when its lease ends or, if that is over, when it is forgotten
-        self.refreshes = 0
-        self.is_lapsed = False  # its lease has run out: it is not in flight any more
+    offset: int
+    lease: int
+    look_ms: int  # when to extend or drop the lease
+    until_ms: int  # when its lease ends or, if that is over, when it is forgotten
+    earlier: tuple[int, ...] = ()  # leases under which it was pushed before, the last one last
+    refreshes: int = 0
+    is_lapsed: bool = False  # its lease has run out: it is not in flight any more
 
 
 class Push:
@@ -92,7 +92,7 @@ class Push:
     def end(self) -> None:
         self._door.counters.workers_connected -= 1
         self._door.dispatchers.rest(self.topic, self.group, self.consumer)
-        held = [held.leases[-1] for held in self._by_offset.values() if not held.is_lapsed]
+        held = [held.lease for held in self._by_offset.values() if not held.is_lapsed]
         self._forget_all()
         if held:
             # They count as delivered: one of them may have crashed the client.
@@ -167,25 +167,29 @@ class Push:
     def _track(self, jobs: list[LeasedMessage]) -> None:
         until_ms = self._door.steady_ms() + self.visibility_ms
         look_ms = until_ms - self.visibility_ms // 3
-        by_offset, by_lease = self._by_offset, self._by_lease
-        for job in jobs:
-            offset, lease = job.message.offset, job.lease
-            pushed = _PushedMessage(offset, lease, look_ms, until_ms)
-            known = by_offset.get(offset)
-            if known is not None:
-                self._untrack(known)
-                self._remember(pushed, known.leases)
-            by_offset[offset] = by_lease[lease] = pushed
+        offsets, leases = [job.message.offset for job in jobs], [job.lease for job in jobs]
+        rows = zip(offsets, leases, strict=True)
+        pushed = [_PushedMessage(offset, lease, look_ms, until_ms) for offset, lease in rows]
+        if not self._by_offset.keys().isdisjoint(offsets):
+            for one in pushed:
+                self._supersede(one)
+        self._by_offset.update(zip(offsets, pushed, strict=True))
+        self._by_lease.update(zip(leases, pushed, strict=True))
         self._in_flight += len(jobs)
         self._watch()
 
-    def _remember(self, pushed: _PushedMessage, leases: list[int]) -> None:
-        pushed.leases[:0] = leases[1 - ALIASES_MAX :]
-        self._by_lease.update(dict.fromkeys(pushed.leases, pushed))
+    def _supersede(self, pushed: _PushedMessage) -> None:
+        """If the message was pushed before, remember the leases of that."""
+        known = self._by_offset.get(pushed.offset)
+        if known is not None:
+            self._untrack(known)
+            pushed.earlier = (*known.earlier, known.lease)[1 - ALIASES_MAX :]
+            self._by_lease.update(dict.fromkeys(pushed.earlier, pushed))
 
     def _untrack(self, pushed: _PushedMessage) -> None:
         del self._by_offset[pushed.offset]
-        for lease in pushed.leases:
+        del self._by_lease[pushed.lease]
+        for lease in pushed.earlier:
             del self._by_lease[lease]
         self._in_flight -= not pushed.is_lapsed
 
@@ -195,12 +199,11 @@ class Push:
         """Settle messages, by any of their leases; unknown ones may be of an earlier connection."""
         ended, others = self._ended(leases)
         now_ms = self._door.steady_ms()
-        for pushed in ended:
-            if pushed.is_lapsed or pushed.until_ms - now_ms < LATE_MS:
-                self._note_late(pushed.offset, now_ms)
-        for offset in self._offsets(others):
+        soon_ms = now_ms + LATE_MS
+        late = [one.offset for one in ended if one.is_lapsed or one.until_ms < soon_ms]
+        for offset in late + self._offsets(others):
             self._note_late(offset, now_ms)
-        done = [pushed.leases[-1] for pushed in ended]
+        done = [pushed.lease for pushed in ended]
         self._door.dispatchers.leases.settle(self.topic, self.group, done + others)
         if ended:
             self.ask()
@@ -221,7 +224,7 @@ class Push:
 
     def return_leases(self, leases: Iterable[int], pause_ms: int = 0, reason: bytes = b"") -> None:
         ended, others = self._ended(leases)
-        back = [pushed.leases[-1] for pushed in ended] + others
+        back = [pushed.lease for pushed in ended] + others
         dispatchers = self._door.dispatchers
         dispatchers.leases.give_back(self.topic, self.group, back, delay_ms=pause_ms, reason=reason)
         if ended:
@@ -239,13 +242,18 @@ class Push:
         """Stop tracking the messages of some leases; also return leases we know nothing of."""
         ended: list[_PushedMessage] = []
         others: list[int] = []
+        by_lease, by_offset, lapsed = self._by_lease, self._by_offset, 0
         for lease in leases:
-            pushed = self._by_lease.get(lease)
+            pushed = by_lease.get(lease)
             if pushed is None:
                 others.append(lease)
-            else:
-                self._untrack(pushed)
-                ended.append(pushed)
+                continue
+            ended.append(pushed)
+            del by_offset[pushed.offset], by_lease[pushed.lease]
+            lapsed += pushed.is_lapsed
+            for alias in pushed.earlier:
+                del by_lease[alias]
+        self._in_flight -= len(ended) - lapsed
         return ended, others
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────
@@ -277,16 +285,16 @@ class Push:
         group = self._door.broker.groups.get(self.topic, self.group)
         known = group.leases if group else {}
         for one in pushed:
-            if one.leases[-1] in known:
+            if one.lease in known:
                 one.refreshes += 1
             else:
                 self._untrack(one)
-        alive = [one for one in pushed if one.leases[-1] in known]
+        alive = [one for one in pushed if one.lease in known]
         if alive:
             self._extend(alive, self.visibility_ms + self.visibility_ms // 3)
 
     def _extend(self, pushed: list[_PushedMessage], extent_ms: int) -> None:
-        leases = [one.leases[-1] for one in pushed]
+        leases = [one.lease for one in pushed]
         self._door.dispatchers.leases.extend(self.topic, self.group, leases, extent_ms)
         until_ms = self._door.steady_ms() + extent_ms
         for one in pushed:

@@ -50,20 +50,16 @@ def reason_of(message: queue_pb2.Nack | queue_pb2.NackMany) -> bytes:
 
 
 def items_of(jobs: list[LeasedMessage]) -> list[encode.Item]:
-    items: list[encode.Item] = []
-    for job in jobs:
-        message = job.message
-        flags = message.flags
-        items.append(
-            (
-                job.lease,
-                message.offset,
-                (flags & FLAG_PRIORITY) >> PRIORITY_SHIFT,
-                (flags & FLAG_CONTENT_TYPE) >> CONTENT_TYPE_SHIFT,
-                message.payload,
-                message.time_ms,
-                job.deliveries - 1,
-                message.extras.headers if message.extras else (),
-            )
+    return [
+        (
+            job.lease,
+            (message := job.message).offset,
+            ((flags := message.flags) & FLAG_PRIORITY) >> PRIORITY_SHIFT,
+            (flags & FLAG_CONTENT_TYPE) >> CONTENT_TYPE_SHIFT,
+            message.payload,
+            message.time_ms,
+            job.deliveries - 1,
+            extras.headers if (extras := message.extras) else (),
         )
-    return items
+        for job in jobs
+    ]
