@@ -28,6 +28,7 @@ PARTS = (
     "columns",
     "entries",
     "fields",
+    "jobs",
     "names",
     "output_queue",
     "publishes",

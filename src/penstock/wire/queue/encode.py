@@ -5,10 +5,11 @@ offsets are that byte, 128 times, with the same bytes in between: without ids, `
 one ``join`` per 128 frames.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from penstock import kernel
 from penstock.errors import LocalProtocolError
 from penstock.wire.queue._generated.queue_pb2 import Error, Ok, Request, Response
 from penstock.wire.queue.fields import BYTES, LOWEST, REQUEST_ID, blob, number, tag, varint
@@ -84,26 +85,30 @@ def error(
     return response(Response(error=what, request_id=request_id))
 
 
-def polled(items: Iterable[Item], request_id: int = 0) -> bytes:
-    return _frame(_POLLED, _all_delivered(items, _item_head), request_id)
+def polled(items: list[Item], request_id: int = 0) -> bytes:
+    return _frame(_POLLED, encode_deliveries(items, False, _delivered), request_id)
 
 
-def pushed(items: Iterable[Item]) -> bytes:
-    return _all_delivered(items, _frame_head)
+def pushed(items: list[Item]) -> bytes:
+    return encode_deliveries(items, True, _delivered)
 
 
 def response(message: Response) -> bytes:
     return _framed(message.SerializeToString())
 
 
-def _all_delivered(items: Iterable[Item], head_of: Callable[[int], bytes]) -> bytes:
-    """Items, each behind a head for its size; neighbours share four of their seven pieces."""
+def encode_deliveries(items: list[Item], is_framed: bool, whole: Callable[[Item], bytes]) -> bytes:
+    """Items, each behind a head for its size; neighbours share four of their seven pieces.
+
+    ``is_framed``: each in a frame of its own. ``whole`` encodes the message of an item alone.
+    """
+    head_of = _frame_head if is_framed else _item_head
     pieces: list[bytes] = []
     last: tuple[int, ...] = ()
     for item in items:
         lease, offset, priority, content_type, payload, ts_ms, redeliveries, headers = item
         if headers or lease < 128 or offset < 128:
-            message = _delivered(item)
+            message = whole(item)
             pieces += (head_of(len(message)), message)
             continue
         size = len(payload)
@@ -235,3 +240,7 @@ def _message(tag: int, message: bytes) -> bytes:
 
 def _framed(body: bytes) -> bytes:
     return LENGTH.pack(len(body)) + body
+
+
+if not TYPE_CHECKING and kernel.is_compiled:
+    from penstock.kernel.jobs import encode_deliveries

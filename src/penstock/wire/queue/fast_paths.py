@@ -19,8 +19,9 @@ connections are cached, if their names are short.
 """
 
 from functools import lru_cache
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from penstock import kernel
 from penstock.wire.queue.events import AckRun, Event, NackRun, ProduceRun
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, blob, length_at, number, number_in, tag
 from penstock.wire.queue.machine import LENGTH
@@ -147,41 +148,42 @@ class SettleFastPath:
         request_ids: list[int] = []
         while parts := _parts(data, position, self.tag, self._prefix, bytes_max):
             before = position
-            position = self._read_alike(data, position, parts, leases, request_ids)
+            position = read_leases(data, position, parts, self.key[-1], leases, request_ids)
             if position == before:
                 break
         if leases:
             self.add(leases, request_ids, events)
         return position
 
-    def _read_alike(
-        self,
-        data: bytes,
-        position: int,
-        parts: tuple[int, int, int],
-        leases: list[int],
-        request_ids: list[int],
-    ) -> int:
-        head, message, frame = parts
-        start = data[position : position + head]
-        last = len(data) - frame
-        has_ids = self.key[-1]
-        upper, above = b"", -1
-        while position <= last and data.startswith(start, position):
-            at, end = position + head, position + message
-            # Leases come in rows: all but the lowest byte is mostly that of the one before.
-            if upper and data[at] > 127 and data.startswith(upper, at + 1):
-                lease = above | data[at] & 127
-            else:
-                lease = number_in(data[at:end])
-                upper, above = data[at + 1 : end], lease & ~127
-            request_id = _request_id(data[end : position + frame]) if message < frame else 0
-            if lease < 0 or request_id < 0 or (request_id > 0) is not has_ids:
-                break
-            leases.append(lease)
-            request_ids.append(request_id)
-            position += frame
-        return position
+
+def read_leases(
+    data: bytes,
+    position: int,
+    parts: tuple[int, int, int],
+    has_ids: bool,
+    leases: list[int],
+    request_ids: list[int],
+) -> int:
+    """Read frames that have the same head and size; return where the first other one begins."""
+    head, message, frame = parts
+    start = data[position : position + head]
+    last = len(data) - frame
+    upper, above = b"", -1
+    while position <= last and data.startswith(start, position):
+        at, end = position + head, position + message
+        # Leases come in rows: all but the lowest byte is mostly that of the one before.
+        if upper and data[at] > 127 and data.startswith(upper, at + 1):
+            lease = above | data[at] & 127
+        else:
+            lease = number_in(data[at:end])
+            upper, above = data[at + 1 : end], lease & ~127
+        request_id = _request_id(data[end : position + frame]) if message < frame else 0
+        if lease < 0 or request_id < 0 or (request_id > 0) is not has_ids:
+            break
+        leases.append(lease)
+        request_ids.append(request_id)
+        position += frame
+    return position
 
 
 @lru_cache(maxsize=1024)
@@ -245,3 +247,7 @@ def _produce_key(run: ProduceRun) -> tuple[bytes, int, int, bytes, bool]:
 
 def _settle_key(run: AckRun | NackRun) -> tuple[bytes, bytes, bool]:
     return run.topic, run.group, run.request_ids is not None
+
+
+if not TYPE_CHECKING and kernel.is_compiled:
+    from penstock.kernel.jobs import read_leases
