@@ -270,17 +270,20 @@ class Dispatcher:
     ) -> list[tuple[GroupWorker, list[Run]]]:
         """Divide messages among the workers with room.
 
-        Each gets its part at once, unless a worker expects messages to be spread one by one.
+        Each gets its part at once, unless a worker expects messages to be spread one by one. If
+        there is enough for all but not in one round, each gets what it has room for, in turn:
+        larger shares cost less, and whoever gets nothing now is the first of the next round.
         """
         rooms = ((worker.consumer, worker.room()) for worker in self.workers.values())
         ready = dict(islice((pair for pair in rooms if pair[1] > 0), want))
+        is_plenty = want == ROUND_MAX and picker.available() >= sum(ready.values())
         one_by_one = len(ready) > 1 and any(self.workers[n].takes_turns for n in ready)
         runs_of: dict[bytes, list[Run]] = {}
         polls = group.polls
         while want and ready:
             for place, (name, room) in enumerate(list(ready.items())):
-                part = 1 if one_by_one else -(-want // (len(ready) - place))
-                runs = picker.pick(min(room, part), polls) if want else []
+                part = want if is_plenty else -(-want // (len(ready) - place))
+                runs = picker.pick(min(room, 1 if one_by_one else part), polls) if want else []
                 if not runs:
                     return self._to_shares(runs_of)
                 polls += 1
