@@ -146,7 +146,8 @@ class Picker:
         heads = self.heads
         lowest = min(heads)
         pairs = zip(self._offsets.by_priority, heads, strict=True)
-        return sum(offsets.rank(head) - offsets.rank(lowest) for offsets, head in pairs)
+        above = [(offsets, head) for offsets, head in pairs if head > lowest and offsets]
+        return sum([offsets.rank(head) - offsets.rank(lowest) for offsets, head in above])
 
 
 class _Stream:
