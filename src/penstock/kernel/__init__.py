@@ -32,6 +32,7 @@ PARTS = (
     "names",
     "output_queue",
     "publishes",
+    "resp",
     "routes",
     "sockets",
 )

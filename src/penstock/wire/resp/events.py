@@ -1,10 +1,25 @@
-"""What the RESP machine reports: commands, and at most one violation, as the last event."""
+"""What the RESP machine reports: commands, and at most one violation, as the last event.
 
-from typing import TypeAlias
+``kernel/resp.pyx`` has the compiled form of ``RespColumns``, which knows where the arguments are in
+what was read, and makes objects of them only when somebody asks.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
+from penstock import kernel
+from penstock.wire.resp import encode
 from penstock.wire.violation import Violation
+
+
+class MessageBatch(Protocol):
+    """What messages are added to on their way to the journal."""
+
+    def append_each(
+        self, topics: Sequence[bytes], payloads: list[bytes], time_ms: int, flags: int
+    ) -> int: ...
 
 
 class RespCommand(msgspec.Struct, frozen=True, gc=False):
@@ -26,15 +41,62 @@ class RespColumns(msgspec.Struct, frozen=True, gc=False):
     columns: list[list[bytes]]
     rests: list[bytes]
 
+    @property
+    def count(self) -> int:
+        return len(self.rests)
+
+    @property
+    def distinct(self) -> list[bytes]:
+        """The first arguments, each once, in order of their first command."""
+        return list(dict.fromkeys(self.columns[0]))
+
     def cut(self, start: int, stop: int | None = None) -> "RespColumns":
         """Some of the commands."""
         columns = [column[start:stop] for column in self.columns]
         return RespColumns(self.name, columns, self.rests[start:stop])
+
+    def of(self, names: Collection[bytes]) -> "RespColumns":
+        """The commands whose first argument is one of ``names``."""
+        places = [place for place, name in enumerate(self.columns[0]) if name in names]
+        columns = [[column[place] for place in places] for column in self.columns]
+        return RespColumns(self.name, columns, [self.rests[place] for place in places])
+
+    def count_before(self, names: Collection[bytes]) -> int:
+        """How many commands there are before the first whose first argument is none of these."""
+        others = [place for place, name in enumerate(self.columns[0]) if name not in names]
+        return others[0] if others else self.count
 
     def commands(self) -> "list[RespCommand]":
         """The same as single commands."""
         rows = zip(*self.columns, strict=True)
         return [RespCommand([self.name, *row], []) for row in rows]
 
+    # what becomes of PUBLISH, whose first arguments are channels and whose last are payloads
+
+    def pushes(self, head: bytes) -> bytes:
+        """The messages with a head before each, as subscribers get them."""
+        return encode.pushes(head, self.rests)
+
+    def answers(self, each: list[bytes]) -> bytes:
+        """The answers to all commands; ``each`` has those for ``distinct``."""
+        if len(each) == 1:
+            return each[0] * self.count
+        answers = dict(zip(self.distinct, each, strict=True))
+        return b"".join(map(answers.__getitem__, self.columns[0]))
+
+    def append_to(self, batch: MessageBatch, topics: list[bytes], time_ms: int) -> None:
+        """Add the messages to a batch; ``topics`` has those of ``distinct``."""
+        names, payloads = self.columns[0], self.columns[-1]
+        distinct = self.distinct
+        if topics != distinct:
+            of_names = dict(zip(distinct, topics, strict=True))
+            names = [of_names[name] for name in names]
+        batch.append_each(names, payloads, time_ms, 0)
+
+
+if not TYPE_CHECKING and kernel.is_compiled:
+    from penstock.kernel.resp import RespColumns, set_command_class
+
+    set_command_class(RespCommand)
 
 Event: TypeAlias = RespCommand | RespColumns | Violation  # what ``receive`` returns

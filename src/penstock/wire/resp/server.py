@@ -4,8 +4,9 @@ A command is an array of bulk strings (``*2 $4 PING $2 hi``, each length and str
 line typed by hand (``inline``); there is no nesting. The plain path reads a command argument by
 argument, and alone decides about missing bytes and limits. There are two fast paths: ``_read_run``
 reads commands that only differ from the last one in the last argument, ``wire.resp.columns`` those
-that share name and number of arguments with it. Numbers and line ends must be exact, so a wrong
-length is noticed at once.
+that share name and number of arguments with it. The compiled reader (``kernel.resp``) does the
+same in one pass; it takes a whole command that is plainly right, and leaves all else to the plain
+path. Numbers and line ends must be exact, so a wrong length is noticed at once.
 
 **Limits.** Every announced number is checked before a byte of what it announces is kept. While
 ``is_trusted`` is False (until AUTH) tighter limits apply. Commands after AUTH may be in the same
@@ -15,19 +16,30 @@ authenticating a client, call** ``receive(b"")``, which checks it again.
 
 **Memory.** Of an incomplete command the complete arguments and the bytes of the incomplete one are
 held: what has arrived, never what was announced. An incomplete argument is examined again only when
-it is complete.
+it is complete. Of a chunk that completes a command only the bytes of this command are joined to
+what was held.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from penstock import kernel
 from penstock.limits import KIB, MIB
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.columns import COLUMNAR, read_columns
-from penstock.wire.resp.events import Event, RespCommand
+from penstock.wire.resp.events import Event, RespColumns, RespCommand
 from penstock.wire.resp.inline import split
 from penstock.wire.violation import Violation
+
+# data, position, most arguments, most bytes of one and of all, whether columns are wanted
+ReadCommand = Callable[
+    [bytes, int, int, int, int, bool], tuple[RespColumns | list[bytes] | None, int, int]
+]
+_read_command: ReadCommand | None = None
+if kernel.is_compiled:
+    from penstock.kernel.resp import read_command as _read_command
 
 ARGUMENTS_MAX: Final = 10_000
 BULK_BYTES_MAX: Final = 16 * MIB
@@ -41,6 +53,7 @@ STRANGER_BYTES_MAX: Final = 16 * KIB  # as in Redis: one argument; here also an 
 NUMBER_LINE_BYTES_MAX: Final = 32
 
 COLUMNAR_ARGUMENTS_MAX: Final = 64  # commands with more are read one by one
+JOINED_BYTES_MAX: Final = KIB  # of a chunk, which are sooner copied than read for themselves
 
 CRLF: Final = b"\r\n"
 ARRAY: Final = ord("*")
@@ -139,26 +152,38 @@ class RespServerMachine:
         """Read a chunk; return the commands that it completes. Never raises."""
         if self._is_closed:
             return []
+        events: list[Event] = []
+        position = 0
         if self._tail is not None:
             if self._is_too_little(data, len(self._tail)):
                 self._tail += data
-                return []
-            data = b"".join((self._tail, data))
-            self._tail = None
-        events: list[Event] = []
-        position = self._scan(data, events)
+                return events
+            data, position = self._complete(self._tail, data, events)
+        position = self._scan(data, position, events)
         if position < len(data) and not self._is_closed:
             self._tail = bytearray(data[position:])
         return events
+
+    def _complete(self, tail: bytearray, data: bytes, events: list[Event]) -> tuple[bytes, int]:
+        """Read what was held, with as much of a chunk as it needs; return what to read then."""
+        self._tail = None
+        taken = self._needed - len(tail)
+        if not 0 < taken < len(data) - JOINED_BYTES_MAX:
+            return b"".join((tail, data)), 0
+        held = b"".join((tail, data[:taken]))
+        position = self._scan(held, 0, events)
+        if self._is_closed or position == len(held):
+            return data, len(data) if self._is_closed else taken
+        return held[position:] + data[taken:], 0
 
     def _is_too_little(self, data: bytes, held: int) -> bool:
         if self._needed:
             return held + len(data) < self._needed
         return b"\n" not in data and held + len(data) <= self._allowed.inline_bytes
 
-    def _scan(self, data: bytes, events: list[Event]) -> int:
-        """Read commands; return where an incomplete one begins."""
-        position, following = -1, 0
+    def _scan(self, data: bytes, following: int, events: list[Event]) -> int:
+        """Read commands from ``following`` on; return where an incomplete one begins."""
+        position = -1
         try:
             while position < following < len(data):
                 position = following
@@ -198,9 +223,23 @@ class RespServerMachine:
 
     def _read_array(self, data: bytes, position: int, events: list[Event]) -> int:
         """Read a command, or the rest of one; return the position of the first unused byte."""
-        is_whole = not self._missing
-        start = position
+        start, is_whole = position, not self._missing
         if is_whole:
+            if _read_command is not None:
+                allowed = self._allowed
+                found, end, needed = _read_command(
+                    data,
+                    position,
+                    allowed.arguments,
+                    allowed.bulk_bytes,
+                    self._command_bytes_max,
+                    allowed is self._trusted,
+                )
+                if found is not None:
+                    return self._take(found, data, start, end, events)
+                if needed:
+                    self._needed = needed
+                    return position
             position = self._read_count(data, position)
         position = self._read_arguments(data, position)
         if self._missing or not self._arguments:
@@ -210,8 +249,28 @@ class RespServerMachine:
         events.append(command)
         if is_whole and len(arguments) > 1 and position < len(data):
             position = self._read_run(data, start, position, command)
-            if arguments[0] in COLUMNAR and position < len(data):
+            is_columnar = _read_command is None and arguments[0] in COLUMNAR
+            if is_columnar and position < len(data):
                 position = self._read_columns(data, position, command, events)
+        return position
+
+    def _take(
+        self,
+        found: RespColumns | list[bytes],
+        data: bytes,
+        start: int,
+        position: int,
+        events: list[Event],
+    ) -> int:
+        """Take what the compiled reader found; return where it ends, with those that follow it."""
+        if not isinstance(found, list):
+            events.append(found)
+            return position
+        command = RespCommand(found, [])
+        events.append(command)
+        if len(found) > 1 and position < len(data):
+            self._room = self._command_bytes_max - sum(map(len, found))
+            return self._read_run(data, start, position, command)
         return position
 
     def _read_columns(
