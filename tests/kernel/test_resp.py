@@ -127,16 +127,17 @@ def test_some_of_the_commands_are_the_same_in_both_forms(found, start, stop):
 def test_pushes_answers_and_captured_messages_are_the_same_in_both_forms(found):
     compiled, python = both(found)
     assert compiled.pushes(b"head") == python.pushes(b"head")
-    each = [b":%d\r\n" % len(name) for name in python.distinct]
+    each = {name: b":%d\r\n" % len(name) for name in python.distinct}
     assert compiled.answers(each) == python.answers(each)
-    topics = [b"to/" + name for name in python.distinct]
-    journals = Batch(), Batch()
-    compiled.append_to(journals[0], topics, 7)
-    python.append_to(journals[1], topics, 7)
-    for topic in topics:
-        assert journals[0].group(topic).payloads == journals[1].group(topic).payloads
-    assert journals[0].payloads == journals[1].payloads == [payload for _, payload in found]
-    assert journals[0].payload_bytes == journals[1].payload_bytes
+    for topics in (None, {name: b"to/" + name for name in python.distinct}):
+        journals = Batch(), Batch()
+        compiled.append_to(journals[0], topics, 7)
+        python.append_to(journals[1], topics, 7)
+        assert list(journals[0].topics) == list(journals[1].topics)
+        for topic in journals[1].topics:
+            assert journals[0].group(topic).payloads == journals[1].group(topic).payloads
+        assert journals[0].payloads == journals[1].payloads == [payload for _, payload in found]
+        assert journals[0].payload_bytes == journals[1].payload_bytes
 
 
 def test_a_repeated_name_is_one_object():

@@ -5,11 +5,12 @@ messages share these commits, and under a flood they would make them long. So th
 bounded by what the disk took lately in ``COMMIT_S``; beyond it they are delivered but not captured.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from penstock.limits import CAPTURE_BESIDE_WAITING_BYTES_MAX, KIB
 from penstock.model.message import Extras
+from penstock.store.batch import Batch
 
 COMMIT_S = 0.005  # how long captured messages may make a commit that others wait for
 BYTES_MIN = 64 * KIB
@@ -46,3 +47,13 @@ class Capture(Protocol):
         extras: Sequence[Extras | None] | None = None,
         /,
     ) -> int: ...
+
+
+class EachMessage(Protocol):
+    """Messages that each have a name; their topics are those of the names, if not the same."""
+
+    @property
+    def count(self) -> int: ...
+    def append_to(
+        self, batch: Batch, topics: Mapping[bytes, bytes] | None, time_ms: int, /
+    ) -> None: ...

@@ -23,12 +23,12 @@ because its term has ended, is submitted again without the void commands before 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from penstock.clock import Clock
 from penstock.cluster.replicated_log import ReplicatedLog
-from penstock.commit.capture_bound import Capture, CaptureBound
+from penstock.commit.capture_bound import Capture, CaptureBound, EachMessage
 from penstock.commit.checkpoint import Checkpointer
 from penstock.commit.completion import Callback
 from penstock.commit.feed import Feed
@@ -306,11 +306,14 @@ class Pipeline(PendingBatches):
             self._counters.drops[DropReason.CAPTURE_OVERFLOW] += count
         self.end_capture()
 
-    def capture_each(self, topics: Sequence[bytes], payloads: list[bytes], now_ms: int) -> None:
+    def capture_each(
+        self, messages: EachMessage, topics: Mapping[bytes, bytes] | None, now_ms: int
+    ) -> None:
+        """``capture`` of messages that each have their own topic, in order."""
         batch = self.capturing_batch()
         if batch is not None:
-            batch.append_each(topics, payloads, now_ms, 0)
-        self.end_capturing(batch, len(payloads))
+            messages.append_to(batch, topics, now_ms)
+        self.end_capturing(batch, messages.count)
 
     def _is_capture_full(self) -> bool:
         pending_bytes = self.pending_bytes

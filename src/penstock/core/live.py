@@ -11,7 +11,6 @@ that expires has no form that could be shared: it may wait for its subscriber.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Protocol, overload
@@ -93,21 +92,20 @@ class LazyRuns(Sequence[Run]):
         return iter(self._found())
 
 
-class ColumnRuns(LazyRuns):
-    """The runs of messages in columns."""
-
-    __slots__ = ()
-
-    def __init__(self, topics: Sequence[bytes], payloads: list[bytes]) -> None:
-        super().__init__(partial(_column_runs, topics, payloads))
-
-
-def _column_runs(topics: Sequence[bytes], payloads: list[bytes]) -> Sequence[Run]:
+def column_runs(topics: Sequence[bytes], payloads: list[bytes]) -> Sequence[Run]:
+    """The runs of messages, ``topics[n]`` that of ``payloads[n]``."""
     pairs = zip(topics, payloads, strict=True)
     return [
         _Single(topic, [payload for _, payload in run])
         for topic, run in groupby(pairs, itemgetter(0))
     ]
+
+
+class RespForm(Protocol):
+    """Names and payloads of messages as bulk strings of RESP."""
+
+    def pushes(self, head: bytes) -> bytes:
+        """The messages as pushes that begin with ``head``, without name and payload."""
 
 
 class Live:
@@ -126,12 +124,12 @@ class Live:
         count: int,
         mqtt: bytes | None = None,
         mqtt_5: bytes | None = None,
-        resp: Sequence[bytes] | None = None,
+        resp: "RespForm | None" = None,
     ) -> None:
         self.runs = runs
         self.count = count
         self.resp = resp
-        """Name and payload of each as bulk strings of RESP, without the last line end; or None."""
+        """The messages as a publisher has written them by RESP; or None."""
         self.mqtt = mqtt
         """The messages as packets of MQTT 3.1.1, QoS 0; None before the first ``as_mqtt``."""
         self.mqtt_5 = mqtt_5
@@ -181,7 +179,7 @@ class Live:
         found = self._forms.get(head)
         if found is None:
             if self.resp is not None:
-                found = resp.pushes(head, self.resp)
+                found = self.resp.pushes(head)
             else:
                 runs = [resp.deliveries(head, run.topic, run.payloads) for run in self.runs]
                 found = b"".join(runs)

@@ -277,37 +277,40 @@ cdef class RespColumns:
             row += self._width
         return found
 
-    def answers(self, list each not None):
-        """The answers to all commands; ``each`` has those for ``distinct``."""
-        cdef Py_ssize_t place, size = 0
+    def answers(self, dict each not None):
+        """The answers to all commands; ``each`` has them by first argument."""
+        cdef list answers
+        cdef Py_ssize_t size = 0
         cdef bytes answer, found
         cdef uint32_t *row = self._rows
         cdef char *out
-        if len(each) == 1:
-            return each[0] * self.count
+        answers = [each[name] for name in self.distinct]
+        if len(answers) == 1:
+            return answers[0] * self.count
         for _ in range(self.count):
-            size += PyBytes_GET_SIZE(<bytes?>each[row[NAME]])
+            size += PyBytes_GET_SIZE(<bytes?>answers[row[NAME]])
             row += self._width
         found = PyBytes_FromStringAndSize(NULL, size)
         out = PyBytes_AS_STRING(found)
         row = self._rows
         for _ in range(self.count):
-            answer = <bytes>each[row[NAME]]
+            answer = <bytes>answers[row[NAME]]
             memcpy(out, PyBytes_AS_STRING(answer), PyBytes_GET_SIZE(answer))
             out += PyBytes_GET_SIZE(answer)
             row += self._width
         return found
 
-    def append_to(self, MessageColumns batch not None, list topics not None, long long time_ms):
-        """Add the last arguments as messages; ``topics`` has those of ``distinct``."""
+    def append_to(self, MessageColumns batch not None, dict topics, long long time_ms):
+        """Add the last arguments as messages; ``topics`` has those of channels, if they differ."""
+        cdef list names = self.distinct
         cdef uint32_t *row = self._rows
         cdef uint32_t start
-        if len(topics) != len(self.distinct):
-            raise ValueError("there must be a topic for each name")
+        if topics is not None:
+            names = [topics[name] for name in names]
         for _ in range(self.count):
             start = row[self._width - 2]
             batch.add_slice(
-                <bytes?>topics[row[NAME]], self._chunk, start, start + row[self._width - 1],
+                <bytes?>names[row[NAME]], self._chunk, start, start + row[self._width - 1],
                 time_ms, 0,
             )
             row += self._width

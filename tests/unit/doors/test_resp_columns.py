@@ -74,6 +74,26 @@ async def test_publishes_to_any_channels_together_are_as_one_by_one(broker, chan
     assert await outcome(broker, commands, together=True) == alone
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize("second", [b"SUBSCRIBE y", b"PSUBSCRIBE y*"])
+async def test_a_client_gets_messages_of_several_channels_in_the_order_of_their_publisher(
+    broker, second
+):
+    """Also if others, who get some of them, are served together."""
+    listener, other, third = Client(broker), Client(broker), Client(broker)
+    listener.send_all(b"SUBSCRIBE x", second)
+    other.send_all(b"SUBSCRIBE z")
+    third.send_all(b"SUBSCRIBE w v")
+    commands = publishes([b"v", b"w", b"x", b"y", b"z"], 200, seed=9)
+    client = Client(broker)
+    client.connection.data_received(b"".join(command(*each) for each in commands))
+    await settle(broker, client, listener, other, third)
+    sent = [(channel, payload) for _, channel, payload in commands]
+    for one, channels in ((listener, b"xy"), (other, b"z"), (third, b"vw")):
+        found = [tuple(reply[-2:]) for reply in one.replies if reply[0].endswith(b"message")]
+        assert found == [each for each in sent if each[0] in channels]
+
+
 def test_a_channel_that_a_user_may_not_publish_to_is_refused_among_others():
     channels = [channel for _, channel, _ in publishes(PLAIN, 200, seed=3)]
     denied = [channel for channel in channels if not channel.startswith(b"a/")]

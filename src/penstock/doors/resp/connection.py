@@ -95,7 +95,7 @@ class RespConnection(RespClient):
 
         Returns False if there are none: the next is a command that runs alone.
         """
-        spec, count, taken = COMMANDS[columns.name.upper()], len(columns.rests), 0
+        spec, count, taken = COMMANDS[columns.name.upper()], columns.count, 0
         if (
             spec.columns is not None
             and spec.fits(1 + len(columns.columns))

@@ -7,16 +7,19 @@ The reply is the true number of receivers: live subscribers of any protocol, a c
 matching subscriptions once for each as in Redis, and followers of the journal.
 """
 
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import groupby
 
 from penstock.access.admission import CAPTURED, ENVELOPES, Refusal, TopicRoute
 from penstock.access.envelopes import OpenedEnvelopes
-from penstock.core.live import ColumnRuns, Live
+from penstock.core.live import LazyRuns, Live, Run, column_runs
 from penstock.delivery.fanout import Marked, Targets
 from penstock.doors.resp.access import Used, admitted
 from penstock.doors.resp.calls import Call, RespClient, Spec
 from penstock.doors.resp.faults import no_permission, publish_fault
 from penstock.doors.resp.parts import RespParts
+from penstock.doors.resp.subscriptions import connection_of
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 from penstock.wire.resp.events import RespColumns
@@ -50,26 +53,20 @@ def _publish_columns(
     client: RespClient, event: RespColumns, now_ms: int, turn_ends_at: float
 ) -> int:
     """PUBLISH messages to any channels; return how many were taken: up to one that is special."""
-    door, channels = client.door, event.columns[0]
+    door, channels = client.door, event.distinct
     routes = _plain_routes(client, channels, turn_ends_at)
-    count = _count_known(channels, routes)
-    if not count:
-        return 0
-    if count < len(channels):
-        event = event.cut(0, count)
-    channels, payloads = event.columns
-    topics = channels
-    if any(route.topic != channel for channel, route in routes.items()):
-        topics = [routes[channel].topic for channel in channels]
-    door.counters.messages_in_total[0] += count
-    _forward(door, routes, topics, event)
+    if len(routes) < len(channels):
+        if not routes:
+            return 0
+        event = event.cut(0, event.count_before(routes))
+    door.counters.messages_in_total[0] += event.count
+    _forward(door, routes, event)
     if all(route.policy for route in routes.values()):
-        door.pipeline.capture_each(topics, payloads, now_ms)
+        door.pipeline.capture_each(event, _topics(routes), now_ms)
     else:
         _keep_captured(door, routes, event, now_ms)
-    answers = {channel: encode.integer(_receivers(door, routes[channel])) for channel in routes}
-    client.replies.add(b"".join(map(answers.__getitem__, channels)))
-    return count
+    client.replies.add(event.answers(_answers(door, routes)))
+    return event.count
 
 
 def _plain_routes(
@@ -79,14 +76,14 @@ def _plain_routes(
 
     New channels take time: after the end of the turn they are left for the next.
     """
-    cached, rights = client.door.broker.routes.cached, client.principal.rights
+    cached, publishable = client.door.broker.routes.cached, client.principal.rights.publishable
     routes: dict[bytes, TopicRoute] = {}
-    for channel in dict.fromkeys(channels):
+    for channel in channels:
         route = cached.get(channel)
         if (
             route is None
             or not 0 <= route.policy <= CAPTURED
-            or (rights.publishable is not None and channel not in rights.publishable)
+            or (publishable is not None and channel not in publishable)
             or b"%" in channel
         ):
             if routes and client.door.monotonic() > turn_ends_at:
@@ -106,31 +103,62 @@ def _plain_route(client: RespClient, topic: bytes) -> TopicRoute | None:
     return None if isinstance(route, Refusal) or route.policy > CAPTURED else route
 
 
-def _count_known(channels: list[bytes], routes: dict[bytes, TopicRoute]) -> int:
-    """How many messages there are before the first whose channel has no route."""
-    if routes.keys() >= set(channels):
-        return len(channels)
-    return next(number for number, channel in enumerate(channels) if channel not in routes)
+def _topics(routes: dict[bytes, TopicRoute]) -> dict[bytes, bytes] | None:
+    """The topics of channels; None if they have the same names, as most do."""
+    if all(route.topic == channel for channel, route in routes.items()):
+        return None
+    return {channel: route.topic for channel, route in routes.items()}
 
 
-def _forward(
-    door: RespParts, routes: dict[bytes, TopicRoute], topics: list[bytes], event: RespColumns
-) -> None:
-    """Forward messages, neighbours with the same subscribers together."""
+def _runs(event: RespColumns, routes: dict[bytes, TopicRoute]) -> Sequence[Run]:
     channels, payloads = event.columns
-    first = routes[channels[0]]
-    if all(route.targets == first.targets and not route.marked for route in routes.values()):
-        if first.targets:
-            live = Live(ColumnRuns(topics, payloads), len(topics), resp=event.rests)
-            door.fanout.forward(first.targets, live)
+    return column_runs([routes[channel].topic for channel in channels], payloads)
+
+
+def _live(event: RespColumns, routes: dict[bytes, TopicRoute]) -> Live:
+    """The messages of an event, whose payloads are made if somebody wants them."""
+    return Live(LazyRuns(partial(_runs, event, routes)), event.count, resp=event)
+
+
+def _forward(door: RespParts, routes: dict[bytes, TopicRoute], event: RespColumns) -> None:
+    """Forward messages, those with the same subscribers together, and each subscriber's in order.
+
+    If nobody is among two sets of subscribers, these are served one after the other. Otherwise only
+    neighbours are together.
+    """
+    ways = _ways(routes)
+    if ways is not None:
+        for targets, channels in ways:
+            if targets:
+                some = event if len(ways) == 1 else event.of(channels)
+                door.fanout.forward(targets, _live(some, routes))
         return
     stop = 0
-    for (targets, marked), same in groupby(map(routes.__getitem__, channels), _way):
+    for (targets, marked), same in groupby(map(routes.__getitem__, event.columns[0]), _way):
         start, stop = stop, stop + len(list(same))
         if targets:
-            runs = ColumnRuns(topics[start:stop], payloads[start:stop])
-            live = Live(runs, stop - start, resp=event.rests[start:stop])
-            door.fanout.forward(targets, live, marked)
+            some = event.cut(start, stop)
+            door.fanout.forward(targets, _live(some, routes), marked)
+
+
+def _ways(routes: dict[bytes, TopicRoute]) -> list[tuple[Targets, set[bytes]]] | None:
+    """Sets of subscribers, each with its channels; None if one is in two, or has wishes."""
+    found: dict[Targets, set[bytes]] = {}
+    targets: Targets | None = None
+    for channel, route in routes.items():
+        if route.marked is not None:
+            return None
+        if route.targets is not targets:
+            targets = route.targets
+            channels = found.setdefault(targets, set())
+        channels.add(channel)
+    return list(found.items()) if len(found) == 1 or _are_disjoint(found) else None
+
+
+def _are_disjoint(ways: Iterable[Targets]) -> bool:
+    """Whether nobody is in two of them. Several listeners of one client count as one."""
+    sets = [{connection_of(target.client) for target, _ in targets} - {None} for targets in ways]
+    return len(set().union(*sets)) == sum(map(len, sets))
 
 
 def _way(route: TopicRoute) -> tuple[Targets, Marked | None]:
@@ -147,6 +175,19 @@ def _keep_captured(
             door.pipeline.capture(route.topic, [payload], now_ms)
         else:
             door.cluster.broadcast(route.topic, [payload])
+
+
+def _answers(door: RespParts, routes: dict[bytes, TopicRoute]) -> dict[bytes, bytes]:
+    """The replies to PUBLISH by channel. Most channels of a client have the same subscribers."""
+    answers: dict[bytes, bytes] = {}
+    targets: Targets | None = None
+    is_followed = door.feed.routes.subscription_count > 0
+    for channel, route in routes.items():
+        if route.targets is not targets or is_followed:
+            targets = route.targets
+            answer = encode.integer(_receivers(door, route))
+        answers[channel] = answer
+    return answers
 
 
 def _receivers(door: RespParts, route: TopicRoute) -> int:

@@ -16,7 +16,7 @@ from operator import itemgetter
 
 from penstock.access.admission import CAPTURED
 from penstock.core.delivery import Delivery
-from penstock.core.live import Live, LiveSubscriber
+from penstock.core.live import Live, LiveClient, LiveSubscriber
 from penstock.doors.resp.pattern_budget import Account, account_of
 from penstock.doors.resp.replay import Replays, SubscribedClient
 from penstock.model.topic import filter_fault, has_wildcard
@@ -42,6 +42,10 @@ class _Listener(LiveSubscriber):
     @property
     def principal(self) -> Principal:
         return self._connection.principal
+
+    @property
+    def connection(self) -> SubscribedClient:
+        return self._connection
 
     @property
     def head(self) -> bytes:
@@ -273,6 +277,11 @@ class Subscriptions:
             self.unsubscribe(name)
         for pattern in list(self.patterns):
             self.unsubscribe_pattern(pattern)
+
+
+def connection_of(client: LiveClient | None) -> object:
+    """Whose connection a live subscriber's client is, or belongs to."""
+    return client.connection if isinstance(client, _Listener) else client
 
 
 def filter_of(name: bytes) -> bytes:

@@ -4,7 +4,7 @@
 what was read, and makes objects of them only when somebody asks.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
@@ -77,21 +77,21 @@ class RespColumns(msgspec.Struct, frozen=True, gc=False):
         """The messages with a head before each, as subscribers get them."""
         return encode.pushes(head, self.rests)
 
-    def answers(self, each: list[bytes]) -> bytes:
-        """The answers to all commands; ``each`` has those for ``distinct``."""
+    def answers(self, each: Mapping[bytes, bytes]) -> bytes:
+        """The answers to all commands; ``each`` has them by first argument."""
         if len(each) == 1:
-            return each[0] * self.count
-        answers = dict(zip(self.distinct, each, strict=True))
-        return b"".join(map(answers.__getitem__, self.columns[0]))
+            (answer,) = each.values()
+            return answer * self.count
+        return b"".join(map(each.__getitem__, self.columns[0]))
 
-    def append_to(self, batch: MessageBatch, topics: list[bytes], time_ms: int) -> None:
-        """Add the messages to a batch; ``topics`` has those of ``distinct``."""
-        names, payloads = self.columns[0], self.columns[-1]
-        distinct = self.distinct
-        if topics != distinct:
-            of_names = dict(zip(distinct, topics, strict=True))
-            names = [of_names[name] for name in names]
-        batch.append_each(names, payloads, time_ms, 0)
+    def append_to(
+        self, batch: MessageBatch, topics: Mapping[bytes, bytes] | None, time_ms: int
+    ) -> None:
+        """Add the messages to a batch; ``topics`` has those of channels, if they differ."""
+        channels, payloads = self.columns[0], self.columns[-1]
+        if topics is not None:
+            channels = [topics[channel] for channel in channels]
+        batch.append_each(channels, payloads, time_ms, 0)
 
 
 if not TYPE_CHECKING and kernel.is_compiled:
