@@ -107,6 +107,7 @@ def both(found):
 def same(compiled, python):
     assert compiled.name == python.name
     assert compiled.count == python.count
+    assert compiled.arguments == python.arguments
     assert compiled.columns == (python.columns if python.count else [[], []])
     assert compiled.rests == python.rests
     assert compiled.distinct == python.distinct

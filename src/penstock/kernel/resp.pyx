@@ -153,16 +153,18 @@ cdef class RespColumns:
     # ── The commands, as objects ──────────────────────────────────────────────────────────────
 
     @property
+    def arguments(self):
+        """How many arguments each command has, its name included."""
+        return 1 + (self._width - PLACES) // 2
+
+    @property
     def columns(self):
         cdef Py_ssize_t argument
         if self._columns is None:
             self._columns = [self._names()] + [
-                self._column(argument) for argument in range(1, self._arguments())
+                self._column(argument) for argument in range(1, (self._width - PLACES) // 2)
             ]
         return self._columns
-
-    cdef Py_ssize_t _arguments(self):
-        return (self._width - PLACES) // 2
 
     cdef list _names(self):
         cdef Py_ssize_t place

@@ -104,6 +104,7 @@ class Environment:
         self.page_bytes: int = self._lmdb.stat()["psize"]
         self.runway_bytes = RUNWAY_BYTES // 4  # until the total is known, which may be small
         self._file_end = 0  # size of the file when last looked at
+        self._prepared_end = 0  # of the pages in use when ``prepare`` was called last
         self._last_commit = 0  # number of the last transaction, as the next one found it
         self._unseen = 0  # bytes that may be written before the map is looked at again
         self._ended: StorageBroken | None = None  # why nothing is written any more
@@ -260,10 +261,15 @@ class Environment:
         raise self._ended
 
     def prepare(self) -> None:
-        """Extend the file between commits: a commit that only overwrites is flushed faster."""
+        """Extend the file between commits: a commit that only overwrites is flushed faster.
+
+        Not while commits are larger than what would be added: that would be written twice, and one
+        flush more, for a small part of the next one.
+        """
         try:
             end = self.end_bytes
-            if self._file_end - end < self.runway_bytes // 4:
+            grown, self._prepared_end = end - (self._prepared_end or end), end
+            if grown < self.runway_bytes and self._file_end - end < self.runway_bytes // 4:
                 self._lengthen(end)
         except OSError:  # the next commit reports a full disk
             self._file_end = 1 << 62

@@ -98,7 +98,7 @@ class RespConnection(RespClient):
         spec, count, taken = COMMANDS[columns.name.upper()], columns.count, 0
         if (
             spec.columns is not None
-            and spec.fits(1 + len(columns.columns))
+            and spec.fits(columns.arguments)
             and not (self.mutes or self._is_limited or self.door.registry.monitors)
             and self.transaction is None
         ):

@@ -46,6 +46,11 @@ class RespColumns(msgspec.Struct, frozen=True, gc=False):
         return len(self.rests)
 
     @property
+    def arguments(self) -> int:
+        """How many arguments each command has, its name included."""
+        return 1 + len(self.columns)
+
+    @property
     def distinct(self) -> list[bytes]:
         """The first arguments, each once, in order of their first command."""
         return list(dict.fromkeys(self.columns[0]))
