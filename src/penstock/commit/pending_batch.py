@@ -71,8 +71,10 @@ class PendingBatches:
 
     @property
     def pending_bytes(self) -> int:
-        in_flight = sum([pending.batch.payload_bytes for pending in self._in_flight])
-        return self._open.batch.payload_bytes + in_flight
+        pending_bytes = self._open.batch.payload_bytes
+        for pending in self._in_flight:
+            pending_bytes += pending.batch.payload_bytes
+        return pending_bytes
 
     def holds(self, topic: bytes) -> bool:
         return any(topic in pending.batch.topics for pending in (*self._in_flight, self._open))

@@ -105,6 +105,8 @@ class RespConnection(RespClient):
             taken = spec.columns(self, columns, now_ms, turn_ends_at)
             self.door.registry.commands_total += taken
             self.last_command = columns.name
+            if taken == count and columns is not self.reads.last:
+                return True
         left: list[Event] = []
         if not taken:
             left += columns.cut(0, ALONE_AT_ONCE).commands()

@@ -7,7 +7,7 @@ The reply is the true number of receivers: live subscribers of any protocol, a c
 matching subscriptions once for each as in Redis, and followers of the journal.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -53,7 +53,12 @@ def _publish_columns(
     client: RespClient, event: RespColumns, now_ms: int, turn_ends_at: float
 ) -> int:
     """PUBLISH messages to any channels; return how many were taken: up to one that is special."""
-    door, channels = client.door, event.distinct
+    channels = event.distinct
+    route = _common_route(client, channels)
+    if route is not None:
+        _publish_alike(client, event, route, now_ms)
+        return event.count
+    door = client.door
     routes = _plain_routes(client, channels, turn_ends_at)
     if len(routes) < len(channels):
         if not routes:
@@ -62,11 +67,50 @@ def _publish_columns(
     door.counters.messages_in_total[0] += event.count
     _forward(door, routes, event)
     if all(route.policy for route in routes.values()):
-        door.pipeline.capture_each(event, _topics(routes), now_ms)
+        topics = {channel: route.topic for channel, route in routes.items()}
+        door.pipeline.capture_each(event, topics, now_ms)
     else:
         _keep_captured(door, routes, event, now_ms)
     client.replies.add(event.answers(_answers(door, routes)))
     return event.count
+
+
+def _common_route(client: RespClient, channels: list[bytes]) -> TopicRoute | None:
+    """The route of the first channel, if all are known, captured, and have the same subscribers.
+
+    That is so nearly always: then nothing else has to be found out for each channel.
+    """
+    if client.door.feed.routes.subscription_count:
+        return None  # each topic has its own followers
+    cached, publishable = client.door.broker.routes.cached, client.principal.rights.publishable
+    first = cached.get(channels[0])
+    if first is None or first.marked is not None:
+        return None
+    targets = first.targets
+    for channel in channels:
+        route = cached.get(channel)
+        if (
+            route is None
+            or route.targets is not targets
+            or route.policy != CAPTURED
+            or route.marked is not None
+            or b"%" in channel
+            or (publishable is not None and channel not in publishable)
+        ):
+            return None
+    return first
+
+
+def _publish_alike(client: RespClient, event: RespColumns, route: TopicRoute, now_ms: int) -> None:
+    """PUBLISH messages that all go the way of ``route``."""
+    door, count, targets = client.door, event.count, route.targets
+    door.counters.messages_in_total[0] += count
+    receivers = 0
+    if targets:
+        door.fanout.forward(targets, _live(event))
+        receivers = len([True for subscriber, _ in targets if subscriber.client is not None])
+    door.pipeline.capture_each(event, None, now_ms)
+    client.replies.add(encode.integers(receivers, count))
 
 
 def _plain_routes(
@@ -103,20 +147,17 @@ def _plain_route(client: RespClient, topic: bytes) -> TopicRoute | None:
     return None if isinstance(route, Refusal) or route.policy > CAPTURED else route
 
 
-def _topics(routes: dict[bytes, TopicRoute]) -> dict[bytes, bytes] | None:
-    """The topics of channels; None if they have the same names, as most do."""
-    if all(route.topic == channel for channel, route in routes.items()):
-        return None
-    return {channel: route.topic for channel, route in routes.items()}
-
-
-def _runs(event: RespColumns, routes: dict[bytes, TopicRoute]) -> Sequence[Run]:
+def _runs(event: RespColumns, routes: Mapping[bytes, TopicRoute] | None) -> Sequence[Run]:
     channels, payloads = event.columns
-    return column_runs([routes[channel].topic for channel in channels], payloads)
+    topics = channels if routes is None else [routes[channel].topic for channel in channels]
+    return column_runs(topics, payloads)
 
 
-def _live(event: RespColumns, routes: dict[bytes, TopicRoute]) -> Live:
-    """The messages of an event, whose payloads are made if somebody wants them."""
+def _live(event: RespColumns, routes: Mapping[bytes, TopicRoute] | None = None) -> Live:
+    """The messages of an event, whose payloads are made if somebody wants them.
+
+    Without ``routes``, the channels are topics.
+    """
     return Live(LazyRuns(partial(_runs, event, routes)), event.count, resp=event)
 
 

@@ -112,8 +112,8 @@ class _ChannelsListener(_FilterListener):
         self.replays = Replays(connection)
 
     def forward(self, live: Live) -> None:
-        if not self.replays.topics:
-            super().forward(live)
+        if not self.replays.topics:  # as ``_Listener.forward``, without a call more
+            self._connection.outbox.send_live(live.count, live.as_resp(self.head))
             return
         for run in live.runs:
             self.take(run.topic, run.payloads)
