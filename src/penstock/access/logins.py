@@ -31,6 +31,8 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from penstock.access.client_ids import id_text, is_among
 from penstock.access.jwt_logins import JwtLogins, looks_like_jwt
 from penstock.access.key_logins import KeyLogins
@@ -213,7 +215,7 @@ class Logins:
         """The principal of a connection that has not presented credentials (yet)."""
         if self._book.is_open:
             nobody = ANYONE if self._is_among_friends(origin) else STRANGER
-            return nobody._replace(door=door, address=origin.peer)
+            return replace(nobody, door=door, address=origin.peer)
         for user, via in ((origin.certificate, "certificate"), (origin.listener_user, "listener")):
             found = self._usable(user)
             if found is not None:
@@ -225,7 +227,7 @@ class Logins:
             return self._stranger(origin, door)
         rights = self._book.rights_of_roles((role,), "", id_text(client_id))
         nobody = Principal("", rights, door, origin.peer)
-        return nobody._replace(client_id=id_text(client_id), roles=(role,))
+        return replace(nobody, client_id=id_text(client_id), roles=(role,))
 
     def _is_among_friends(self, origin: Origin) -> bool:
         """Whether nobody needs to log in while there are no users.
@@ -237,7 +239,7 @@ class Logins:
         return is_here or self._allow_anonymous
 
     def _stranger(self, origin: Origin, door: str) -> Principal:
-        return STRANGER._replace(door=door, address=origin.peer)
+        return replace(STRANGER, door=door, address=origin.peer)
 
     def _is_banned(self, origin: Origin, client_id: bytes) -> bool:
         now_ms = self._clock.wall_ms()
@@ -617,7 +619,7 @@ class Logins:
             return LoginRefusal(LoginFault.NOT_ALLOWED, DisconnectReason.BAD_CREDENTIALS, fault)
         if refusal := self._last_refusal(origin, principal.user, client_id):
             return refusal
-        return self.renewed(principal._replace(client_id=text))
+        return self.renewed(replace(principal, client_id=text))
 
     # ── after a change ────────────────────────────────────────────────────────────────────────
 
@@ -645,7 +647,7 @@ class Logins:
     def _renewed_nobody(self, principal: Principal) -> Principal | LoginRefusal:
         if principal.roles:
             rights = self._book.rights_of_roles(principal.roles, "", principal.client_id)
-            return principal._replace(rights=rights)
+            return replace(principal, rights=rights)
         if principal.rights is ANYONE.rights and not self._book.is_open:
             return LoginRefusal(
                 LoginFault.WRONG, DisconnectReason.LOGIN_REQUIRED, "there are users now: log in"
@@ -656,7 +658,7 @@ class Logins:
         key = self._key_logins.valid_key(principal.user, self._clock.wall_ms())
         if key is None or key.public_key != principal.proof:
             return REVOKED
-        return principal._replace(rights=self._key_logins.rights_of(key, principal.client_id))
+        return replace(principal, rights=self._key_logins.rights_of(key, principal.client_id))
 
     def _renewed_user(self, principal: Principal, user: User) -> Principal | LoginRefusal:
         if not self._is_in_force(principal, user):
@@ -670,7 +672,7 @@ class Logins:
             row = self._book.tokens[principal.proof.decode()]
             roles, expires_ms = self._token_roles(row), row.expires_ms
         rights = self._book.rights_of_roles(roles, user.name, principal.client_id)
-        return principal._replace(rights=rights, expires_ms=_earliest(expires_ms, user.expires_ms))
+        return replace(principal, rights=rights, expires_ms=_earliest(expires_ms, user.expires_ms))
 
     def _is_in_force(self, principal: Principal, user: User) -> bool:
         """Whether the credentials that a principal came with are still the user's."""

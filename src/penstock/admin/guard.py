@@ -27,6 +27,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import NamedTuple
 
+from msgspec.structs import replace
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -253,7 +254,7 @@ def check_may_make_secrets(request: Request) -> None:
 
 
 def _administrator(origin: Origin, user: str) -> Principal:
-    return ANYONE._replace(user=user, door=DOOR, address=origin.peer)
+    return replace(ANYONE, user=user, door=DOOR, address=origin.peer)
 
 
 # ── credentials ───────────────────────────────────────────────────────────────────────────────

@@ -147,7 +147,7 @@ class _TokenPages(AccessPages):
                 self.book.salt_key,
             )
             origin = origin_of(request)
-            author = STRANGER._replace(user=token.owner, door="invite", address=origin.peer)
+            author = replace(STRANGER, user=token.owner, door="invite", address=origin.peer)
             request.state.caller = Caller(author)
 
             def changes() -> list[Change]:

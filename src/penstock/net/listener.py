@@ -14,6 +14,8 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from msgspec.structs import replace
+
 from penstock.config.address import Address
 from penstock.config.listeners import ListenerSettings
 from penstock.errors import Refused
@@ -145,7 +147,7 @@ class _UndetectedConnection(asyncio.Protocol):
         if isinstance(visitor, str):
             self.refuse(DisconnectReason.ADDRESS_LIMIT, visitor)
             return False
-        self._origin = self._origin._replace(visitor=visitor)
+        self._origin = replace(self._origin, visitor=visitor)
         return True
 
     def _read_header(self) -> bool:
@@ -160,7 +162,7 @@ class _UndetectedConnection(asyncio.Protocol):
         self._awaits_header = False
         self._data = self._data[header.size :]
         if header.host:
-            self._origin = self._origin._replace(peer=f"{header.host}:{header.port}")
+            self._origin = replace(self._origin, peer=f"{header.host}:{header.port}")
         return self._admit_visitor()
 
     def data_received(self, data: bytes) -> None:
@@ -258,7 +260,7 @@ class _UndetectedConnection(asyncio.Protocol):
         return self._origin.accepted_at + timeout_s
 
     def forgive(self, stalled_s: float) -> None:
-        self._origin = self._origin._replace(accepted_at=self._origin.accepted_at + stalled_s)
+        self._origin = replace(self._origin, accepted_at=self._origin.accepted_at + stalled_s)
 
     def refuse(
         self, reason: DisconnectReason, detail: str = "", answer: bytes | None = None

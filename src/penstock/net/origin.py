@@ -1,11 +1,11 @@
 """Where a connection comes from: what the listener knows before a protocol is spoken."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from penstock.net.visitors import Visitor
 
 
-class Origin(NamedTuple):
+class Origin(Struct, frozen=True, gc=False):
     """How a client reached the broker. A door decides by it what a client may do unnamed."""
 
     accepted_at: float  # monotonic

@@ -3,6 +3,8 @@
 import asyncio
 from typing import cast
 
+from msgspec.structs import replace
+
 from penstock.config.listeners import ListenerSettings
 from penstock.net.certificates import Certificates, PeerCertificate
 from penstock.net.detect import Protocol
@@ -54,8 +56,8 @@ class TlsEntrance:
         user, expires_ms = "", 0
         if certificate := ssl_object.getpeercert():
             user, expires_ms = self.certificates.identity(cast("PeerCertificate", certificate))
-        return origin._replace(
-            is_encrypted=True, certificate=user, certificate_expires_ms=expires_ms
+        return replace(
+            origin, is_encrypted=True, certificate=user, certificate_expires_ms=expires_ms
         )
 
     def close(self) -> None:

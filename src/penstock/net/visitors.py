@@ -60,6 +60,7 @@ class Visitors:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.strangers = 0
+        self._local = Visitor(self, None)  # stands for all connections that are not counted
         self._blocks: dict[str, _Block] = {}
 
     def __len__(self) -> int:
@@ -68,7 +69,7 @@ class Visitors:
     def admit(self, host: str, now: float, *, is_proxied: bool = False) -> Visitor | str:
         """A new connection, or why there is no room for it."""
         if not is_proxied and (not host or is_loopback(host)):
-            return Visitor(self, None)
+            return self._local
         name, limits = block_of(host), self.limits
         block = self._blocks.get(name) or self._new_block(name, now)
         if not self._take_token(block, now):

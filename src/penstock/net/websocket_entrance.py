@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from penstock.net.connections import Connections
 from penstock.net.listener import Door
 from penstock.net.origin import Origin
@@ -130,7 +132,7 @@ class WebSocketEntrance:
         accepted_at = origin.accepted_at if is_fresh else connections.monotonic()
         raw.write(handshake_response(key))
         transport = WebSocketTransport(raw)
-        self._door(transport, b"", origin._replace(accepted_at=accepted_at, is_websocket=True))
+        self._door(transport, b"", replace(origin, accepted_at=accepted_at, is_websocket=True))
         if data:
             transport.data_received(data)
 

@@ -4,12 +4,12 @@ A connection has a principal from its first byte on: a ``STRANGER``, who may do 
 door knows more. Without users, everybody on this machine is ``ANYONE``.
 """
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from penstock.trust.rights import ALL_RIGHTS, NO_RIGHTS, Rights
 
 
-class Principal(NamedTuple):
+class Principal(Struct, frozen=True, gc=False):
     """An identity, what it may do, and through which door it came."""
 
     user: str  # "" is nobody; ``key:ID`` is the holder of a signing key

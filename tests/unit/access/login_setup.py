@@ -4,6 +4,7 @@ import asyncio
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.access.logins import Credentials, LoginRefusal, Logins
 from penstock.access.new_secrets import PasswordHashes
@@ -25,7 +26,7 @@ MIB = 1024 * 1024
 CHEAP = Cost(8 * MIB, 1)
 LOCAL = Origin(0.0, "127.0.0.1:1", is_local=True)
 REMOTE = Origin(0.0, "192.0.2.1:1")
-ENCRYPTED = REMOTE._replace(is_encrypted=True)
+ENCRYPTED = replace(REMOTE, is_encrypted=True)
 CLUSTER_ID = bytes(range(16))
 
 

@@ -6,6 +6,7 @@ from hashlib import sha256, sha512
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.unit.access.login_setup import (
     CHEAP,
     CLUSTER_ID,
@@ -98,16 +99,16 @@ async def test_with_users_the_nameless_have_the_role_of_where_they_come_from(
 
 async def test_a_certificate_or_the_listener_names_an_enabled_user(setup):
     s = setup(put(User("ann", ("client",))), put(User("bob", is_disabled=True)))
-    of_ann = ENCRYPTED._replace(certificate="ann", certificate_expires_ms=s.clock.wall_ms() + 9)
+    of_ann = replace(ENCRYPTED, certificate="ann", certificate_expires_ms=s.clock.wall_ms() + 9)
     found = s.logins.welcome(of_ann, "mqtt")
     assert (found.user, found.via, found.expires_ms) == (
         "ann",
         "certificate",
         s.clock.wall_ms() + 9,
     )
-    assert s.logins.welcome(REMOTE._replace(listener_user="ann"), "binary").via == "listener"
+    assert s.logins.welcome(replace(REMOTE, listener_user="ann"), "binary").via == "listener"
     for user in ("bob", "nobody"):
-        assert not s.logins.welcome(REMOTE._replace(certificate=user), "mqtt").is_known
+        assert not s.logins.welcome(replace(REMOTE, certificate=user), "mqtt").is_known
     assert (await s.log_in("ann", "", of_ann)).via == "certificate"
     assert await s.log_in("bob", "", of_ann) == WRONG
 
@@ -431,8 +432,8 @@ async def test_guessing_from_many_addresses_does_not_lock_a_user_out_at_home(set
     s = setup(put(with_secret("ann")))
     assert (await s.log_in("ann", SECRET, REMOTE)).user == "ann"
     for number in range(30):
-        await s.log_in("ann", "wrong", REMOTE._replace(peer=f"198.51.100.{number}:1"))
-    elsewhere = await s.log_in("ann", SECRET, REMOTE._replace(peer="203.0.113.1:1"))
+        await s.log_in("ann", "wrong", replace(REMOTE, peer=f"198.51.100.{number}:1"))
+    elsewhere = await s.log_in("ann", SECRET, replace(REMOTE, peer="203.0.113.1:1"))
     assert elsewhere.reason is DisconnectReason.LOGIN_BACKOFF
     assert (await s.log_in("ann", SECRET, REMOTE)).user == "ann"
 
@@ -466,7 +467,7 @@ async def test_a_principal_is_renewed_with_its_new_rights(setup):
     renewed = s.logins.renewed(found)
     assert renewed.rights.may(Action.MONITOR, b"")
     assert not renewed.rights.may(Action.PUBLISH, b"t")
-    assert renewed._replace(rights=found.rights) == found
+    assert replace(renewed, rights=found.rights) == found
 
 
 async def test_a_changed_expiry_reaches_who_is_connected(setup):

@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.conformance.wire_client import connect_packet, publish
 
 from penstock.access.quotas import Quotas
@@ -116,7 +117,7 @@ async def test_reading_pauses_and_nothing_is_lost(limits):
     async with AsyncBroker() as broker, client_of(broker) as (_reader, writer, client):
         server = broker.server
         server.broker.access.apply([put(User("ann", quotas=Limits(**limits)))], -1, 10**6)
-        client.become(ANYONE._replace(user="ann"))
+        client.become(replace(ANYONE, user="ann"))
         received = server.counters.messages_in_total
         writer.write(publish("t", b"x" * 10) * 30)
         await until(lambda: received[0] == 30, broker)
@@ -135,9 +136,9 @@ async def test_new_rights_of_the_same_user_keep_what_it_uses():
     async with AsyncBroker() as broker, client_of(broker) as (_reader, _writer, client):
         limits = Limits(connections=9, subscriptions=5)
         broker.server.broker.access.apply([put(User("ann", quotas=limits))], -1, 10**6)
-        client.become(ANYONE._replace(user="ann"))
+        client.become(replace(ANYONE, user="ann"))
         assert not client.meter.admit_subscriptions(5)
-        client.become(ANYONE._replace(user="ann", rights=NO_RIGHTS))
+        client.become(replace(ANYONE, user="ann", rights=NO_RIGHTS))
         other = broker.server.parts.quotas.meter("ann")
         assert other.admit_subscriptions(1)
         client.become(ANYONE)
@@ -148,7 +149,7 @@ async def test_new_rights_of_the_same_user_keep_what_it_uses():
 @pytest.mark.asyncio
 async def test_a_connection_ends_when_its_credentials_expire():
     async with AsyncBroker() as broker, client_of(broker) as (reader, _writer, client):
-        client.become(ANYONE._replace(expires_ms=broker.clock.wall_ms() + 5_000))
+        client.become(replace(ANYONE, expires_ms=broker.clock.wall_ms() + 5_000))
         broker.clock.advance(4.5)
         assert client.reason is None
         broker.clock.advance(1)
@@ -159,7 +160,7 @@ async def test_a_connection_ends_when_its_credentials_expire():
 @pytest.mark.asyncio
 async def test_expiry_far_ahead_does_not_put_off_the_keep_alive():
     async with AsyncBroker() as broker, client_of(broker) as (reader, _writer, client):
-        client.become(ANYONE._replace(expires_ms=broker.clock.wall_ms() + 3_600_000))
+        client.become(replace(ANYONE, expires_ms=broker.clock.wall_ms() + 3_600_000))
         broker.clock.advance(100)
         assert await reader.read() == b""
         assert client.reason is DisconnectReason.KEEP_ALIVE_TIMEOUT

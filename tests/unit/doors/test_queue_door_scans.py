@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from tests.benches.commit_bench import until
 from tests.benches.queue_door_bench import Bench, produce
 
@@ -149,7 +150,7 @@ async def test_a_scan_is_forgotten_when_rights_change(bench):
 
 async def test_who_may_not_read_one_of_the_topics_reads_none(bench):
     peer = await filled(bench)
-    peer.connection.principal = peer.connection.principal._replace(user="ann", rights=Rights([]))
+    peer.connection.principal = replace(peer.connection.principal, user="ann", rights=Rights([]))
     answer = await peer.ask(many(topics=NAMES))
     assert answer.error.code == "not_authorized"
 

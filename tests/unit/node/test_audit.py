@@ -1,6 +1,7 @@
 """The audit log: what is recorded with which commit, and what is not in it."""
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.access.audit import TOPIC, AuditLog, broken_links, latest, read
 from penstock.errors import Refused
@@ -16,7 +17,7 @@ from penstock.trust.touched import touched
 
 CANARY = "$argon2id$canary-in-a-hash"
 DIGEST = b"canary-digest-of-32-bytes-------"
-ROOT = ANYONE._replace(user="root", door="http", address="192.0.2.7:4711")
+ROOT = replace(ANYONE, user="root", door="http", address="192.0.2.7:4711")
 ADMIN = User("root", ("admin",), secrets=(DIGEST,))
 
 

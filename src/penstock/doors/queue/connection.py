@@ -21,6 +21,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock.access.logins import Credentials, LoginDone, LoginFault, LoginRefusal
 from penstock.commit.completion import Callback
 from penstock.doors.queue.access import access_fault
@@ -317,7 +319,7 @@ class QueueConnection(Connection[Event]):
         self._refused_requests += 1
         if self.principal.is_known:
             self._stranger_since = self.door.monotonic()
-        self.become(STRANGER._replace(door=self.protocol_name, address=self.origin.peer))
+        self.become(replace(STRANGER, door=self.protocol_name, address=self.origin.peer))
         self.principal_changed()
         if self._failed_logins >= LOGINS_MAX:
             self._held = ()

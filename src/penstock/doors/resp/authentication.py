@@ -7,6 +7,8 @@ before there were users. With users, ``default`` is one of them, or else has the
 import hmac
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from penstock.access.logins import WRONG, Credentials, LoginFault, LoginRefusal
 from penstock.doors.resp.calls import DEFAULT_USER, Call
 from penstock.doors.resp.parts import PROTOCOL, RespParts
@@ -57,7 +59,7 @@ def _configured(door: RespParts, origin: Origin, user: str, secret: bytes) -> Pr
     if wanted and not hmac.compare_digest(secret, wanted):
         return None
     if access.is_open:
-        return ANYONE._replace(door=PROTOCOL, address=origin.peer)
+        return replace(ANYONE, door=PROTOCOL, address=origin.peer)
     known = access.users.get(user)
     roles: tuple[str, ...] = ()
     if known is None:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from msgspec.structs import replace
+
 from penstock.access.admission import Admission
 from penstock.access.audit import AuditLog
 from penstock.access.envelopes import Envelopes
@@ -92,5 +94,5 @@ class RespParts:
     def welcome(self, origin: Origin) -> Principal:
         """Who a client is before AUTH; with ``resp.password``, nobody whom the broker serves."""
         if self.settings.password and not (origin.certificate or origin.listener_user):
-            return STRANGER._replace(door=PROTOCOL, address=origin.peer)
+            return replace(STRANGER, door=PROTOCOL, address=origin.peer)
         return self.logins.welcome(origin, PROTOCOL)
