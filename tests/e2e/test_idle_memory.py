@@ -1,7 +1,7 @@
 """How much memory an idle client takes: what the broker has allocated for it and not freed.
 
 Counted by tracemalloc, so that neither the load of the machine nor what the allocator keeps can
-matter. It sees all objects of Python and uvloop, but not the buffers of the kernel.
+matter. It sees all objects of Python, uvloop and the compiled kernel, but not the buffers of the kernel.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from websockets.frames import Opcode
 
+from penstock import kernel
 from penstock.testing import Broker
 from tests.conformance import packets5 as v5
 from tests.conformance.wire_client import connect_packet
@@ -55,8 +56,11 @@ def connect_all(broker: Broker, clients: list[socket.socket], connect: Connect, 
         connect(client, f"{name}-{number:06}")
 
 
+TRANSPORT = 0 if kernel.is_compiled else 1_150  # what uvloop's takes more than the kernel's
+
+
 @pytest.mark.parametrize(
-    ("connect", "bytes_max"), [(by_3_1_1, 3_000), (by_5, 3_000), (by_websocket, 3_300)]
+    ("connect", "bytes_max"), [(by_3_1_1, 1_750), (by_5, 1_750), (by_websocket, 2_000)]
 )
 def test_an_idle_client_takes_few_bytes(connect, bytes_max):
     with Broker() as broker, sockets(20) as first, sockets(COUNT) as others:
@@ -69,4 +73,4 @@ def test_an_idle_client_takes_few_bytes(connect, bytes_max):
             used = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
-        assert used / COUNT < bytes_max
+        assert used / COUNT < bytes_max + TRANSPORT

@@ -41,10 +41,10 @@ cdef enum:
     PIECES = 256  # that are sent in one call
     UNLOCKED_BYTES_MIN = 65_536  # from here on, other threads may run while the kernel copies
 
-    # Moderation. With many sockets ready there is nothing to wait for.
+    # moderation
     NAP_NS = 50_000  # shortest time between two turns that bring little
     NAP_BYTES_MAX = 16_384  # a turn that read this much needs no nap
-    NAP_EVENTS_MAX = 32
+    FEW_EVENTS = 32  # with more sockets ready, a nap brings more of each: no others are needed
     NAPS_SKIPPED_MAX = 64
 
     # of a transport
@@ -211,7 +211,10 @@ cdef class Poller:
         cdef int count = epoll_wait(self._epoll, self._events, EVENTS, 0)
         cdef int64_t since_last = _now_ns() - self._ended_ns
         cdef bint is_soon = since_last < NAP_NS and self._read_bytes < NAP_BYTES_MAX
-        if is_soon and 0 < count < NAP_EVENTS_MAX:
+        if is_soon and count >= FEW_EVENTS:
+            with nogil:
+                _sleep(NAP_NS - since_last)
+        elif is_soon and count > 0:
             if self._naps_to_skip > 0:
                 self._naps_to_skip -= 1
             else:
