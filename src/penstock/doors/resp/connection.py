@@ -108,10 +108,11 @@ class RespConnection(RespClient):
             if taken == count and columns is not self.reads.last:
                 return True
         left: list[Event] = []
+        alone = 0
         if not taken:
-            left += columns.cut(0, ALONE_AT_ONCE).commands()
-        if max(taken, len(left)) < count:
-            left.append(columns.cut(max(taken, len(left))))
+            left, alone = _alone(columns)
+        if max(taken, alone) < count:
+            left.append(columns.cut(max(taken, alone)))
         events[position + bool(taken) : position + 1] = left
         if columns is self.reads.last:
             self.reads.last = left[-1] if left else None
@@ -253,6 +254,20 @@ def _machine(limits: Limits) -> RespServerMachine:
         inline_bytes_max=min(INLINE_BYTES_MAX, bytes_max),
         command_bytes_max=bytes_max + COMMAND_OVERHEAD_BYTES_MAX,
     )
+
+
+def _alone(columns: RespColumns) -> tuple[list[Event], int]:
+    """The first commands as they run without the others, and how many they are.
+
+    PUBLISH to one channel is one run: what is found out about its first command, in a guarded topic
+    or for a monitor, holds for the others.
+    """
+    alike = columns.count_before(columns.distinct[:1]) if columns.arguments == 3 else 1
+    if alike == 1:
+        singles = columns.cut(0, ALONE_AT_ONCE).commands()
+        return [*singles], len(singles)
+    channels, payloads = columns.cut(0, alike).columns
+    return [RespCommand([columns.name, channels[0], payloads[0]], payloads[1:])], alike
 
 
 def _singles(run: RespCommand) -> list[Event]:
