@@ -282,10 +282,7 @@ class Pipeline(PendingBatches):
         marks: int = 0,
         extras: Sequence[Extras | None] | None = None,
     ) -> None:
-        """Journal messages in the background that were delivered already.
-
-        ``marks``: flags for the content type.
-        """
+        """Journal delivered messages in the background; ``marks``: flags for the content type."""
         self.begin_capture()(topic, payloads, now_ms, marks, extras)
         self.end_capture()
 
