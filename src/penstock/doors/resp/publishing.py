@@ -31,7 +31,7 @@ def _publish(call: Call) -> None:
     door, topic, payloads = call.door, call.args[1], call.tails
     if b"%" in topic or topic not in door.broker.routes.cached:
         topic = topic_of(topic)
-    route = door.admission.admit(call.connection.principal, topic)
+    route = door.admission.admit(call.connection.principal, topic, len(payloads))
     if isinstance(route, Refusal):
         call.fail(publish_fault(route, Used.CHANNEL))
         return
