@@ -2,6 +2,8 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeVar
 
+from penstock.net.connection import Connection
+from penstock.net.connections import Connections
 from penstock.store.message_columns import MessageColumns
 from penstock.wire.mqtt.events import Event
 
@@ -22,6 +24,10 @@ class PublishFrames:
     def frames(self, first: int, last: int) -> bytes: ...
     def runs(self, make: Callable[..., _Made], first: int, last: int) -> list[_Made]: ...
     def take_run(self, make: Callable[..., _Made]) -> _Made: ...
+
+class ShortWay:
+    def __init__(self, connections: Connections, connected: object) -> None: ...
+    def take(self, connection: Connection[Event], data: bytes) -> bool: ...
 
 def find_publishes(
     version: int, data: bytes, position: int, bytes_max: int, events: list[Event]

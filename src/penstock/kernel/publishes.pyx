@@ -31,6 +31,8 @@ cdef enum:
     LEVEL_5 = 5
     CAPTURED = 1  # as in ``access/admission.py``
 
+    LONG_BYTES_MIN = 16_384  # a read that may take long: others may have to be served after it
+
     FEW = 4  # packets that need no memory of their own: most devices send one at a time
 
 
@@ -262,3 +264,65 @@ def pass_on(
         _forward(targets, frames, begin, place, connection_type, forward)
     frames._first = place
     return place - first, captured
+
+
+cdef class ShortWay:
+    """What becomes of a read that has nothing but ordinary QoS 0 packets: most reads of a fleet.
+
+    As ``net/connection.py: Connection.data_received`` for these, in one call. ``connected`` is the
+    state of a machine that has seen CONNECT.
+    """
+
+    cdef object _connections
+    cdef object _counters
+    cdef object _flusher
+    cdef object _backpressure
+    cdef object _monotonic
+    cdef object _wall_ms
+    cdef object _connected
+
+    def __init__(self, connections, connected):
+        self._connections = connections
+        self._counters = connections.counters
+        self._flusher = connections.flusher
+        self._backpressure = connections.backpressure
+        self._monotonic = connections.monotonic
+        self._wall_ms = connections.wall_ms
+        self._connected = connected
+
+    def take(self, connection, bytes data not None):
+        """Take a read of ``connection``; False if it must go the long way, and nothing was done."""
+        cdef list events = []
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+        cdef PublishFrames frames
+        cdef bint is_in_turn
+        if not size or <uint8_t>PyBytes_AS_STRING(data)[0] != PUBLISH_QOS_0:
+            return False
+        if connection._publishing is None or not self._is_free(connection):
+            return False
+        machine = connection._machine
+        if find_publishes(machine.version, data, 0, machine._bytes_max, events) != size:
+            return False
+        frames = events[0]
+        self._counters.bytes_in_total += size
+        now = connection._last_packet_at = self._monotonic()
+        is_in_turn = self._flusher.is_in_turn  # then nothing is written before the turn ends
+        if not is_in_turn:
+            self._flusher.hold()
+        connection._publishing.publish_frames(frames, self._wall_ms())
+        if frames._first < frames.count:
+            connection.handle_safely(events)
+        if not is_in_turn:
+            self._flusher.release(now)
+        if self._backpressure.is_congested or size > LONG_BYTES_MIN:
+            connection.give_way()
+        return True
+
+    cdef bint _is_free(self, connection) except -1:
+        """Whether events would be handled at once, and machine and meter have nothing to add."""
+        if connection.reason is not None or connection.meter is not None:
+            return False
+        if connection._held or connection._blocks:
+            return False
+        machine = connection._machine
+        return machine._tail is None and machine._state is self._connected

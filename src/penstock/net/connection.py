@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         events = self._machine.receive(data)
         if events:
             self._last_packet_at = connections.monotonic()
-            self._handle_safely(events)
+            self.handle_safely(events)
         connections.flusher.release(self._last_packet_at)
         if self.meter is not None:
             self.meter.bytes_owed += len(data)
@@ -181,10 +181,16 @@ class Connection(asyncio.Protocol, Generic[Event]):
         if pending_bytes > WORTH_COUNTING or self._is_holder:
             self._is_holder = pending_bytes > WORTH_COUNTING
             connections.incomplete.note(self, pending_bytes)
+        if events or connections.backpressure.is_congested:
+            self.give_way()
+
+    def give_way(self) -> None:
+        """After input: wait for the disk if it is behind, or for other clients if it took long."""
+        connections = self._connections
         if connections.backpressure.is_congested:
             self.pause_reading()
             connections.backpressure.when_drained(self)
-        elif events and not self._is_reading_paused and self._was_long():
+        elif not self._is_reading_paused and self._was_long():
             self.pause_reading()
             connections.loop.call_soon(self.resume_reading)
 
@@ -208,7 +214,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
 
     # ── events, in order and in slices ────────────────────────────────────────────────────────
 
-    def _handle_safely(self, events: list[Event]) -> None:
+    def handle_safely(self, events: list[Event]) -> None:
         try:
             if self.meter is None:
                 self._handle(events, self._connections.wall_ms())
@@ -289,7 +295,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
     def handle_later(self, events: list[Event]) -> None:
         if self.reason is None and events:
             self._connections.flusher.hold()
-            self._handle_safely(events)
+            self.handle_safely(events)
             self._connections.flusher.release(self._connections.monotonic())
             if self.meter is not None:
                 self._pay()

@@ -40,7 +40,7 @@ class Flusher:
         self._due: list[Flushable] = []
         self._is_holding = False
         self._is_scheduled = False  # whether somebody will flush what is due
-        self._is_in_turn = False  # of the poller
+        self.is_in_turn = False  # of the poller
         self._is_poller_napping = False
         self._flushed_at = 0.0
         self._received_at_flush = 0
@@ -52,10 +52,10 @@ class Flusher:
             self._loop.call_soon(self._flush_turn)
 
     def begin_turn(self) -> None:
-        self._is_in_turn = self._is_scheduled = self._is_poller_napping = True
+        self.is_in_turn = self._is_scheduled = self._is_poller_napping = True
 
     def end_turn(self) -> None:
-        self._is_in_turn = False
+        self.is_in_turn = False
         if self._due:
             self._flush()
         else:
@@ -92,7 +92,7 @@ class Flusher:
             sleep(NAP_S - since_last)
 
     def _flush(self) -> None:
-        self._is_scheduled = self._is_in_turn
+        self._is_scheduled = self.is_in_turn
         self._flushed_at = self._monotonic()
         self._received_at_flush = self._counters.bytes_in_total
         due, self._due = self._due, []

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable
 from functools import partial
 
+from penstock import kernel
 from penstock.access.admission import Refusal
 from penstock.access.logins import LoginRefusal
 from penstock.core.commands import (
@@ -48,6 +49,7 @@ from penstock.doors.mqtt.login import (
     CONNACK_NOT_AUTHORIZED,
     CONNACK_UNAVAILABLE,
     LOGIN_REQUIRED,
+    NOT_OPENED,
     credentials_of,
     refused_login,
     session_roles,
@@ -95,15 +97,6 @@ CONNACK_IDENTIFIER_REJECTED = 2
 SAID_CHARACTERS_MAX = 100  # of a client's reason string, in the log
 
 _log = get_logger("mqtt")
-
-_NOT_OPENED = {
-    DisconnectReason.STORAGE_FULL,
-    DisconnectReason.STORAGE_FAILED,
-    DisconnectReason.NO_QUORUM,
-    DisconnectReason.LEADERSHIP_LOST,
-    DisconnectReason.INTERNAL_ERROR,
-}
-"""Reasons for which CONNECT is answered with "server unavailable"."""
 
 
 class MqttConnection(Connection[Event]):
@@ -165,6 +158,12 @@ class MqttConnection(Connection[Event]):
 
     def is_waiting(self) -> bool:
         return self._is_connecting or bool(self._held)
+
+    if kernel.is_compiled:
+
+        def data_received(self, data: bytes) -> None:
+            if not self._door.short_way.take(self, data):
+                super().data_received(data)
 
     def handle_some(
         self, events: list[Event], position: int, now_ms: int, turn_ends_at: float
@@ -643,7 +642,7 @@ class MqttConnection(Connection[Event]):
         if self._is_opening and reason is DisconnectReason.NOT_AUTHORIZED:
             self._opened()  # the client id is another user's
             return CONNACK_NOT_AUTHORIZED
-        if self._is_connecting and reason in _NOT_OPENED:
+        if self._is_connecting and reason in NOT_OPENED:
             self._opened()
             return CONNACK_UNAVAILABLE
         return 0

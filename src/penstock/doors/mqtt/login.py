@@ -25,6 +25,15 @@ LOGIN_REQUIRED = ConnectRefused(
     CONNACK_NOT_AUTHORIZED, DisconnectReason.LOGIN_REQUIRED, "CONNECT without user name"
 )
 
+NOT_OPENED = {
+    DisconnectReason.STORAGE_FULL,
+    DisconnectReason.STORAGE_FAILED,
+    DisconnectReason.NO_QUORUM,
+    DisconnectReason.LEADERSHIP_LOST,
+    DisconnectReason.INTERNAL_ERROR,
+}
+"""Reasons for which CONNECT is answered with "server unavailable"."""
+
 
 def credentials_of(event: Connect, client_id: bytes, *, is_named: bool) -> Credentials | None:
     """What a CONNECT presents; None: nothing.

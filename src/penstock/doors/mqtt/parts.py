@@ -1,8 +1,10 @@
 """What MQTT connections share: the parts of the broker they need, and their own queues."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
+from penstock import kernel
 from penstock.access.admission import Admission
 from penstock.access.envelopes import Envelopes
 from penstock.access.logins import Logins
@@ -24,6 +26,10 @@ from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 from penstock.obs.summarized_log import SummarizedLog
 from penstock.reading.readers import JournalReaders
+from penstock.wire.mqtt.machine import State
+
+if TYPE_CHECKING or kernel.is_compiled:
+    from penstock.kernel.publishes import ShortWay
 
 
 class SessionEnds(Protocol):
@@ -59,6 +65,11 @@ class MqttParts:
     fetch_queue: FetchQueue = field(init=False)
     replay_memory: ReplayMemory = field(default_factory=ReplayMemory)
     refused_versions: SummarizedLog = field(init=False)  # clients of MQTT 3.1 and others
+
+    @cached_property
+    def short_way(self) -> "ShortWay":
+        """For reads of ordinary QoS 0 packets; a compiled broker has it."""
+        return ShortWay(self.connections, State.CONNECTED)
 
     _stop_reference: str | None = field(init=False, default=None)  # once the broker stops
 

@@ -94,7 +94,7 @@ class MqttPublishing:
         event = events[position]
         if type(event) is not PublishFrames:
             return self._publish_runs(events, position, now_ms, turn_ends_at)
-        self._publish_frames(event, now_ms)
+        self.publish_frames(event, now_ms)
         if not len(event):
             return position + 1
         # the next is not ordinary: a run of its own, before those that were not taken
@@ -102,7 +102,7 @@ class MqttPublishing:
         events[position : position + 1] = [special, event] if len(event) else [special]
         return self._publish_runs(events, position, now_ms, turn_ends_at)
 
-    def _publish_frames(self, frames: PublishFrames, now_ms: int) -> None:
+    def publish_frames(self, frames: PublishFrames, now_ms: int) -> None:
         """``_publish_runs`` of a compiled broker, up to a packet that is not ordinary."""
         door = self._door
         batch = door.pipeline.capturing_batch()
