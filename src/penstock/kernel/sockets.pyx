@@ -46,6 +46,9 @@ cdef enum:
     NAP_BYTES_MAX = 16_384  # a turn that read this much needs no nap
     FEW_EVENTS = 32  # with more sockets ready, a nap brings more of each: no others are needed
     NAPS_SKIPPED_MAX = 64
+    GATHERED_BYTES_MAX = 512  # per read: more is worth a read
+    GATHER_NS_MAX = 5_000_000
+    USUAL_EVERY = 64  # turns
 
     # of a transport
     IS_PAUSED = 1  # reading
@@ -56,6 +59,8 @@ cdef enum:
     IS_FULL = 32  # ``pause_writing`` has been called
 
     HIGH_WATER = 65_536  # unless somebody says otherwise, as in asyncio
+
+cdef double WORTHWHILE = 1.25  # how much more a read must bring for a nap
 
 ACCEPT_RETRY_S = 1.0  # how long a process without descriptors left accepts nobody, as in asyncio
 
@@ -125,7 +130,12 @@ cdef class Poller:
     cdef int _event_count
     cdef int _next_event  # those before it have been handled
     cdef int64_t _ended_ns  # when the last turn ended
-    cdef Py_ssize_t _read_bytes  # by the last turn
+    cdef Py_ssize_t _read_bytes  # of the sockets that were ready last
+    cdef Py_ssize_t _reads
+    cdef int64_t _busy_ns  # how long that, and all that followed from it, took
+    cdef double _usual_bytes  # per read, if nobody waits for more
+    cdef bint _has_gathered
+    cdef int _gathered_turns
     cdef int _naps_to_skip
     cdef int _naps_skipped  # after the last useless one
 
@@ -197,32 +207,67 @@ cdef class Poller:
 
     def turn(self):
         """Read once from each socket that is ready, and send on where there is room again."""
+        cdef int64_t began_ns = _now_ns()
         self._gatherer.begin_turn()
         try:
             if self._next_event == self._event_count:
                 self._poll()
+            began_ns = _now_ns()
             self._handle_events()
         finally:
             self._gatherer.end_turn()
             self._ended_ns = _now_ns()
+            self._busy_ns += self._ended_ns - began_ns
 
     cdef int _poll(self) except -1:
         """Ask which sockets are ready; nap before if turns bring little."""
         cdef int count = epoll_wait(self._epoll, self._events, EVENTS, 0)
         cdef int64_t since_last = _now_ns() - self._ended_ns
         cdef bint is_soon = since_last < NAP_NS and self._read_bytes < NAP_BYTES_MAX
-        if is_soon and count >= FEW_EVENTS:
-            with nogil:
-                _sleep(NAP_NS - since_last)
+        if count >= FEW_EVENTS:
+            count = self._gathered(count, since_last)
         elif is_soon and count > 0:
             if self._naps_to_skip > 0:
                 self._naps_to_skip -= 1
             else:
                 count = self._poll_after_nap(count, NAP_NS - since_last)
-        self._read_bytes = 0
+        self._read_bytes = self._reads = 0
+        self._busy_ns = 0
         self._next_event = 0
         self._event_count = count if count > 0 else 0
         return 0
+
+    cdef int _gathered(self, int count, int64_t since_last) except -1:
+        """Let many clients that write little write more before they are read.
+
+        A broker that reads each of them as soon as it can gets one message per read, and spends
+        most of its time on system calls. So it waits for twice the time that it was busy, as long
+        as reads bring more for it: clients that wait for an answer have no more to write.
+        """
+        cdef int64_t ns
+        if since_last > max(self._busy_ns, NAP_NS) or not self._reads:
+            return count
+        if self._read_bytes > GATHERED_BYTES_MAX * self._reads:
+            return count
+        if not self._has_gathered:
+            self._usual_bytes = self._read_bytes / self._reads
+        elif self._read_bytes < self._usual_bytes * self._reads * WORTHWHILE:
+            self._naps_skipped = min(NAPS_SKIPPED_MAX, self._naps_skipped * 2 + 1)
+            self._naps_to_skip = self._naps_skipped
+        else:
+            self._naps_skipped = 0
+        self._has_gathered = self._naps_to_skip == 0
+        if not self._has_gathered:
+            self._naps_to_skip -= 1
+            return count
+        self._gathered_turns += 1
+        if self._gathered_turns % USUAL_EVERY == 0:
+            self._has_gathered = False  # look again how much comes without
+            return count
+        ns = min(2 * self._busy_ns, GATHER_NS_MAX)
+        with nogil:
+            _sleep(ns)
+        return epoll_wait(self._epoll, self._events, EVENTS, 0)
 
     cdef int _poll_after_nap(self, int count, int64_t ns) except -1:
         """Those that were ready come first, else neighbours would overtake each other."""
@@ -465,6 +510,7 @@ cdef class SocketTransport:
         cdef ssize_t size = recv(self._fd, _received, RECEIVE_BYTES, 0)
         if size > 0:
             self._poller._read_bytes += size
+            self._poller._reads += 1
             data = PyBytes_FromStringAndSize(_received, size)
             try:
                 self._protocol.data_received(data)

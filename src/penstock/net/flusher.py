@@ -96,7 +96,9 @@ class Flusher:
         self._flushed_at = self._monotonic()
         self._received_at_flush = self._counters.bytes_in_total
         due, self._due = self._due, []
-        for outbox in due:
+        # The last first: a publisher's answer comes after the messages to its subscribers. Written
+        # first, it lets the publisher go on while they are written (1 to 10, 32 unanswered: 1.8 x).
+        for outbox in reversed(due):
             try:
                 outbox.flush()
             except Exception:  # noqa: BLE001 - the other outboxes must be flushed all the same

@@ -14,17 +14,21 @@ import struct
 import sys
 
 SLICE_NS = 100_000  # the shortest that the kernel takes
+NICE_MAX = 19
 
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # number of the system call
 _ATTRIBUTES = struct.Struct("<IIQiIQQQII")  # struct sched_attr: size, policy, flags, nice, ...
 
 
-def wake_soon() -> bool:
-    """Have the calling thread scheduled soon when it wakes; return whether the kernel agreed."""
+def wake_soon(niceness: int = 0) -> bool:
+    """Have the calling thread scheduled soon when it wakes; return whether the kernel agreed.
+
+    ``niceness``: how much less of a busy core it shall get, on the scale of ``nice``.
+    """
     number = _SCHED_SETATTR.get(platform.machine())
     if number is None or sys.platform != "linux" or os.sched_getscheduler(0) != os.SCHED_OTHER:
         return False
-    nice = os.getpriority(os.PRIO_PROCESS, 0)  # stays
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + niceness, NICE_MAX)
     # the slice is what a thread with a deadline calls its runtime
     attributes = _ATTRIBUTES.pack(
         _ATTRIBUTES.size, os.SCHED_OTHER, 0, nice, 0, SLICE_NS, 0, 0, 0, 0
