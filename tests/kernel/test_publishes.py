@@ -1,6 +1,7 @@
 """The compiled way of QoS 0 packets: found, routed, captured and forwarded as in the Python form."""
 
 from collections import Counter
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -105,6 +106,13 @@ class Connection:
         self.outbox.frames_version, self.outbox.frames_bytes_max = version, bytes_max
 
 
+class Cluster(NamedTuple):
+    is_clustered: bool
+
+
+ALONE = Cluster(is_clustered=False)
+
+
 class OtherConnection:
     """Of a client that speaks another protocol."""
 
@@ -145,13 +153,13 @@ class World:
         return found
 
 
-def ordinary(messages, routes, publishable, *, keeps_all):
+def ordinary(messages, routes, publishable, *, is_clustered):
     """The messages before the first that needs more than to be captured and forwarded."""
     for place, (topic, _) in enumerate(messages):
         route = routes.get(topic)
         if route is None or route.marked is not None or route.policy not in {0, CAPTURED}:
             return messages[:place]
-        if (keeps_all and not route.policy) or (
+        if (is_clustered and not route.policy) or (
             publishable is not None and topic not in publishable
         ):
             return messages[:place]
@@ -176,18 +184,18 @@ routes_of = st.tuples(
     messages=st.lists(st.tuples(topics, st.binary(max_size=30)), min_size=1, max_size=10),
     known=st.dictionaries(topics, routes_of),
     publishable=st.one_of(st.none(), st.just(set(TOPICS)), st.sets(topics)),
-    keeps_all=st.booleans(),
+    is_clustered=st.booleans(),
     is_full=st.booleans(),
 )
 def test_ordinary_packets_are_routed_captured_and_forwarded_up_to_one_that_is_not(
-    messages, known, publishable, keeps_all, is_full
+    messages, known, publishable, is_clustered, is_full
 ):
     world, frames = World(), found_in(messages)
     routes = {topic: world.route(topic, *how) for topic, how in known.items()}
     batch = None if is_full else Batch()
-    expected = ordinary(messages, routes, publishable, keeps_all=keeps_all)
+    expected = ordinary(messages, routes, publishable, is_clustered=is_clustered)
     taken, captured = pass_on(
-        frames, routes, publishable, batch, 5, keeps_all, Connection, world.forward
+        frames, routes, publishable, batch, 5, Cluster(is_clustered), Connection, world.forward
     )
     kept = [(topic, payload) for topic, payload in expected if routes[topic].policy]
     assert (taken, captured) == (len(expected), len(kept))
@@ -204,7 +212,7 @@ def test_what_is_not_ordinary_is_taken_as_a_run_and_the_rest_goes_on():
     world = World()
     frames = found_in([(b"a", b"1"), (b"new", b"2"), (b"new", b"3"), (b"a", b"4")])
     routes = {b"a": world.route(b"a", [0], CAPTURED, None)}
-    arguments = routes, None, Batch(), 5, False, Connection, world.forward
+    arguments = routes, None, Batch(), 5, ALONE, Connection, world.forward
     assert pass_on(frames, *arguments) == (1, 1)
     run = frames.take_run(MqttPublishRun)
     assert (run.topic, run.payloads) == (b"new", [b"2", b"3"])
@@ -219,5 +227,5 @@ def test_a_client_that_takes_only_small_packets_is_left_to_the_python_form():
     world.clients[0].outbox.frames_bytes_max = 10
     frames = found_in([(b"a", bytes(20))])
     routes = {b"a": world.route(b"a", [0], CAPTURED, None)}
-    pass_on(frames, routes, None, None, 5, False, Connection, world.forward)
+    pass_on(frames, routes, None, None, 5, ALONE, Connection, world.forward)
     assert world.forwarded[0] == encode.publish(b"a", bytes(20))

@@ -2,6 +2,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeVar
 
+from penstock.cluster.consensus import Consensus
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
 from penstock.store.message_columns import MessageColumns
@@ -38,7 +39,7 @@ def pass_on(
     publishable: AbstractSet[bytes] | None,
     columns: MessageColumns | None,
     time_ms: int,
-    keeps_all: bool,
+    cluster: Consensus,
     connection_type: type,
     forward: Callable[[_Targets, PublishFrames, int, int], None],
 ) -> tuple[int, int]: ...

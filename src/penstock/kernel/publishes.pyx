@@ -214,7 +214,7 @@ def pass_on(
     publishable,
     MessageColumns columns,
     long long time_ms,
-    bint keeps_all,
+    cluster,
     connection_type,
     forward,
 ):
@@ -223,8 +223,8 @@ def pass_on(
     Neighbours with the same subscribers are forwarded together. ``forward(targets, frames, first,
     last)`` is called for subscribers that cannot get the packets as they are: their connection is
     not a ``connection_type``, or speaks another version. ``columns`` is the batch that captures;
-    None if it is full. ``keeps_all``: leave topics to the caller that are not captured, since other
-    nodes must get them.
+    None if it is full. Topics that are not captured are left to the caller if there are other nodes
+    in the ``cluster``, which must get them.
 
     Returns how many were taken, and how many of them were to be captured.
     """
@@ -241,7 +241,7 @@ def pass_on(
             break
         route = <Route?>found
         policy = route.policy
-        if policy != CAPTURED and (policy or keeps_all):
+        if policy != CAPTURED and (policy or cluster.is_clustered):
             break
         if route.marked is not None:
             break

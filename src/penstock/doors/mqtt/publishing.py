@@ -112,7 +112,7 @@ class MqttPublishing:
             self._client.principal.rights.publishable,
             batch,
             now_ms,
-            door.cluster.is_clustered,
+            door.cluster,
             type(self._client),
             self._forward_frames,
         )
