@@ -29,15 +29,15 @@ cdef uint64_t MIX = 0x9E3779B97F4A7C15
 cdef PyObject *_names[PLACES]
 
 
-cdef inline uint64_t _place(const char *text, Py_ssize_t size) noexcept nogil:
-    """Where a name belongs: eight bytes at a time; the last eight may overlap those before."""
+cdef uint64_t hash_of(const char *text, Py_ssize_t size) noexcept nogil:
+    """Eight bytes at a time; the last eight may overlap those before."""
     cdef uint64_t word, mixed = size * MIX
     cdef Py_ssize_t at = 0
     if size < 8:
         word = 0
         memcpy(&word, text, size)
         mixed = (mixed ^ word) * MIX
-        return (mixed ^ (mixed >> 32)) % PLACES
+        return mixed ^ (mixed >> 32)
     while at < size - 8:
         memcpy(&word, text + at, 8)
         mixed = (mixed ^ word) * MIX
@@ -45,7 +45,7 @@ cdef inline uint64_t _place(const char *text, Py_ssize_t size) noexcept nogil:
         at += 8
     memcpy(&word, text + size - 8, 8)
     mixed = (mixed ^ word) * MIX
-    return (mixed ^ (mixed >> 32)) % PLACES
+    return mixed ^ (mixed >> 32)
 
 
 cdef bytes name_of(const char *text, Py_ssize_t size):
@@ -53,7 +53,7 @@ cdef bytes name_of(const char *text, Py_ssize_t size):
     cdef uint64_t place
     if size > NAME_BYTES_MAX:
         return PyBytes_FromStringAndSize(text, size)
-    place = _place(text, size)
+    place = hash_of(text, size) % PLACES
     found = _names[place]
     if found is not NULL:
         if size_of(found) == size and memcmp(PyBytes_AS_STRING(found), text, size) == 0:

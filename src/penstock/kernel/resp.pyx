@@ -22,6 +22,7 @@ from libc.stdint cimport uint32_t, uint64_t, UINT32_MAX
 from libc.string cimport memcmp, memcpy
 
 from penstock.kernel.columns cimport MessageColumns
+from penstock.kernel.names cimport hash_of
 
 cdef enum:
     NAMES = 2_048  # a power of two
@@ -57,21 +58,6 @@ def set_command_class(command):
     """What ``RespColumns.commands`` makes: it belongs to a layer above this one."""
     global _command
     _command = command
-
-
-cdef inline uint64_t _hash(const char *text, Py_ssize_t length) noexcept nogil:
-    cdef uint64_t found = <uint64_t>length, word
-    while length >= 8:
-        memcpy(&word, text, 8)
-        found = (found ^ word) * 0x9E3779B97F4A7C15ULL
-        found ^= found >> 29
-        text += 8
-        length -= 8
-    word = 0
-    if length:
-        memcpy(&word, text, length)
-    found = (found ^ word) * 0x9E3779B97F4A7C15ULL
-    return found ^ (found >> 32)
 
 
 cdef class RespColumns:
@@ -117,7 +103,7 @@ cdef class RespColumns:
         cdef bytes name
         if length > NAME_BYTES_MAX:
             return self._other(PyBytes_FromStringAndSize(text, length))
-        known = &_known[_hash(text, length) % NAMES]
+        known = &_known[hash_of(text, length) % NAMES]
         if (
             known.name is not NULL
             and PyBytes_GET_SIZE(<object>known.name) == length
