@@ -26,6 +26,7 @@ from penstock import kernel
 from penstock.errors import StorageDamaged, StorageForeign
 from penstock.model.message import Extras, Message
 from penstock.store.batch import Batch, NodeSegment
+from penstock.store.checksum import crc32 as long_crc32
 from penstock.store.extras import (
     Schedule,
     headers_between,
@@ -307,8 +308,7 @@ def _message_sections(
         (BOUNDS, bounds.tobytes()),
         (PAYLOADS, b"".join(runs.payloads)),
     ]
-    group_bytes = list(map(sub, ends, chain((0,), ends)))
-    return time_ms, group_bytes, sections
+    return time_ms, list(map(sub, ends, chain((0,), ends))), sections
 
 
 if not TYPE_CHECKING and kernel.is_compiled:
@@ -673,7 +673,7 @@ def decode(buffer: bytes | memoryview, *, verify: bool = True) -> Entry:
 
 def _verify_checksum(view: memoryview) -> None:
     (expected,) = _CHECKSUM.unpack_from(view, _PREFIX.size)
-    actual = crc32(view[_CHECKED_FROM:], crc32(view[: _PREFIX.size]))
+    actual = long_crc32(view[_CHECKED_FROM:], crc32(view[: _PREFIX.size]))
     if actual != expected:
         raise _damaged(f"checksum {actual:08x} where {expected:08x} was written")
 

@@ -13,7 +13,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, compress, count
 from typing import Final
-from zlib import crc32
 
 import msgspec
 
@@ -37,6 +36,7 @@ from penstock.store.blocks.format import (
     read_footer,
 )
 from penstock.store.blocks.gathered import Gathered, u32, u64
+from penstock.store.checksum import crc32
 from penstock.store.entry import Entry
 
 _SCATTER: Final = 16  # positions per run up to which runs are ordered by placing them

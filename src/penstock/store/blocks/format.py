@@ -13,12 +13,12 @@ import struct
 import threading
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
-from zlib import crc32
 
 import msgspec
 import zstandard
 
 from penstock.errors import StorageDamaged, StorageForeign
+from penstock.store.checksum import crc32
 
 MAGIC: Final = b"PSTB"
 VERSION: Final = 1
