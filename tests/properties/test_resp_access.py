@@ -95,9 +95,10 @@ def broker():
 
 
 def _foreign(broker):
-    """All that there is of topics that are not the user's own."""
+    """All that there is of topics that are not the user's own; the audit log notes what it does."""
     parts = broker.server.parts
-    topics = [info for info in parts.store.topics() if not info.name.startswith(b"own/")]
+    known = (b"own/", b"$audit/")
+    topics = [info for info in parts.store.topics() if not info.name.startswith(known)]
     groups = [
         (group.topic, group.name, group.next, sorted(group.pending), sorted(group.consumers))
         for group in parts.broker.groups
