@@ -7,6 +7,7 @@ import resource
 import socket
 import struct
 import sys
+import threading
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -511,6 +512,59 @@ def test_a_turn_reads_once_from_each_socket_and_no_longer_than_a_moment(kind):
         await bench.until(lambda: len(turns) >= 8)
         assert max(map(turns.count, turns)) <= 4
         assert bench.turns.ended >= bench.turns.begun - 1
+
+    run(kind, test)
+
+
+@in_the_kernel
+def test_clients_that_wait_for_an_answer_are_hardly_ever_put_off(kind):
+    """They have no more to write, so a turn that waits for more is in vain: few try it."""
+
+    async def test(bench: Bench) -> None:
+        turns_wanted = 400
+        pairs = [await bench.connect() for _ in range(64)]
+        by_recorder = {id(recorder): client for client, recorder in pairs}
+
+        def ask_again(recorder: Recorder, _data: bytes) -> None:
+            if bench.turns.begun < turns_wanted:
+                by_recorder[id(recorder)].send(b"one message")
+            else:
+                bench.changed.set()
+
+        for client, recorder in pairs:
+            recorder.on_data = ask_again
+            client.send(b"one message")
+        await bench.until(lambda: bench.turns.begun >= turns_wanted)
+        assert bench.poller.gathers * 10 < turns_wanted
+
+    run(kind, test)
+
+
+@in_the_kernel
+def test_a_fleet_that_writes_on_and_on_is_read_less_often(kind):
+    async def test(bench: Bench) -> None:
+        pairs = [await bench.connect() for _ in range(64)]
+        is_over = threading.Event()
+
+        def write_on_and_on() -> None:
+            while not is_over.is_set():
+                for client, _ in pairs:
+                    with contextlib.suppress(BlockingIOError):
+                        client.send(b"one message")
+
+        def note(_recorder: Recorder, _data: bytes) -> None:
+            if bench.poller.gathers > 3:
+                bench.changed.set()
+
+        for _, recorder in pairs:
+            recorder.on_data = note
+        fleet = threading.Thread(target=write_on_and_on)
+        fleet.start()
+        try:
+            await bench.until(lambda: bench.poller.gathers > 3)
+        finally:
+            is_over.set()
+            fleet.join()
 
     run(kind, test)
 

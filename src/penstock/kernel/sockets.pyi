@@ -14,6 +14,7 @@ class ListeningSocket:
 class SocketTransport(asyncio.Transport): ...
 
 class Poller:
+    gathers: int
     loop: asyncio.AbstractEventLoop
     def __init__(self, loop: asyncio.AbstractEventLoop, gatherer: Gatherer) -> None: ...
     def listen(

@@ -135,7 +135,7 @@ cdef class Poller:
     cdef int64_t _busy_ns  # how long that, and all that followed from it, took
     cdef double _usual_bytes  # per read, if nobody waits for more
     cdef bint _has_gathered
-    cdef int _gathered_turns
+    cdef readonly int gathers  # turns that were put off so that clients could write more
     cdef int _naps_to_skip
     cdef int _naps_skipped  # after the last useless one
 
@@ -260,8 +260,8 @@ cdef class Poller:
         if not self._has_gathered:
             self._naps_to_skip -= 1
             return count
-        self._gathered_turns += 1
-        if self._gathered_turns % USUAL_EVERY == 0:
+        self.gathers += 1
+        if self.gathers % USUAL_EVERY == 0:
             self._has_gathered = False  # look again how much comes without
             return count
         ns = min(2 * self._busy_ns, GATHER_NS_MAX)

@@ -3,21 +3,25 @@
 import os
 import threading
 
+import pytest
+
 from penstock.store.wake_ups import wake_soon
 
 
-def test_a_thread_that_asked_keeps_its_policy_and_its_nice_value():
-    before, after = [], []
+@pytest.mark.parametrize("niceness", [0, 3])
+def test_a_thread_that_asked_keeps_its_policy_and_is_as_nice_as_it_said(niceness):
+    before, agreed, after = [], [], []
 
     def state() -> tuple[int, int]:
         return os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
 
     def ask() -> None:
         before.append(state())
-        wake_soon()  # an older kernel may refuse
+        agreed.append(wake_soon(niceness))  # an older kernel may refuse
         after.append(state())
 
     thread = threading.Thread(target=ask)
     thread.start()
     thread.join()
-    assert before == after
+    (policy, nice), (is_agreed,) = before[0], agreed
+    assert after == [(policy, min(nice + niceness, 19) if is_agreed else nice)]
