@@ -309,7 +309,11 @@ cdef class ShortWay:
         is_in_turn = self._flusher.is_in_turn  # then nothing is written before the turn ends
         if not is_in_turn:
             self._flusher.hold()
-        connection._publishing.publish_frames(frames, self._wall_ms())
+        try:
+            connection._publishing.publish_frames(frames, self._wall_ms())
+        except Exception:
+            connection.failed()
+            frames._first = frames.count
         if frames._first < frames.count:
             connection.handle_safely(events)
         if not is_in_turn:

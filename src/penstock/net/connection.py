@@ -221,8 +221,12 @@ class Connection(asyncio.Protocol, Generic[Event]):
             else:
                 self._handle_metered(events, self.meter)
         except Exception:  # noqa: BLE001 - ends this connection, no other
-            _log.exception("connection_failed", client_id=printable(self.name))
-            self.close(DisconnectReason.INTERNAL_ERROR)
+            self.failed()
+
+    def failed(self) -> None:
+        """Close the connection whose input met the exception that is being handled."""
+        _log.exception("connection_failed", client_id=printable(self.name))
+        self.close(DisconnectReason.INTERNAL_ERROR)
 
     def _handle(self, events: list[Event], now_ms: int) -> None:
         self._has_spoken = True
