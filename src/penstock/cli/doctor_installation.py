@@ -96,8 +96,8 @@ def _compiling() -> str:
     ]
     first = f"install {' and '.join(lacking)}; then" if lacking else "the C compiler is here:"
     # pip keeps what it built, and would install the wheel without the kernel once more
-    again = "with pip install --force-reinstall --no-cache-dir, in a clone with make kernel"
-    return f"{first} install Penstock again, {again}"
+    again = "pip install --force-reinstall --no-cache-dir and what you installed it from"
+    return f"{first} install Penstock again: {again}; in a clone: make kernel"
 
 
 def _has_compiler() -> bool:

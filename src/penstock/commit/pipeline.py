@@ -29,6 +29,7 @@ from contextlib import contextmanager
 from penstock.clock import Clock
 from penstock.cluster.replicated_log import ReplicatedLog
 from penstock.commit.capture_bound import Capture, CaptureBound, EachMessage
+from penstock.commit.capture_drops import CaptureDrops
 from penstock.commit.checkpoint import Checkpointer
 from penstock.commit.completion import Callback
 from penstock.commit.feed import Feed
@@ -56,7 +57,7 @@ from penstock.model.message import FLAG_FIELDS, FLAG_RETAIN, Extras
 from penstock.net.connections import PausedReader
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
-from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.obs.reasons import DisconnectReason
 from penstock.store.batch import Batch
 from penstock.store.store import Commit, Store
 
@@ -102,6 +103,7 @@ class Pipeline(PendingBatches):
         self._counters = counters
         self._latency = CommitLatency(counters, clock.monotonic)
         self._capture_bound = CaptureBound(share_bytes // 2)
+        self._capture_drops = CaptureDrops(counters, clock.monotonic)
         self._pass_on = pass_on
         self._settings = settings
         self._feed = feed or Feed()
@@ -300,13 +302,12 @@ class Pipeline(PendingBatches):
 
     def end_capturing(self, batch: Batch | None, count: int) -> None:
         if batch is None:
-            self._counters.drops[DropReason.CAPTURE_OVERFLOW] += count
+            self._capture_drops.add(count)
         self.end_capture()
 
     def capture_each(
         self, messages: EachMessage, topics: Mapping[bytes, bytes] | None, now_ms: int
     ) -> None:
-        """``capture`` of messages that each have their own topic, in order."""
         batch = self.capturing_batch()
         if batch is not None:
             messages.append_to(batch, topics, now_ms)
@@ -327,7 +328,7 @@ class Pipeline(PendingBatches):
         _flags: int,
         _extras: Sequence[Extras | None] | None = None,
     ) -> int:
-        self._counters.drops[DropReason.CAPTURE_OVERFLOW] += len(payloads)
+        self._capture_drops.add(len(payloads))
         return 0
 
     def end_capture(self) -> None:

@@ -1,0 +1,38 @@
+"""Messages that were delivered but not captured, because the disk was behind: counted, and told.
+
+The counter is exact. The log says it at most once a minute: whoever reads the journal later, or
+with Spark, should not have to find out from a counter that it has gaps.
+"""
+
+from collections.abc import Callable
+
+from penstock.obs.counters import Counters
+from penstock.obs.log import get_logger
+from penstock.obs.reasons import DropReason
+
+INTERVAL_S = 60.0
+ADVICE = (
+    "The disk is behind: publish with QoS 1 what must be stored, or exclude topics from capture."
+)
+
+_log = get_logger("pipeline")
+
+
+class CaptureDrops:
+    """Counts them."""
+
+    def __init__(self, counters: Counters, monotonic: Callable[[], float]) -> None:
+        self._drops = counters.drops
+        self._monotonic = monotonic
+        self._told_at = float("-inf")
+        self._told = 0  # how many had been dropped by then
+
+    def add(self, count: int) -> None:
+        if not count:
+            return
+        self._drops[DropReason.CAPTURE_OVERFLOW] += count
+        now = self._monotonic()
+        if now - self._told_at >= INTERVAL_S:
+            dropped = self._drops[DropReason.CAPTURE_OVERFLOW]
+            _log.warning("captures_dropped", messages=dropped - self._told, advice=ADVICE)
+            self._told_at, self._told = now, dropped
