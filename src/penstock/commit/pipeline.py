@@ -70,7 +70,6 @@ FOLLOWED_INTERVAL_S = 0.002
 PassOn = Callable[[bytes, list[bytes], list[Extras | None] | None, int], None]
 
 RETRY_S = 0.5  # pause before a failed commit is retried
-
 _log = get_logger("pipeline")
 
 
