@@ -517,6 +517,27 @@ def test_a_turn_reads_once_from_each_socket_and_no_longer_than_a_moment(kind):
 
 
 @in_the_kernel
+def test_what_came_while_reading_was_paused_is_read_before_what_came_later(kind):
+    async def test(bench: Bench) -> None:
+        first, paused = await bench.connect()
+        second, other = await bench.connect()
+        heard: list[Recorder] = []
+        for recorder in (paused, other):
+            recorder.on_data = lambda recorder, _data: heard.append(recorder)
+        paused.transport.pause_reading()
+        turns = bench.turns.begun
+        first.send(b"goodbye")
+        while bench.turns.begun == turns:  # noqa: ASYNC110 - found ready, which nobody is told
+            await asyncio.sleep(0)
+        second.send(b"hello again")
+        paused.transport.resume_reading()
+        await bench.until(lambda: len(heard) == 2)
+        assert heard == [paused, other]
+
+    run(kind, test)
+
+
+@in_the_kernel
 def test_clients_that_wait_for_an_answer_are_hardly_ever_put_off(kind):
     """They have no more to write, so a turn that waits for more is in vain: few try it."""
 

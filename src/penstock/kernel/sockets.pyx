@@ -8,6 +8,7 @@ trip through the loop.
 
 * **Fair**: a socket is read once per turn, and no turn reads for longer than ``TURN_NS``. What is
   left is read first in the next one.
+* **In order**: what was ready while it was paused is read before others when it goes on.
 * **Stale events**: a callback may close any other connection. A descriptor is closed after the
   turn, never in it, and each registration has a number, which its events carry: an event for
   a connection that is gone is not mistaken for one of its successor.
@@ -57,6 +58,7 @@ cdef enum:
     HAS_ENDED = 8  # the peer sends no more
     ENDS = 16  # we send no more, once what waits is sent
     IS_FULL = 32  # ``pause_writing`` has been called
+    WAS_READY = 64  # while reading was paused
 
     HIGH_WATER = 65_536  # unless somebody says otherwise, as in asyncio
 
@@ -126,6 +128,7 @@ cdef class Poller:
     cdef uint32_t _registrations
     cdef list _owners  # a SocketTransport or ListeningSocket, by descriptor
     cdef Py_ssize_t _owner_count
+    cdef list _resumed  # transports that were ready while they were paused
     cdef epoll_event[EVENTS] _events
     cdef int _event_count
     cdef int _next_event  # those before it have been handled
@@ -146,6 +149,7 @@ cdef class Poller:
         self.loop = loop
         self._gatherer = gatherer
         self._owners = []
+        self._resumed = []
 
     def __dealloc__(self):
         if self._epoll >= 0:
@@ -213,6 +217,8 @@ cdef class Poller:
             if self._next_event == self._event_count:
                 self._poll()
             began_ns = _now_ns()
+            if self._resumed:
+                self._read_resumed()
             self._handle_events()
         finally:
             self._gatherer.end_turn()
@@ -295,6 +301,19 @@ cdef class Poller:
             if self._events[number].data.u64 == registered:
                 return True
         return False
+
+    cdef int _read_resumed(self) except -1:
+        """Read those first that were ready before: others may have come after them.
+
+        A client that says goodbye and connects again, under the same id, is heard in this order.
+        """
+        cdef list resumed = self._resumed
+        cdef SocketTransport transport
+        self._resumed = []
+        for transport in resumed:
+            if transport._is_reading():
+                transport._ready(EPOLLIN)
+        return 0
 
     cdef int _handle_events(self) except -1:
         cdef int64_t ends_ns = 0
@@ -480,6 +499,7 @@ cdef class SocketTransport:
                 if self._is_reading():
                     self._receive()
                 else:
+                    self._state |= WAS_READY
                     self._rearm()  # not asked for when reading was paused: it may be for long
             if self._output is not None and events & (EPOLLOUT | EPOLLERR | EPOLLHUP):
                 self._send_on()
@@ -691,6 +711,9 @@ cdef class SocketTransport:
         if self._state & IS_PAUSED:
             self._state &= ~<uint32_t>IS_PAUSED
             self._rearm()
+            if self._state & WAS_READY:
+                self._state &= ~<uint32_t>WAS_READY
+                self._poller._resumed.append(self)
 
     def is_reading(self):
         return self._is_reading()
