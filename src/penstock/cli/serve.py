@@ -61,8 +61,11 @@ async def _serve(config: Config, loaded: Loaded) -> None:
         logger.warning("store_replaced", why="this node was too far behind and received a snapshot")
         await server.give_way()
         server = Server(server.config, snapshots_received=server.snapshots_received + 1)
-        await server.start()
         reloader.server = server
+        gc.unfreeze()
+        gc.collect()  # what is left of the old one has a descriptor for each of its blocks
+        await server.start()
+        _tune_collector()
     reloading.cancel()
     click.echo("Stopping: completing what was accepted.")
     logger.info("stopping", clients=len(server.parts.connections.clients))

@@ -62,6 +62,7 @@ cdef enum:
 
     HIGH_WATER = 65_536  # unless somebody says otherwise, as in asyncio
 
+cdef double USUAL_RISE = 1.05  # per turn
 cdef double WORTHWHILE = 1.25  # how much more a read must bring for a nap
 
 ACCEPT_RETRY_S = 1.0  # how long a process without descriptors left accepts nobody, as in asyncio
@@ -256,7 +257,11 @@ cdef class Poller:
         if self._read_bytes > GATHERED_BYTES_MAX * self._reads:
             return count
         if not self._has_gathered:
-            self._usual_bytes = self._read_bytes / self._reads
+            # Some of what the last wait gathered may be in it, so this rises slowly.
+            self._usual_bytes = min(
+                <double>self._read_bytes / self._reads,
+                self._usual_bytes * USUAL_RISE or self._read_bytes,
+            )
         elif self._read_bytes < self._usual_bytes * self._reads * WORTHWHILE:
             self._naps_skipped = min(NAPS_SKIPPED_MAX, self._naps_skipped * 2 + 1)
             self._naps_to_skip = self._naps_skipped
