@@ -29,8 +29,12 @@ WITH_USERS = 0.5
 DISTANT = 0.4
 """Share of clusters whose nodes are ``DISTANCE_S`` apart, so that many entries are in flight."""
 DISTANCE_S = 0.01
-FEW_ENTRIES = 50
-"""Kept log entries on some clusters: a node that is away for seconds then needs a snapshot."""
+FEW_ENTRIES = 500
+"""Kept log entries on some clusters: a node that is away for seconds then needs a snapshot.
+
+They must last for longer than a snapshot takes to arrive, some 1.5 s under this load: otherwise the
+next one is needed as soon as the last one is there.
+"""
 BLOCK_SIZES = ("4KiB", "16KiB")
 """Blocks so small that a round folds and compacts many."""
 BOUNDED = 0.5
