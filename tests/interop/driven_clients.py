@@ -160,6 +160,10 @@ class Relay:
             writer.write(data)
         writer.close()
 
+    async def finish(self) -> None:
+        """Wait until both ends have closed, and have got all that was sent before."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     async def cut(self) -> None:
         self._server.close()
         for task in self._tasks:

@@ -149,6 +149,7 @@ class ZmqttClient(Client):
         self._pump.cancel()
         await self._client.disconnect()
         if self._relay is not None:
+            await self._relay.finish()  # DISCONNECT may be on its way
             await self._relay.cut()
 
     async def vanish(self) -> None:
