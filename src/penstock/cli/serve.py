@@ -195,6 +195,7 @@ _MALLOPT = {
     -1: 256 << 20,  # M_TRIM_THRESHOLD
     -2: 16 << 20,  # M_TOP_PAD
     -3: 64 << 20,  # M_MMAP_THRESHOLD
+    -8: 1,  # M_ARENA_MAX: the writer's large buffers, too, are used again
 }
 
 

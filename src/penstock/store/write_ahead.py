@@ -116,6 +116,8 @@ class WriteAhead:
 
     def note(self, transaction_id: int, record: Record) -> bool:
         """Write down what a transaction commits; whether it fits. Its flush makes this durable."""
+        if len(record.entry) > SLOT_BYTES:
+            return False  # before it is encoded: large entries would be copied for nothing
         content = _encode(record)
         if len(content) > SLOT_BYTES - _HEADER.size:
             return False
