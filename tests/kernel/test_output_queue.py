@@ -15,6 +15,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.binary(min_size=1, max_size=8)),
         st.tuples(st.just("live"), st.integers(1, 3), st.binary(min_size=1, max_size=8)),
+        st.tuples(st.just("headed"), st.binary(max_size=3), st.binary(min_size=2, max_size=20)),
         st.tuples(st.just("stale"), st.binary(min_size=1, max_size=8)),
         st.tuples(st.just("flush")),
         st.tuples(st.just("take")),
@@ -78,6 +79,8 @@ def _step(queue, transport, name, values):
             queue.send(*values)
         case "live":
             queue.send_live(*values)
+        case "headed":
+            queue.send_headed(1, *values, 1, len(values[1]) - 1)
         case "stale":
             queue._is_live_stale = True
             queue.send_live(1, *values)

@@ -4,12 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kernel.forms import interpreted
+from tests.kernel.output_world import output_world
 
+from penstock.kernel import output_queue as compiled_queue
 from penstock.store.batch import Batch
 from penstock.wire.resp import events as compiled_events
 from penstock.wire.resp import server as compiled_server
 from penstock.wire.violation import Violation
 
+(python_queue,) = interpreted("penstock.net.output_queue")
 python_events, _, python_server = interpreted(
     "penstock.wire.resp.events", "penstock.wire.resp.columns", "penstock.wire.resp.server"
 )
@@ -139,6 +142,22 @@ def test_pushes_answers_and_captured_messages_are_the_same_in_both_forms(found):
             assert journals[0].group(topic).payloads == journals[1].group(topic).payloads
         assert journals[0].payloads == journals[1].payloads == [payload for _, payload in found]
         assert journals[0].payload_bytes == journals[1].payload_bytes
+
+
+@given(publishes, st.lists(st.sets(st.integers(0, 3)), min_size=1), st.booleans())
+def test_every_subscriber_is_sent_the_same_in_both_forms(found, chosen, to_all):
+    sent = []
+    for event, form in zip(both(found), (compiled_queue, python_queue), strict=True):
+        outboxes = [form.OutputQueue(output_world(), None) for _ in range(4)]
+        pairs = [(outbox, b"head%d" % (place % 3)) for place, outbox in enumerate(outboxes)]
+        ways = [[pairs[place] for place in sorted(places)] for places in chosen]
+        if to_all:
+            event.send_all(ways[0])
+        else:
+            event.send_each([ways[n % len(ways)] for n in range(len(event.distinct))])
+        columns = [outbox.live_pieces() for outbox in outboxes]
+        sent.append([(b"".join(pieces), sum(counts)) for pieces, counts in columns])
+    assert sent[0] == sent[1]
 
 
 def test_a_repeated_name_is_one_object():

@@ -4,7 +4,10 @@
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t
 
+from penstock.kernel.sockets cimport SocketTransport, iovec
+
 cdef struct Piece:
+    PyObject *head  # what stands before it: a bytes object, owned, or NULL
     PyObject *owner  # a bytes object, owned
     uint32_t start
     uint32_t length
@@ -31,10 +34,24 @@ cdef class OutputQueue:
     cdef int send_slice(
         self, Py_ssize_t count, object owner, Py_ssize_t start, Py_ssize_t end
     ) except -1
-    cdef int _add(self, Py_ssize_t count, object owner, Py_ssize_t start, Py_ssize_t end) except -1
+    # The same behind a head: they are one piece.
+    cdef int add_headed(
+        self, Py_ssize_t count, bytes head, object owner, Py_ssize_t start, Py_ssize_t end
+    ) except -1
+    cdef Piece *_add(
+        self, Py_ssize_t count, object owner, Py_ssize_t start, Py_ssize_t end
+    ) except NULL
     cdef int _become_due(self) except -1
     cdef void _forget_pieces(self) noexcept
     cdef object _piece(self, Piece *piece)
     cdef int _settle(self) except -1
     cdef int _count_live(self) except -1
-    cdef object _joined(self)
+    cdef Py_ssize_t _size(self) except -1
+    cdef int _forget_all(self) except -1
+    cdef object _joined(self, Py_ssize_t size)
+    cdef bint _is_whole(self, Piece *piece) noexcept
+    cdef Py_ssize_t _vector_count(self, Py_ssize_t size) except -1
+    cdef int _write_vectors(
+        self, SocketTransport transport, Py_ssize_t room, Py_ssize_t size
+    ) except -1
+    cdef Py_ssize_t _fill(self, iovec *vectors) except -1

@@ -1,17 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """What waits to be written to one client. The compiled form of ``net/output_queue.py``.
 
-A live message is a place in a bytes object, mostly in what was read from its publisher. It is
-copied once, when all that waits is joined for the write at the end of the turn. While a client is
-paused its messages are copied out of chunks that are much larger than they are: a slow reader must
-hold no more memory than it is counted for.
+A live message is a place in a bytes object, mostly in what was read from its publisher; a push of
+RESP has a head before it, which all pushes share. At the end of the turn all that waits is joined
+for one write. Large pieces are not even copied for that: the socket gets their places, and only
+what it does not take is joined. While a client is paused its messages are copied out of chunks that
+are much larger than they are: a slow reader must hold no more memory than it is counted for.
 """
 
 from cpython.bytes cimport PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport uint32_t, UINT32_MAX
 from libc.string cimport memcpy
+
+from penstock.kernel.sockets cimport SocketTransport, iovec
 
 cdef extern from "Python.h":
     char *PyBytes_AS_STRING(PyObject *) nogil
@@ -20,6 +23,36 @@ cdef extern from "Python.h":
 cdef enum:
     ROOM_KEPT = 64  # pieces; a longer array is given back after the write
     OWNER_PARTS_MAX = 2  # how much larger than its piece an object may be that waits
+    JOINED_BYTES_MAX = 512  # mean size of pieces up to which copying them into one costs least
+
+
+cdef inline Py_ssize_t _bytes_of(Piece *piece) noexcept:
+    return piece.length + (size_of(piece.head) if piece.head is not NULL else 0)
+
+
+cdef inline char *_put(char *at, Piece *piece) noexcept:
+    """Copy a piece; return the place behind it."""
+    if piece.head is not NULL:
+        memcpy(at, PyBytes_AS_STRING(piece.head), size_of(piece.head))
+        at += size_of(piece.head)
+    memcpy(at, PyBytes_AS_STRING(piece.owner) + piece.start, piece.length)
+    return at + piece.length
+
+
+cdef bytes _rest(iovec *vectors, size_t sent, size_t size):
+    """What is left of ``size`` bytes."""
+    cdef bytes found = PyBytes_FromStringAndSize(NULL, size - sent)
+    cdef char *at = PyBytes_AS_STRING(<PyObject *>found)
+    cdef char *end = at + size - sent
+    while sent >= vectors.iov_len:
+        sent -= vectors.iov_len
+        vectors += 1
+    while at < end:
+        memcpy(at, <char *>vectors.iov_base + sent, vectors.iov_len - sent)
+        at += vectors.iov_len - sent
+        sent = 0
+        vectors += 1
+    return found
 
 
 cdef class OutputQueue:
@@ -56,6 +89,29 @@ cdef class OutputQueue:
             raise TypeError("output is bytes")
         self.send_slice(count, frames, 0, PyBytes_GET_SIZE(frames))
 
+    def send_headed(
+        self, Py_ssize_t count, bytes head not None, owner, Py_ssize_t start, Py_ssize_t end
+    ):
+        if not PyBytes_Check(owner):
+            raise TypeError("output is bytes")
+        if not 0 <= start <= end <= PyBytes_GET_SIZE(owner):
+            raise IndexError
+        self.add_headed(count, head, owner, start, end)
+
+    cdef int add_headed(
+        self, Py_ssize_t count, bytes head, object owner, Py_ssize_t start, Py_ssize_t end
+    ) except -1:
+        cdef Piece *piece
+        if self._is_closed:
+            return 0
+        piece = self._add(count, owner, start, end)
+        Py_INCREF(head)
+        piece.head = <PyObject *>head
+        self._live_bytes += PyBytes_GET_SIZE(head)
+        if not self._is_due:
+            self._become_due()
+        return 0
+
     cdef int send_slice(
         self, Py_ssize_t count, object owner, Py_ssize_t start, Py_ssize_t end
     ) except -1:
@@ -64,7 +120,11 @@ cdef class OutputQueue:
             return 0
         if self._piece_count:
             last = &self._pieces[self._piece_count - 1]
-            if last.owner is <PyObject *>owner and last.start + last.length == start:
+            if (
+                last.owner is <PyObject *>owner
+                and last.start + last.length == start
+                and last.head is NULL
+            ):
                 last.length += end - start
                 last.count += count
                 self._live_bytes += end - start
@@ -74,7 +134,9 @@ cdef class OutputQueue:
             self._become_due()
         return 0
 
-    cdef int _add(self, Py_ssize_t count, object owner, Py_ssize_t start, Py_ssize_t end) except -1:
+    cdef Piece *_add(
+        self, Py_ssize_t count, object owner, Py_ssize_t start, Py_ssize_t end
+    ) except NULL:
         cdef Piece *grown
         cdef uint32_t room
         if not 0 <= start <= end <= UINT32_MAX:
@@ -88,13 +150,14 @@ cdef class OutputQueue:
             self._piece_room = room
         grown = &self._pieces[self._piece_count]
         Py_INCREF(owner)
+        grown.head = NULL
         grown.owner = <PyObject *>owner
         grown.start = start
         grown.length = end - start
         grown.count = count
         self._piece_count += 1
         self._live_bytes += end - start
-        return 0
+        return grown
 
     cdef int _become_due(self) except -1:
         self._is_due = True
@@ -123,37 +186,100 @@ cdef class OutputQueue:
             self._count_live()
         if not self._out and not self._piece_count:
             return
-        data = self._joined()
+        cdef Py_ssize_t size = self._size(), vectors = 0
+        self._connections.counters.bytes_out_total += size
+        if type(self._transport) is SocketTransport:
+            vectors = self._vector_count(size)
+        if vectors:
+            self._write_vectors(<SocketTransport>self._transport, vectors, size)
+            self._forget_all()
+        else:
+            data = self._joined(size)
+            self._forget_all()
+            self._transport.write(data)
+
+    cdef Py_ssize_t _size(self) except -1:
+        """Bytes of all that waits; what is counted may be something else."""
+        cdef Py_ssize_t size = 0
+        cdef uint32_t place
+        for one in self._out:
+            size += PyBytes_GET_SIZE(one)
+        for place in range(self._piece_count):
+            size += _bytes_of(&self._pieces[place])
+        return size
+
+    cdef int _forget_all(self) except -1:
         self._forget_pieces()
         self._out = ()
         self._out_bytes = self._live_bytes = 0
-        self._connections.counters.bytes_out_total += PyBytes_GET_SIZE(data)
-        self._transport.write(data)
+        return 0
 
-    cdef object _joined(self):
-        """All that waits, in one piece."""
-        cdef Py_ssize_t size = 0, number = len(self._out)
+    cdef Py_ssize_t _vector_count(self, Py_ssize_t size) except -1:
+        """How many places to send without a copy; 0 if they are sooner joined, or one object."""
+        cdef Py_ssize_t pieces = len(self._out) + self._piece_count
+        if size <= JOINED_BYTES_MAX * pieces:
+            return 0
+        if pieces == 1 and (not self._piece_count or self._is_whole(&self._pieces[0])):
+            return 0  # kept as it is if the socket does not take it
+        return pieces + self._piece_count
+
+    cdef bint _is_whole(self, Piece *piece) noexcept:
+        return piece.head is NULL and piece.length == size_of(piece.owner)
+
+    cdef int _write_vectors(
+        self, SocketTransport transport, Py_ssize_t room, Py_ssize_t size
+    ) except -1:
+        cdef iovec *vectors = <iovec *>PyMem_RawMalloc(room * sizeof(iovec))
+        cdef Py_ssize_t count = 0
+        cdef ssize_t sent
+        if vectors is NULL:
+            raise MemoryError
+        try:
+            count = self._fill(vectors)
+            sent = transport.send_vectors(vectors, count)
+            if 0 <= sent < size:
+                transport.keep(_rest(vectors, sent, size), 0)
+        finally:
+            PyMem_RawFree(vectors)
+        return 0
+
+    cdef Py_ssize_t _fill(self, iovec *vectors) except -1:
+        """Fill in the places of all that waits; return their number."""
+        cdef Py_ssize_t count = 0
         cdef uint32_t place
         cdef Piece *piece
+        for one in self._out:
+            vectors[count].iov_base = PyBytes_AS_STRING(<PyObject *>one)
+            vectors[count].iov_len = PyBytes_GET_SIZE(one)
+            count += 1
+        for place in range(self._piece_count):
+            piece = &self._pieces[place]
+            if piece.head is not NULL:
+                vectors[count].iov_base = PyBytes_AS_STRING(piece.head)
+                vectors[count].iov_len = size_of(piece.head)
+                count += 1
+            vectors[count].iov_base = PyBytes_AS_STRING(piece.owner) + piece.start
+            vectors[count].iov_len = piece.length
+            count += 1
+        return count
+
+    cdef object _joined(self, Py_ssize_t size):
+        """All that waits, in one piece."""
+        cdef Py_ssize_t number = len(self._out)
+        cdef uint32_t place
         cdef bytes joined
         cdef char *at
         if number == 0 and self._piece_count == 1:
             return self._piece(&self._pieces[0])
         if number == 1 and not self._piece_count:
             return (<list>self._out)[0]
-        for one in self._out:
-            size += PyBytes_GET_SIZE(one)
-        for place in range(self._piece_count):
-            size += self._pieces[place].length
         joined = PyBytes_FromStringAndSize(NULL, size)
         at = PyBytes_AS_STRING(<PyObject *>joined)
         for one in self._out:
             memcpy(at, PyBytes_AS_STRING(<PyObject *>one), PyBytes_GET_SIZE(one))
             at += PyBytes_GET_SIZE(one)
         for place in range(self._piece_count):
-            piece = &self._pieces[place]
-            memcpy(at, PyBytes_AS_STRING(piece.owner) + piece.start, piece.length)
-            at += piece.length
+            at = _put(at, &self._pieces[place])
         return joined
 
     cdef int _count_live(self) except -1:
@@ -190,9 +316,12 @@ cdef class OutputQueue:
     # ── Pieces ────────────────────────────────────────────────────────────────────────────────
 
     cdef object _piece(self, Piece *piece):
-        if piece.length == size_of(piece.owner):
+        cdef bytes found
+        if self._is_whole(piece):
             return <object>piece.owner
-        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(piece.owner) + piece.start, piece.length)
+        found = PyBytes_FromStringAndSize(NULL, _bytes_of(piece))
+        _put(PyBytes_AS_STRING(<PyObject *>found), piece)
+        return found
 
     cdef int _settle(self) except -1:
         """Copy pieces out of objects that are much larger than they are."""
@@ -205,14 +334,18 @@ cdef class OutputQueue:
                 own = self._piece(piece)
                 Py_INCREF(own)
                 Py_DECREF(<object>piece.owner)
+                Py_XDECREF(piece.head)
+                piece.head = NULL
                 piece.owner = <PyObject *>own
                 piece.start = 0
+                piece.length = <uint32_t>PyBytes_GET_SIZE(own)
         return 0
 
     cdef void _forget_pieces(self) noexcept:
         cdef uint32_t place
         for place in range(self._piece_count):
             Py_DECREF(<object>self._pieces[place].owner)
+            Py_XDECREF(self._pieces[place].head)
         self._piece_count = 0
         if self._piece_room > ROOM_KEPT:
             PyMem_RawFree(self._pieces)

@@ -23,12 +23,14 @@ from libc.string cimport memcmp, memcpy
 
 from penstock.kernel.columns cimport MessageColumns
 from penstock.kernel.names cimport hash_of
+from penstock.kernel.output_queue cimport OutputQueue
 
 cdef enum:
     NAMES = 2_048  # a power of two
     NAME_BYTES_MAX = 256
 
     DIGITS_MAX = 9
+    SHARED_BYTES_MAX = 512  # mean size of payloads up to which one copy for all costs least
     ARGUMENTS_MAX = 64  # commands with more are read by the Python form
 
     # An incomplete command is held as a whole, and read again from its beginning, if it is small or
@@ -264,6 +266,42 @@ cdef class RespColumns:
             out += head_bytes + size
             row += self._width
         return found
+
+    def send_all(self, list way not None):
+        """Push all messages to each of these: outboxes, with the head of their pushes.
+
+        Small messages are copied into one piece for all who want the same head; others are sent
+        out of the chunk.
+        """
+        cdef dict forms = {}
+        cdef bytes frames
+        cdef uint32_t *row = self._rows
+        cdef Py_ssize_t size = 0
+        for _ in range(self.count):
+            size += row[self._width - 1]
+            row += self._width
+        if size > SHARED_BYTES_MAX * self.count:
+            self.send_each([way] * len(self.distinct))
+            return
+        for outbox, head in way:
+            frames = forms.get(head)
+            if frames is None:
+                frames = forms[head] = self.pushes(head)
+            (<OutputQueue?>outbox).send_slice(self.count, frames, 0, PyBytes_GET_SIZE(frames))
+
+    def send_each(self, list ways not None):
+        """Push each message to those in ``ways``, which has a list for each distinct name."""
+        cdef uint32_t *row = self._rows
+        cdef Py_ssize_t start
+        if len(ways) != len(self.distinct):
+            raise ValueError("there must be a way for each name")
+        for _ in range(self.count):
+            start = row[REST]
+            for outbox, head in <list?>ways[row[NAME]]:
+                (<OutputQueue?>outbox).add_headed(
+                    1, <bytes?>head, self._chunk, start, start + self._rest_bytes(row) + 2
+                )
+            row += self._width
 
     def answers(self, dict each not None):
         """The answers to all commands; ``each`` has them by first argument."""

@@ -27,6 +27,7 @@ cimport cython
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
 )
+from cpython.ref cimport Py_DECREF, PyObject
 from libc.errno cimport EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t, UINT32_MAX
 from libc.string cimport memset
@@ -34,12 +35,17 @@ from libc.string cimport memset
 import os
 import socket
 
+cdef extern from "Python.h":
+    PyObject *bytes_of_size "PyBytes_FromStringAndSize"(const char *, Py_ssize_t) except NULL
+    int resize_bytes "_PyBytes_Resize"(PyObject **, Py_ssize_t) except -1
+
 cdef enum:
-    EVENTS = 512  # that are asked for at once
     RECEIVE_BYTES = 262_144  # the most that is read of a socket in a turn
     TURN_NS = 2_000_000  # after which the loop gets to its other work
     ACCEPTS = 64  # connections of a listening socket in one turn
     PIECES = 256  # that are sent in one call
+    VECTORS = 1_024  # the same, if they are not objects: as many as Linux takes
+    MUCH_BYTES_MIN = 32_768  # from here on, the next read goes straight into its object
     UNLOCKED_BYTES_MIN = 65_536  # from here on, other threads may run while the kernel copies
 
     # moderation
@@ -59,6 +65,7 @@ cdef enum:
     ENDS = 16  # we send no more, once what waits is sent
     IS_FULL = 32  # ``pause_writing`` has been called
     WAS_READY = 64  # while reading was paused
+    READS_MUCH = 128  # the last read was large, so the next one probably is
 
     HIGH_WATER = 65_536  # unless somebody says otherwise, as in asyncio
 
@@ -67,7 +74,8 @@ cdef double WORTHWHILE = 1.25  # how much more a read must bring for a nap
 
 ACCEPT_RETRY_S = 1.0  # how long a process without descriptors left accepts nobody, as in asyncio
 
-# Every received byte passes through it, and nobody else runs between a receive and its copy.
+# What is received passes through it, unless it is much: nobody else runs between a receive and its
+# copy.
 cdef char[RECEIVE_BYTES] _received
 
 
@@ -122,26 +130,6 @@ class BorrowedSocket(socket.socket):
 
 cdef class Poller:
     """All sockets of one event loop; ``gatherer`` is told where turns begin and end."""
-
-    cdef readonly object loop
-    cdef object _gatherer
-    cdef int _epoll  # -1 while there are no sockets
-    cdef uint32_t _registrations
-    cdef list _owners  # a SocketTransport or ListeningSocket, by descriptor
-    cdef Py_ssize_t _owner_count
-    cdef list _resumed  # transports that were ready while they were paused
-    cdef epoll_event[EVENTS] _events
-    cdef int _event_count
-    cdef int _next_event  # those before it have been handled
-    cdef int64_t _ended_ns  # when the last turn ended
-    cdef Py_ssize_t _read_bytes  # of the sockets that were ready last
-    cdef Py_ssize_t _reads
-    cdef int64_t _busy_ns  # how long that, and all that followed from it, took
-    cdef double _usual_bytes  # per read, if nobody waits for more
-    cdef bint _has_gathered
-    cdef readonly int gathers  # turns that were put off so that clients could write more
-    cdef int _naps_to_skip
-    cdef int _naps_skipped  # after the last useless one
 
     def __cinit__(self):
         self._epoll = -1
@@ -300,7 +288,7 @@ cdef class Poller:
             self._naps_to_skip = self._naps_skipped
         return together
 
-    cdef inline bint _is_among(self, uint64_t registered, int count) noexcept:
+    cdef bint _is_among(self, uint64_t registered, int count) noexcept:
         cdef int number
         for number in range(count):
             if self._events[number].data.u64 == registered:
@@ -420,14 +408,8 @@ cdef class ListeningSocket:
         self._poller._arm(self._fd, self._registration, 0, EPOLLIN)
 
 
-@cython.final
 cdef class _Output:
     """What waits to be sent to one client: the pieces as they were written."""
-
-    cdef list pieces
-    cdef Py_ssize_t first  # those before it are sent
-    cdef Py_ssize_t offset  # bytes of the first that are sent
-    cdef Py_ssize_t size
 
     def __cinit__(self):
         self.pieces = []
@@ -473,19 +455,8 @@ cdef bytes _as_bytes(data):
     return data if PyBytes_CheckExact(data) else memoryview(data).tobytes()
 
 
-@cython.final
 cdef class SocketTransport:
     """The transport of one connection, as asyncio's; small, since most clients are idle."""
-
-    cdef Poller _poller
-    cdef object _protocol
-    cdef _Output _output  # None while nothing waits
-    cdef int _fd  # -1 once the connection is lost
-    cdef uint32_t _registration
-    cdef uint32_t _armed  # the events that are asked for
-    cdef uint32_t _state
-    cdef uint32_t _high  # bytes above which the protocol is paused
-    cdef uint32_t _low  # and at which it goes on
 
     def __cinit__(self):
         self._fd = -1
@@ -512,7 +483,7 @@ cdef class SocketTransport:
             self._fatal("Fatal error in a transport", error)
         return 0
 
-    cdef inline bint _is_reading(self) noexcept:
+    cdef bint _is_reading(self) noexcept:
         return not self._state & (IS_PAUSED | IS_CLOSING | IS_LOST | HAS_ENDED)
 
     cdef int _rearm(self) except -1:
@@ -532,11 +503,28 @@ cdef class SocketTransport:
         return 0
 
     cdef int _receive(self) except -1:
-        cdef ssize_t size = recv(self._fd, _received, RECEIVE_BYTES, 0)
+        cdef PyObject *whole = NULL
+        cdef ssize_t size
+        if self._state & READS_MUCH:
+            whole = bytes_of_size(NULL, RECEIVE_BYTES)
+            size = recv(self._fd, PyBytes_AS_STRING(<object>whole), RECEIVE_BYTES, 0)
+        else:
+            size = recv(self._fd, _received, RECEIVE_BYTES, 0)
+        if whole is not NULL and size <= 0:
+            Py_DECREF(<object>whole)
         if size > 0:
             self._poller._read_bytes += size
             self._poller._reads += 1
-            data = PyBytes_FromStringAndSize(_received, size)
+            if whole is NULL:
+                data = PyBytes_FromStringAndSize(_received, size)
+            else:
+                resize_bytes(&whole, size)
+                data = <object>whole
+                Py_DECREF(data)
+            if size < MUCH_BYTES_MIN:
+                self._state &= ~<uint32_t>READS_MUCH
+            else:
+                self._state |= READS_MUCH
             try:
                 self._protocol.data_received(data)
             except Exception as error:
@@ -571,13 +559,19 @@ cdef class SocketTransport:
             sent = self._send(whole)
             if sent < 0 or sent == PyBytes_GET_SIZE(whole):
                 return
+        self.keep(whole, sent)
+
+    cdef int keep(self, bytes data, Py_ssize_t sent) except -1:
+        """Let what the socket did not take wait for room, behind what waits already."""
+        if self._output is None:
             self._output = _Output.__new__(_Output)
-            self._output.add(whole)
+            self._output.add(data)
             self._output.drop(sent)
             self._rearm()
         else:
-            self._output.add(whole)
+            self._output.add(data)
         self._pause_if_full()
+        return 0
 
     def writelines(self, list_of_data):
         cdef bint is_first = self._output is None
@@ -612,6 +606,41 @@ cdef class SocketTransport:
         if sent >= 0:
             return sent
         return self._unsent()
+
+    cdef ssize_t send_vectors(self, iovec *vectors, Py_ssize_t count) except -2:
+        """Send pieces without joining them; return how much the socket took.
+
+        That is nothing if there are bytes that wait already, and -1 if nothing may be written.
+        """
+        cdef msghdr message
+        cdef ssize_t sent, all_sent = 0
+        cdef size_t size
+        cdef Py_ssize_t place
+        cdef int fd = self._fd
+        if not self._may_write():
+            return -1
+        memset(&message, 0, sizeof(message))
+        while count and self._output is None:
+            message.msg_iov = vectors
+            message.msg_iovlen = min(count, VECTORS)
+            size = 0
+            for place in range(message.msg_iovlen):
+                size += vectors[place].iov_len
+            if size < UNLOCKED_BYTES_MIN:
+                sent = sendmsg(fd, &message, MSG_NOSIGNAL)
+            else:
+                with nogil:
+                    sent = sendmsg(fd, &message, MSG_NOSIGNAL)
+            if sent < 0:
+                sent = self._unsent()
+            if sent < 0:
+                return -1
+            all_sent += sent
+            if <size_t>sent < size:
+                break
+            vectors += message.msg_iovlen
+            count -= message.msg_iovlen
+        return all_sent
 
     cdef ssize_t _unsent(self) except -2:
         if errno in (EAGAIN, EINTR):

@@ -81,6 +81,10 @@ class OutputQueue:
             self._is_due = True
             self._connections.flusher.flush_soon(self)
 
+    def send_headed(self, count: int, head: bytes, owner: bytes, start: int, end: int) -> None:
+        """``send_live`` a part of what was read, with a head before it."""
+        self.send_live(count, head + owner[start:end])
+
     def flush(self) -> None:
         self._is_due = False
         if self._is_closed:

@@ -19,10 +19,10 @@ from penstock.doors.resp.access import Used, admitted
 from penstock.doors.resp.calls import Call, RespClient, Spec
 from penstock.doors.resp.faults import no_permission, publish_fault
 from penstock.doors.resp.parts import RespParts
-from penstock.doors.resp.subscriptions import connection_of
+from penstock.doors.resp.subscriptions import connection_of, way_of
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
-from penstock.wire.resp.events import RespColumns
+from penstock.wire.resp.events import PushOutbox, RespColumns
 from penstock.wire.resp.names import topic_of
 
 
@@ -107,8 +107,13 @@ def _publish_alike(client: RespClient, event: RespColumns, route: TopicRoute, no
     door.counters.messages_in_total[0] += count
     receivers = 0
     if targets:
-        door.fanout.forward(targets, _live(event))
-        receivers = len([True for subscriber, _ in targets if subscriber.client is not None])
+        way = way_of(targets)
+        if way is None:
+            door.fanout.forward(targets, _live(event))
+            receivers = len([True for subscriber, _ in targets if subscriber.client is not None])
+        else:
+            event.send_all(way)
+            receivers = len(way)
     door.pipeline.capture_each(event, None, now_ms)
     client.replies.add(encode.integers(receivers, count))
 
@@ -162,11 +167,15 @@ def _live(event: RespColumns, routes: Mapping[bytes, TopicRoute] | None = None) 
 
 
 def _forward(door: RespParts, routes: dict[bytes, TopicRoute], event: RespColumns) -> None:
-    """Forward messages, those with the same subscribers together, and each subscriber's in order.
+    """Forward messages, each subscriber's in order.
 
-    If nobody is among two sets of subscribers, these are served one after the other. Otherwise only
-    neighbours are together.
+    If all subscribers take pushes, each message goes to its own. Otherwise those with the same
+    subscribers are together: all of them, if nobody is among two sets of subscribers; else only
+    neighbours.
     """
+    if (pushed := _pushed_ways(routes, event.distinct)) is not None:
+        event.send_each(pushed)
+        return
     ways = _ways(routes)
     if ways is not None:
         for targets, channels in ways:
@@ -180,6 +189,20 @@ def _forward(door: RespParts, routes: dict[bytes, TopicRoute], event: RespColumn
         if targets:
             some = event.cut(start, stop)
             door.fanout.forward(targets, _live(some, routes), marked)
+
+
+def _pushed_ways(
+    routes: dict[bytes, TopicRoute], channels: list[bytes]
+) -> list[list[tuple[PushOutbox, bytes]]] | None:
+    """Where the messages of each channel go, if nobody wants anything but pushes."""
+    found: list[list[tuple[PushOutbox, bytes]]] = []
+    for channel in channels:
+        route = routes[channel]
+        way = way_of(route.targets) if route.marked is None else None
+        if way is None:
+            return None
+        found.append(way)
+    return found
 
 
 def _ways(routes: dict[bytes, TopicRoute]) -> list[tuple[Targets, set[bytes]]] | None:

@@ -17,6 +17,7 @@ from operator import itemgetter
 from penstock.access.admission import CAPTURED
 from penstock.core.delivery import Delivery
 from penstock.core.live import Live, LiveClient, LiveSubscriber
+from penstock.delivery.fanout import Targets
 from penstock.doors.resp.pattern_budget import Account, account_of
 from penstock.doors.resp.replay import Replays, SubscribedClient
 from penstock.model.topic import filter_fault, has_wildcard
@@ -25,6 +26,7 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
 from penstock.wire.resp import encode, glob
+from penstock.wire.resp.events import PushOutbox
 from penstock.wire.resp.names import name_of, topic_of
 
 _SIGN = re.compile(rb"[*?\[\\]")  # what is not literal in a pattern
@@ -51,6 +53,11 @@ class _Listener(LiveSubscriber):
     def head(self) -> bytes:
         """What its messages begin with."""
         raise NotImplementedError
+
+    @property
+    def outlet(self) -> tuple[PushOutbox, bytes] | None:
+        """Its outbox, and the head of its pushes; None if it must look at each topic."""
+        return self._connection.outbox, self.head
 
     def forward(self, live: Live) -> None:
         self._connection.outbox.send_live(live.count, live.as_resp(self.head))
@@ -110,6 +117,10 @@ class _ChannelsListener(_FilterListener):
     def __init__(self, connection: SubscribedClient) -> None:
         super().__init__(connection)
         self.replays = Replays(connection)
+
+    @property
+    def outlet(self) -> tuple[PushOutbox, bytes] | None:
+        return None if self.replays.topics else (self._connection.outbox, self.head)
 
     def forward(self, live: Live) -> None:
         if not self.replays.topics:  # as ``_Listener.forward``, without a call more
@@ -282,6 +293,19 @@ class Subscriptions:
 def connection_of(client: LiveClient | None) -> object:
     """Whose connection a live subscriber's client is, or belongs to."""
     return client.connection if isinstance(client, _Listener) else client
+
+
+def way_of(targets: Targets) -> list[tuple[PushOutbox, bytes]] | None:
+    """Where pushes go; None if not all who are connected take them as they are."""
+    way: list[tuple[PushOutbox, bytes]] = []
+    for target, _granted in targets:
+        client = target.client
+        if client is not None:
+            outlet = client.outlet if isinstance(client, _Listener) else None
+            if outlet is None:
+                return None
+            way.append(outlet)
+    return way
 
 
 def filter_of(name: bytes) -> bytes:

@@ -22,6 +22,16 @@ class MessageBatch(Protocol):
     ) -> int: ...
 
 
+class PushOutbox(Protocol):
+    """Where pushes to one client wait."""
+
+    def send_live(self, count: int, frames: bytes, /) -> None: ...
+
+
+Way: TypeAlias = Sequence[tuple[PushOutbox, bytes]]
+"""Who gets messages: outboxes, with the head of their pushes."""
+
+
 class RespCommand(msgspec.Struct, frozen=True, gc=False):
     """A command; ``more`` has the last arguments of those that followed and only differ there."""
 
@@ -81,6 +91,21 @@ class RespColumns(msgspec.Struct, frozen=True, gc=False):
     def pushes(self, head: bytes) -> bytes:
         """The messages with a head before each, as subscribers get them."""
         return encode.pushes(head, self.rests)
+
+    def send_all(self, way: Way) -> None:
+        """Push all messages to each of ``way``."""
+        forms: dict[bytes, bytes] = {}
+        for outbox, head in way:
+            if head not in forms:
+                forms[head] = self.pushes(head)
+            outbox.send_live(self.count, forms[head])
+
+    def send_each(self, ways: Sequence[Way]) -> None:
+        """Push each message to those in ``ways``, which has one for each distinct name."""
+        way_of = dict(zip(self.distinct, ways, strict=True))
+        for name, rest in zip(self.columns[0], self.rests, strict=True):
+            for outbox, head in way_of[name]:
+                outbox.send_live(1, encode.pushes(head, [rest]))
 
     def answers(self, each: Mapping[bytes, bytes]) -> bytes:
         """The answers to all commands; ``each`` has them by first argument."""
