@@ -19,10 +19,10 @@ from penstock.doors.resp.access import Used, admitted
 from penstock.doors.resp.calls import Call, RespClient, Spec
 from penstock.doors.resp.faults import no_permission, publish_fault
 from penstock.doors.resp.parts import RespParts
-from penstock.doors.resp.subscriptions import connection_of, way_of
+from penstock.doors.resp.subscriptions import Outlets, connection_of, way_of
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
-from penstock.wire.resp.events import PushOutbox, RespColumns
+from penstock.wire.resp.events import RespColumns
 from penstock.wire.resp.names import topic_of
 
 
@@ -57,6 +57,10 @@ def _publish_columns(
     route = _common_route(client, channels)
     if route is not None:
         _publish_alike(client, event, route, now_ms)
+        return event.count
+    ways = _pushed_ways(client, channels)
+    if ways is not None:
+        _push_each(client, event, ways, now_ms)
         return event.count
     door = client.door
     routes = _plain_routes(client, channels, turn_ends_at)
@@ -118,6 +122,43 @@ def _publish_alike(client: RespClient, event: RespColumns, route: TopicRoute, no
     client.replies.add(encode.integers(receivers, count))
 
 
+def _pushed_ways(client: RespClient, channels: list[bytes]) -> list[Outlets] | None:
+    """Where the messages of each channel go, if all are known, captured, and nothing but pushed."""
+    if client.door.feed.routes.subscription_count:
+        return None  # each topic has its own followers
+    cached, publishable = client.door.broker.routes.cached, client.principal.rights.publishable
+    found: list[Outlets] = []
+    for channel in channels:
+        route = cached.get(channel)
+        if (
+            route is None
+            or route.policy != CAPTURED
+            or route.marked is not None
+            or b"%" in channel
+            or (publishable is not None and channel not in publishable)
+        ):
+            return None
+        way = way_of(route.targets)
+        if way is None:
+            return None
+        found.append(way)
+    return found
+
+
+def _push_each(client: RespClient, event: RespColumns, ways: list[Outlets], now_ms: int) -> None:
+    """PUBLISH messages, those of each channel to its subscribers."""
+    door, count = client.door, event.count
+    door.counters.messages_in_total[0] += count
+    event.send_each(ways)
+    door.pipeline.capture_each(event, None, now_ms)
+    receivers = {len(way) for way in ways}
+    if len(receivers) == 1:
+        client.replies.add(encode.integers(receivers.pop(), count))
+    else:
+        answers = [encode.integer(len(way)) for way in ways]
+        client.replies.add(event.answers(dict(zip(event.distinct, answers, strict=True))))
+
+
 def _plain_routes(
     client: RespClient, channels: list[bytes], turn_ends_at: float
 ) -> dict[bytes, TopicRoute]:
@@ -167,15 +208,11 @@ def _live(event: RespColumns, routes: Mapping[bytes, TopicRoute] | None = None) 
 
 
 def _forward(door: RespParts, routes: dict[bytes, TopicRoute], event: RespColumns) -> None:
-    """Forward messages, each subscriber's in order.
+    """Forward messages, those with the same subscribers together, and each subscriber's in order.
 
-    If all subscribers take pushes, each message goes to its own. Otherwise those with the same
-    subscribers are together: all of them, if nobody is among two sets of subscribers; else only
-    neighbours.
+    If nobody is among two sets of subscribers, these are served one after the other. Otherwise only
+    neighbours are together.
     """
-    if (pushed := _pushed_ways(routes, event.distinct)) is not None:
-        event.send_each(pushed)
-        return
     ways = _ways(routes)
     if ways is not None:
         for targets, channels in ways:
@@ -189,20 +226,6 @@ def _forward(door: RespParts, routes: dict[bytes, TopicRoute], event: RespColumn
         if targets:
             some = event.cut(start, stop)
             door.fanout.forward(targets, _live(some, routes), marked)
-
-
-def _pushed_ways(
-    routes: dict[bytes, TopicRoute], channels: list[bytes]
-) -> list[list[tuple[PushOutbox, bytes]]] | None:
-    """Where the messages of each channel go, if nobody wants anything but pushes."""
-    found: list[list[tuple[PushOutbox, bytes]]] = []
-    for channel in channels:
-        route = routes[channel]
-        way = way_of(route.targets) if route.marked is None else None
-        if way is None:
-            return None
-        found.append(way)
-    return found
 
 
 def _ways(routes: dict[bytes, TopicRoute]) -> list[tuple[Targets, set[bytes]]] | None:

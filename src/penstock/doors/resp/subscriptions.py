@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import itemgetter
+from typing import TypeAlias
 
 from penstock.access.admission import CAPTURED
 from penstock.core.delivery import Delivery
@@ -28,6 +29,8 @@ from penstock.trust.rules import Action
 from penstock.wire.resp import encode, glob
 from penstock.wire.resp.events import PushOutbox
 from penstock.wire.resp.names import name_of, topic_of
+
+Outlets: TypeAlias = list[tuple[PushOutbox, bytes]]  # outboxes, with the head of their pushes
 
 _SIGN = re.compile(rb"[*?\[\\]")  # what is not literal in a pattern
 
@@ -120,7 +123,10 @@ class _ChannelsListener(_FilterListener):
 
     @property
     def outlet(self) -> tuple[PushOutbox, bytes] | None:
-        return None if self.replays.topics else (self._connection.outbox, self.head)
+        if self.replays.topics:
+            return None
+        connection = self._connection
+        return connection.outbox, encode.message_head(connection.protocol)
 
     def forward(self, live: Live) -> None:
         if not self.replays.topics:  # as ``_Listener.forward``, without a call more
@@ -295,9 +301,9 @@ def connection_of(client: LiveClient | None) -> object:
     return client.connection if isinstance(client, _Listener) else client
 
 
-def way_of(targets: Targets) -> list[tuple[PushOutbox, bytes]] | None:
+def way_of(targets: Targets) -> Outlets | None:
     """Where pushes go; None if not all who are connected take them as they are."""
-    way: list[tuple[PushOutbox, bytes]] = []
+    way: Outlets = []
     for target, _granted in targets:
         client = target.client
         if client is not None:
