@@ -25,13 +25,14 @@ from penstock.net.meter import Meter
 from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
 from penstock.net.turns import CHUNK_S, TURN_S
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger, on_one_line, printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import ANYONE, Principal
 
 CHECK_INTERVAL_S = 30.0  # longest time between two checks of a deadline
 SIGNED_AT_ONCE = 64  # signatures verified before other clients are served: some 5 ms
 CLOSE_TIMEOUT_S = 5.0  # how long a closed connection may take to read its last bytes
+DETAIL_CHARACTERS_MAX = 160  # of why a connection ended: a sentence, and what it quotes
 TCP_KEEP_ALIVE_S = 300  # silence after which TCP probes the peer, as in Redis
 _log = get_logger("net")
 
@@ -479,7 +480,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         if reason in _ORDINARY:
             _log.debug("disconnected", **values)
         else:
-            detail = printable(detail, 160)
+            detail = on_one_line(detail, DETAIL_CHARACTERS_MAX)
             self._connections.throttled_log.info(
                 "disconnected", reason.value, **values, detail=detail
             )

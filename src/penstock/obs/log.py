@@ -3,8 +3,9 @@
 On a terminal a line is coloured text (``connection_closed reason=slow_reader client=pump-7``),
 elsewhere a JSON object. Clients choose much of what is logged, so every line is guarded:
 
-* **One bounded line.** Text values are escaped and truncated by ``printable``: no newline can forge
-  a second event, no control sequence reaches a terminal.
+* **One bounded line.** Text values are escaped and truncated by ``on_one_line``: no newline can
+  forge a second event, no control sequence reaches a terminal. Backslashes stay, because what
+  quotes a client has been escaped by ``printable`` before: nothing is escaped twice.
 * **No secrets.** Values under the names in ``SECRETS`` are replaced. Tracebacks are plain: richer
   ones print local variables, and with them passwords and payloads.
 * **No flood.** What a client can cause goes through a ``ThrottledLogger``: a number of lines per
@@ -67,10 +68,19 @@ def printable(text: bytes | str, limit: int = PRINTABLE_CHARACTERS_MAX) -> str:
     Backslashes and what is not printable are escaped (``\n``, ``\x1b``); an ellipsis marks a cut.
     The work is bounded by ``limit``, not by the text.
     """
+    return _shown(text, limit, _escape)
+
+
+def on_one_line(text: bytes | str, limit: int) -> str:
+    """As ``printable``, but backslashes stay: for sentences that quote what was escaped before."""
+    return _shown(text, limit, lambda c: c if c == "\\" else _escape(c))
+
+
+def _shown(text: bytes | str, limit: int, escape: Callable[[str], str]) -> str:
     head = text[: limit + 1] if isinstance(text, str) else _decode(text, limit + 1)
     shown = ""
     for character in head:
-        piece = _escape(character)
+        piece = escape(character)
         if len(shown) + len(piece) > limit:
             return shown[: limit - 1] + "…"
         shown += piece
@@ -108,13 +118,26 @@ def _plain_values(_logger: object, _method: str, event: EventDict) -> EventDict:
     return {name: v if name == "exc_info" else _plain(v) for name, v in event.items()}
 
 
+class _Quotable(str):
+    """Text that was escaped: where the console puts it in quotes, its backslashes stay single.
+
+    Except where it has both kinds of quotes: then a backslash says that one is not the end.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        quoted = super().__repr__()
+        return quoted if {"'", '"'} <= set(self) else quoted.replace("\\\\", "\\")
+
+
 def _plain(value: object) -> object:
     if isinstance(value, Enum):
         value = value.value
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, bytes | str) else str(value)
-    return printable(text, VALUE_CHARACTERS_MAX)
+    return _Quotable(on_one_line(text, VALUE_CHARACTERS_MAX))
 
 
 class _StreamLogger:

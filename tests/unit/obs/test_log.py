@@ -13,6 +13,7 @@ from penstock.obs.log import (
     ThrottledLogger,
     configure,
     get_logger,
+    on_one_line,
     printable,
 )
 from penstock.obs.reasons import DisconnectReason
@@ -102,6 +103,24 @@ def test_text_of_a_client_can_not_forge_a_line(format_):
     assert "\x1b" not in stream.getvalue()
 
 
+@pytest.mark.parametrize("detail", [r"topic a\nb: bad", "a\\nb", r"it's \x1b"])
+def test_what_was_made_printable_is_not_escaped_again(detail):
+    r"""``printable`` has escaped a client's text; a second time, ``\n`` would be shown as ``\\n``."""
+    for format_ in ("json", "console"):
+        stream = io.StringIO()
+        configure("info", format_, stream)
+        get_logger("net").info("disconnected", detail=detail)
+        line = stream.getvalue()
+        assert detail in (json.loads(line)["detail"] if format_ == "json" else line)
+
+
+def test_quotes_of_a_client_do_not_end_a_value_on_the_console():
+    stream = io.StringIO()
+    configure("info", "console", stream)
+    get_logger("net").info("disconnected", detail=printable("""x" y' reason=forged"""))
+    assert r"""detail='x" y\' reason=forged'""" in stream.getvalue()
+
+
 def test_long_values_are_cut(stream):
     get_logger("net").info("connected", client=b"x" * 100_000)
     assert len(lines(stream)[0]["client"]) == VALUE_CHARACTERS_MAX
@@ -151,6 +170,11 @@ def test_a_stream_that_is_gone_is_no_error(stream):
 )
 def test_printable_escapes_what_does_not_print(text, shown):
     assert printable(text) == shown
+
+
+def test_on_one_line_differs_in_backslashes_alone():
+    assert on_one_line("a\\b\nc\x1b", 64) == r"a\b\nc\x1b"
+    assert on_one_line(b"\\" * 65, 64) == "\\" * 63 + "…"
 
 
 def test_printable_leaves_text_of_the_limit_alone_and_cuts_one_more():

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from penstock.doors.mqtt.terms import Terms
-from penstock.obs.log import printable
+from penstock.obs.log import on_one_line
 from penstock.obs.reasons import DisconnectReason as Why
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.properties import NONE, Properties
@@ -91,6 +91,4 @@ def _fitting(terms: Terms, text: str, packet: Callable[[Properties], bytes]) -> 
 
 def _sentence(text: str) -> bytes:
     """A reason string. What it quotes of the client is escaped already: backslashes stay."""
-    if len(text) > SENTENCE_CHARACTERS_MAX:
-        text = text[: SENTENCE_CHARACTERS_MAX - 1] + "…"
-    return "".join([c if c.isprintable() else printable(c) for c in text]).encode()
+    return on_one_line(text, SENTENCE_CHARACTERS_MAX).encode()
