@@ -7,6 +7,11 @@ what is checked in.
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.cli.ready_made.alerts import alert_rules
+from penstock.cli.ready_made.compose import compose_file
+from penstock.cli.ready_made.dashboard import grafana_dashboard
+from penstock.cli.ready_made.scrape import scrape_config
+from penstock.cli.ready_made.unit import Unit, systemd_unit
 from penstock.config import example
 from tests import command_line_page, configuration_page, metrics_page, reasons_page
 from tests.conformance import page as conformance
@@ -20,7 +25,13 @@ PAGES: list[tuple[str, Callable[[], str]]] = [
     ("docs/reference/mqtt-5.md", conformance.markdown_5),
     ("docs/reference/queue-conformance.md", queue_conformance.markdown),
     ("docs/reference/reasons.md", reasons_page.markdown),
+    ("deploy/compose.observability.yaml", compose_file),
+    ("deploy/grafana-dashboard.json", grafana_dashboard),
+    ("deploy/penstock.service", lambda: systemd_unit(Unit())),
     ("deploy/penstock.toml", example.example_toml),
+    ("deploy/penstock@.service", lambda: systemd_unit(Unit(), is_node=True)),
+    ("deploy/prometheus-alerts.yml", alert_rules),
+    ("deploy/prometheus.yml", lambda: scrape_config(["127.0.0.1:9091"])),
 ]
 
 ROOT = Path(__file__).parent.parent

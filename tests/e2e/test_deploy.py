@@ -115,6 +115,13 @@ def test_systemd_gives_the_broker_few_rights(name):
     assert any("LoadCredential=" in line for line in lines)
 
 
+@pytest.mark.parametrize("name", ["penstock.service", "penstock@.service"])
+def test_systemd_waits_for_the_broker_to_listen_and_watches_it(name):
+    lines = (DEPLOY / name).read_text().splitlines()
+    for line in ("Type=notify", "TimeoutStartSec=infinity", "WatchdogSec=60"):
+        assert line in lines
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
 def test_systemd_accepts_the_units(tmp_path):
     for name in ("penstock.service", "penstock@.service"):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import os
 import resource
 import signal
 import sys
@@ -17,6 +18,7 @@ from penstock.access.exposure import clear_text
 from penstock.cli.greeting import greeting
 from penstock.cli.options import configured
 from penstock.cli.reloading import Reloader
+from penstock.cli.service_manager import ServiceManager
 from penstock.config.load import Loaded
 from penstock.config.schema import Config
 from penstock.errors import StorageError, StorageFull
@@ -57,8 +59,12 @@ async def _serve(config: Config, loaded: Loaded) -> None:
     listening = ", ".join(map(str, server.addresses))
     logger.info("started", listening=listening, speed=kernel.described)
     _warn_of_clear_text(server)
+    manager = ServiceManager.of_environment(os.environ)
+    manager.ready(f"Listening on {listening}")
+    alive = asyncio.create_task(manager.keep_alive())
     while await _is_replaced(server, stop):
         logger.warning("store_replaced", why="this node was too far behind and received a snapshot")
+        manager.recovering()
         await server.give_way()
         server = Server(server.config, snapshots_received=server.snapshots_received + 1)
         reloader.server = server
@@ -66,10 +72,14 @@ async def _serve(config: Config, loaded: Loaded) -> None:
         gc.collect()  # what is left of the old one has a descriptor for each of its blocks
         await server.start()
         _tune_collector()
+        manager.recovered(f"Listening on {listening}")
     reloading.cancel()
+    manager.stopping()
     click.echo("Stopping: completing what was accepted.")
     logger.info("stopping", clients=len(server.parts.connections.clients))
-    if await server.stop():
+    is_kept = await server.stop()
+    alive.cancel()
+    if is_kept:
         click.echo("Stopped. All acknowledged messages are on disk.")
     else:
         click.echo("Stopped, but not everything that was accepted could be written to disk.")
