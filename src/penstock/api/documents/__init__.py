@@ -1,0 +1,1 @@
+"""What the API answers: one module of structs per family of resources."""
