@@ -1,0 +1,291 @@
+"""What the API says about keys, users, roles, tokens, bans, verdicts and the audit log.
+
+Secrets are shown once, in the answer that makes them, and nowhere else. ``version`` is that of the
+access book: a change that names it as ``expected`` is refused if somebody else was faster.
+"""
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.api.documents.lists import Missing
+
+# ── keys of devices ───────────────────────────────────────────────────────────────────────────
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """A public key that a device signs with."""
+
+    id: int
+    device: str
+    topics: str
+    public_key: str  # hexadecimal
+    state: str  # active, revoked, expired
+    created: str | None
+    expires: str | None
+    revoked: str | None
+    successor: int | None
+
+
+class Keys(msgspec.Struct, frozen=True, kw_only=True):
+    """Keys by id."""
+
+    items: list[Key]
+    next: str | None = None
+    incomplete: list[Missing] = []
+
+
+class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST ``keys``: without ``id`` the broker chooses one."""
+
+    device: str
+    topics: str
+    public_key: str
+    id: int | None = None
+    expires_s: int | None = None
+
+
+class KeyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST ``keys/revoke`` and ``keys/enable``."""
+
+    id: int
+
+
+class KeyRotation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST ``keys/rotate``: the new key, and how long both are valid."""
+
+    id: int
+    public_key: str
+    overlap_s: int
+
+
+class RotatedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key and the one that it follows."""
+
+    key: Key
+    previous: Key
+
+
+# ── users ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class UserQuotas(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of a user on each node; 0 is no limit."""
+
+    messages_per_s: int = 0
+    bytes_per_s: int = 0
+    connections: int = 0
+    subscriptions: int = 0
+    sessions: int = 0
+
+
+class User(msgspec.Struct, frozen=True, kw_only=True):
+    """A user, without secrets."""
+
+    name: str
+    roles: list[str]
+    admin: bool
+    disabled: bool
+    password: bool
+    scram: bool
+    secrets: int  # how many are valid
+    client_ids: list[str]
+    quotas: UserQuotas
+    created: str | None
+    expires: str | None
+    note: str
+    version: int
+    secret: str | UnsetType = UNSET  # only in the answer that makes it
+
+
+class Users(msgspec.Struct, frozen=True, kw_only=True):
+    """Users by name."""
+
+    items: list[User]
+    next: str | None = None
+    incomplete: list[Missing] = []
+
+
+class NewUser(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST ``users``."""
+
+    name: str
+    roles: list[str] = []
+    password: str | UnsetType = UNSET
+    generate_secret: bool = False
+    client_ids: list[str] = []
+    disabled: bool = False
+    quotas: UserQuotas = UserQuotas()
+    expires_s: int = 0
+    note: str = ""
+    expected: int = -1
+
+    def __repr__(self) -> str:
+        return f"NewUser({self.name!r})"  # a password must not get into a log
+
+
+class UserChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """PATCH ``users``: what is left out does not change."""
+
+    name: str
+    roles: list[str] | UnsetType = UNSET
+    password: str | UnsetType = UNSET  # empty: it has none any more
+    generate_secret: bool = False
+    replace_secrets: bool = False  # the new secret ends those there are
+    client_ids: list[str] | UnsetType = UNSET
+    disabled: bool | UnsetType = UNSET
+    quotas: UserQuotas | UnsetType = UNSET
+    expires_s: int | UnsetType = UNSET
+    note: str | UnsetType = UNSET
+    expected: int = -1
+
+    def __repr__(self) -> str:
+        return f"UserChange({self.name!r})"
+
+
+# ── roles ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True):
+    """A role: rules in the order in which they decide."""
+
+    name: str
+    rules: list[str]
+    roles: list[str]  # that it includes
+    note: str
+    built_in: bool
+    users: int  # that have it
+    version: int
+
+
+class Roles(msgspec.Struct, frozen=True, kw_only=True):
+    """Roles by name, built-in ones included."""
+
+    items: list[Role]
+    next: str | None = None
+    incomplete: list[Missing] = []
+
+
+class RoleDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """PUT ``roles``: the whole role."""
+
+    name: str
+    rules: list[str] = []
+    roles: list[str] = []
+    note: str = ""
+    expected: int = -1
+
+
+# ── tokens and bans ───────────────────────────────────────────────────────────────────────────
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """An API token, without its text."""
+
+    id: str
+    owner: str
+    roles: list[str]  # none: all of the owner
+    purpose: str  # api or invite
+    created: str | None
+    expires: str | None
+    expired: bool
+    note: str
+    token: str | UnsetType = UNSET  # only in the answer that makes it
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens by id."""
+
+    items: list[Token]
+    next: str | None = None
+    incomplete: list[Missing] = []
+
+
+class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST ``tokens``. An invitation sets its owner's password, once."""
+
+    owner: str
+    roles: list[str] = []
+    expires_s: int | None = None  # None: 90 days; an hour for an invitation
+    note: str = ""
+    invitation: bool = False
+
+
+class Ban(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may not connect: ``user:NAME``, ``client:ID`` or ``ip:RANGE``."""
+
+    name: str
+    until: str | None  # None: until it is removed
+    expired: bool
+    created: str | None
+    note: str
+
+
+class Bans(msgspec.Struct, frozen=True, kw_only=True):
+    """Bans by name."""
+
+    items: list[Ban]
+    next: str | None = None
+    incomplete: list[Missing] = []
+
+
+class NewBan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """PUT ``bans``. ``expires_s`` of 0: until it is removed."""
+
+    name: str
+    expires_s: int = 0
+    note: str = ""
+
+
+# ── verdicts and the audit log ────────────────────────────────────────────────────────────────
+
+
+class DecidingRule(msgspec.Struct, frozen=True, kw_only=True):
+    """The rule that decided."""
+
+    role: str
+    number: int
+    text: str
+
+
+class AccessVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether somebody may do something, and why."""
+
+    subject: str  # user:NAME or role:NAME
+    action: str
+    topic: str
+    allowed: bool
+    coverage: str | None  # of a filter: all, some, none
+    text: str
+    rule: DecidingRule | None  # None: no rule says anything, which denies
+    advice: str
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One record of the audit log."""
+
+    offset: int
+    time: str | None
+    node: int
+    action: str  # access, keys, topic, group, cluster, login_failed and others
+    door: str
+    user: str
+    address: str
+    note: str
+    count: int  # of failed logins, or of repetitions
+    changes: list[dict[str, object]]  # rows before and after, without secrets
+
+
+class AuditEntries(msgspec.Struct, frozen=True, kw_only=True):
+    """Records, the newest first."""
+
+    items: list[AuditEntry]
+    next: str | None = None
+    incomplete: list[Missing] = []
+
+
+class Removed(msgspec.Struct, frozen=True, kw_only=True):
+    """The row that was removed."""
+
+    kind: str  # user, role, token, ban
+    name: str
+    version: int
