@@ -16,7 +16,7 @@ WORKERS ?= 3
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install kernel serve test quick nightly lint java-clients go-client sim chaos fuzz bench docs wheel clean
+.PHONY: help install kernel serve test quick nightly lint java-clients go-client sim chaos fuzz bench docs site wheel clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -96,6 +96,16 @@ fuzz: $(VENV)/.dev ## look for inputs that break a decoder or a broker: SECONDS=
 docs: $(VENV)/.dev ## regenerate the reference pages
 	$(BIN)/python -m tests.generate
 
+# The generator is a tool of its own, which is no dependency of the project; 0.0.73 is what its result was checked with.
+SITE_VENV := build/site-venv
+$(SITE_VENV)/bin/zensical: | $(BIN)/python
+	@echo "installing the generator of the site into $(SITE_VENV) ..."
+	@$(PYTHON) -m venv $(SITE_VENV)
+	@$(SITE_VENV)/bin/python -m pip --disable-pip-version-check --quiet install zensical==0.0.73
+
+site: $(SITE_VENV)/bin/zensical ## make build/site, the documentation as a site that works offline
+	$(BIN)/python -m website.build $(CURDIR)/$<
+
 bench: $(VENV)/.dev ## measure, next to Mosquitto, NATS and Redis where they are installed
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -117,4 +127,4 @@ wheel: ## build dist/*.whl, with the compiled kernel, and dist/*.tar.gz, for PYT
 	@ls -l dist
 
 clean: ## remove the environment (data stays)
-	rm -rf $(VENV) $(WHEEL_VENV)
+	rm -rf $(VENV) $(WHEEL_VENV) $(SITE_VENV)
