@@ -69,7 +69,7 @@ def build(generator: str, work: Path) -> Path:
     write(config, json.dumps(configuration(prepare(ROOT, work / PAGES)), indent=1))  # is YAML, too
     shutil.rmtree(out, ignore_errors=True)
     command = [generator, "build", "--clean", "--strict", "--config-file", str(config)]
-    subprocess.run(command, cwd=work, check=True)
+    subprocess.run(command, cwd=work, check=True)  # noqa: S603 - of the Makefile
     foreign = keep_inside(out)
     if foreign:
         raise SystemExit(f"these pages load something from elsewhere: {', '.join(foreign)}")
@@ -77,4 +77,4 @@ def build(generator: str, work: Path) -> Path:
 
 
 if __name__ == "__main__":
-    print(f"open {build(sys.argv[1], ROOT / 'build') / 'index.html'}")
+    sys.stdout.write(f"open {build(sys.argv[1], ROOT / 'build') / 'index.html'}\n")

@@ -29,6 +29,8 @@ Navigation = list[dict[str, "str | Navigation"]]
 
 
 class Section(NamedTuple):
+    """A heading of the index, and what is listed below it."""
+
     title: str
     pages: list[tuple[str, str]]  # title, path in the repository
 
@@ -81,11 +83,14 @@ def rewrite(page: str, text: str) -> tuple[str, set[str]]:
     lines: list[str] = []
     for line, is_prose in prose(text):
         # The generator's Markdown wants an empty line where a list follows a paragraph.
-        if is_prose and _LIST_ITEM.match(line) and lines and not lines[-1].isspace():
-            if not _LIST_ITEM.match(lines[-1]) and not lines[-1].startswith(" "):
-                lines.append("\n")
+        if is_prose and lines and _LIST_ITEM.match(line) and _is_paragraph(lines[-1]):
+            lines.append("\n")
         lines.append(LINK.sub(link, line) if is_prose else line)
     return "".join(lines), linked
+
+
+def _is_paragraph(line: str) -> bool:
+    return not (line[0].isspace() or _LIST_ITEM.match(line))
 
 
 def sections(index: str) -> list[Section]:

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from website.build import FOREIGN_STANDIN, WORKER_STANDIN, keep_inside
 from website.prepare import INDEX, PROJECT_PAGES, navigation, place, prepare, rewrite, sections
 
