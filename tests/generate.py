@@ -13,11 +13,12 @@ from penstock.cli.ready_made.dashboard import grafana_dashboard
 from penstock.cli.ready_made.scrape import scrape_config
 from penstock.cli.ready_made.unit import Unit, systemd_unit
 from penstock.config import example
-from tests import command_line_page, configuration_page, metrics_page, reasons_page
+from tests import api_page, command_line_page, configuration_page, metrics_page, reasons_page
 from tests.conformance import page as conformance
 from tests.conformance_queue import page as queue_conformance
 
 PAGES: list[tuple[str, Callable[[], str]]] = [
+    ("docs/reference/api.md", api_page.markdown),
     ("docs/reference/command-line.md", command_line_page.markdown),
     ("docs/reference/configuration.md", configuration_page.markdown),
     ("docs/reference/metrics.md", metrics_page.markdown),

@@ -62,6 +62,9 @@ much: a larger one is skipped as it arrives and answered with an error."""
 PRODUCER_ID_BYTES_MAX = 256  # stored with the numbers of its last messages; UUIDs need about 64
 ACCESS_DOCUMENT_BYTES_MAX = 4 * MIB  # users and rules as one file: about 15,000 users
 HTTP_PAYLOAD_BYTES_MAX = MIB  # published by HTTP; all 64 connections then hold 64 MiB
+API_ITEMS_MAX = 1_000  # of a list in one answer
+API_ANSWER_BYTES_MAX = 4 * MIB  # 64 connections then hold 256 MiB, if all read slowly
+API_READERS_MAX = 4  # requests that read the journal at once; the others wait for their turn
 HEADERS_MAX = 64  # of a message
 HEADERS_BYTES_MAX = 16 * KIB  # of a message; HTTP servers accept about as much
 LEASES_MAX = 16_384  # named in one request

@@ -14,6 +14,8 @@ from penstock.access.exposure import check_exposure
 from penstock.admin.app import create_app
 from penstock.admin.bootstrap import bootstrap_token
 from penstock.admin.guard import AccessParts, Guard
+from penstock.api.app import create_api
+from penstock.api.parts import Parts
 from penstock.assembly import Assembly
 from penstock.clock import Clock, SteadyClock, SystemClock
 from penstock.cluster.install import install
@@ -229,19 +231,27 @@ class Server:
         )
 
     def _make_http_door(self) -> HttpDoor:
-        parts, admin = self.parts, self.config.admin
+        parts, admin, hosts = self.parts, self.config.admin, own_names(self.config)
         publisher = NodeTopicPublisher(parts.admission, parts.pipeline, parts.connections)
-        app = create_app(
-            self.view,
-            NodeKeyAdmin(self.broker.keys, parts.pipeline, parts.cluster, self._clock, parts.audit),
-            queue_admin=self.queues,
-            cluster_admin=NodeClusterAdmin(
+        served = Parts(
+            view=self.view,
+            guard=Guard(
+                admin.token,
+                AccessParts(self.broker.access, parts.logins, parts.admission),
+                bootstrap_token(self.config.auth.bootstrap_token_file),
+            ),
+            publisher=publisher,
+            keys=NodeKeyAdmin(
+                self.broker.keys, parts.pipeline, parts.cluster, self._clock, parts.audit
+            ),
+            queues=self.queues,
+            cluster=NodeClusterAdmin(
                 parts.cluster,
                 self.broker,
                 self._whole,
                 lambda what: parts.audit.cluster_changed(what, self._clock.wall_ms()),
             ),
-            access_admin=NodeAccessAdmin(
+            access=NodeAccessAdmin(
                 self.config.auth,
                 self.broker,
                 parts.admission.denials,
@@ -250,14 +260,18 @@ class Server:
                 self._clock,
                 parts.audit,
             ),
+        )
+        app = create_app(
+            self.view,
+            served.keys,
+            queue_admin=served.queues,
+            cluster_admin=served.cluster,
+            access_admin=served.access,
             tls_admin=NodeTlsAdmin(self.certificates) if self.certificates else None,
             publisher=publisher,
-            hosts=own_names(self.config),
-            guard=Guard(
-                admin.token,
-                AccessParts(self.broker.access, parts.logins, parts.admission),
-                bootstrap_token(self.config.auth.bootstrap_token_file),
-            ),
+            hosts=hosts,
+            guard=served.guard,
+            api=create_api(served, hosts),
         )
         timeout_s = self.config.limits.connect_timeout_s
         return HttpDoor(
@@ -267,7 +281,7 @@ class Server:
                 parts.connections,
                 parts.mqtt_door.accept,
                 lambda: self.config.http.allowed_origins,
-                own_names(self.config),
+                hosts,
             ),
             body_bytes_max=max(
                 BODY_BYTES_MAX, publisher.payload_bytes_max, ACCESS_DOCUMENT_BYTES_MAX

@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from penstock.admin import (
     access,
@@ -48,6 +49,8 @@ from penstock.admin.view import (
 )
 from penstock.trust.rules import Action
 
+API_BASE = "/api/v1"
+
 
 def create_app(
     view: BrokerView,
@@ -61,6 +64,7 @@ def create_app(
     publisher: TopicPublisher | None = None,
     hosts: Collection[str] = (),
     guard: Guard | None = None,
+    api: ASGIApp | None = None,
 ) -> Starlette:
     """Pages whose part is None are left out. ``hosts`` are further names for the Host header.
 
@@ -79,6 +83,7 @@ def create_app(
             *(cluster.routes(cluster_admin, guard) if cluster_admin else []),
             *(tls.routes(tls_admin, guard) if tls_admin else []),
             *(_access_routes(access_admin, guard) if access_admin else []),
+            *([Mount(API_BASE, app=api)] if api else []),
         ],
         middleware=[Middleware(Hardened)],
         exception_handlers={HTTPException: _error_response},

@@ -1,1 +1,1 @@
-"""The HTTP API under /api/v1: one declaration per operation, documents as msgspec structs."""
+"""The HTTP API ``/api/v1``; :mod:`penstock.api.operations` says how to add an operation."""

@@ -1,0 +1,26 @@
+"""Who is asking, and what they may do."""
+
+import msgspec
+
+
+class Right(msgspec.Struct, frozen=True):
+    """Whether an action is allowed, and on how much.
+
+    ``topics`` is ``all``, ``some`` (each is judged), ``none``, or empty if the action has no topic.
+    """
+
+    action: str
+    allowed: bool
+    topics: str = ""
+
+
+class SessionDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller. ``user`` is empty if it is nobody by name."""
+
+    user: str
+    via: str  # kind of the credentials; empty: there were none
+    roles: list[str]
+    has_users: bool  # false: everybody on the broker's machine may do everything
+    rights: list[Right]
+    node: int
+    version: str

@@ -1,0 +1,46 @@
+"""Cutting lists: by number, and by the size of the answer."""
+
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from penstock.api.cursors import cursor_of
+from penstock.limits import API_ANSWER_BYTES_MAX, KIB
+
+_Item = TypeVar("_Item")
+_Row = TypeVar("_Row")
+
+BYTES_MAX = API_ANSWER_BYTES_MAX - 64 * KIB  # what is around the rows
+
+
+class Part(NamedTuple, Generic[_Row]):
+    """The first rows of a list, and the cursor of the rest; None: there is no more."""
+
+    items: list[_Row]
+    next: str | None
+
+
+def first_of(
+    of: str,
+    items: Iterable[_Item],
+    limit: int,
+    describe: Callable[[_Item], _Row],
+    key: Callable[[_Item], object],
+) -> Part[_Row]:
+    """Cut a list after ``limit`` rows, or when the answer is large; ``of`` is its name."""
+    rows: list[_Row] = []
+    size = 0
+    last: _Item | None = None
+    for item in items:
+        if len(rows) == limit:
+            assert last is not None
+            return Part(rows, cursor_of(of, key(last)))
+        row = describe(item)
+        size += len(msgspec.json.encode(row)) + 1
+        if rows and size > BYTES_MAX:
+            assert last is not None
+            return Part(rows, cursor_of(of, key(last)))
+        rows.append(row)
+        last = item
+    return Part(rows, None)

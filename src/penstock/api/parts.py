@@ -1,0 +1,26 @@
+"""The parts of a broker that resources are made of. Whoever needs another one adds a field."""
+
+from dataclasses import dataclass
+
+from penstock.admin.guard import Guard
+from penstock.admin.view import (
+    AccessAdmin,
+    BrokerView,
+    ClusterAdmin,
+    KeyAdmin,
+    QueueAdmin,
+    TopicPublisher,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What resources are given. None: the broker (of a test) has no such part."""
+
+    view: BrokerView
+    guard: Guard
+    publisher: TopicPublisher | None = None
+    keys: KeyAdmin | None = None
+    queues: QueueAdmin | None = None
+    cluster: ClusterAdmin | None = None
+    access: AccessAdmin | None = None

@@ -1,0 +1,33 @@
+"""Every resource of the API, and its description of itself."""
+
+from functools import cache
+
+import msgspec
+from starlette.responses import Response
+
+from penstock import __version__
+from penstock.api.call import Call
+from penstock.api.openapi import openapi
+from penstock.api.operations import JSON, Operation, Resource, operation, operations_of
+from penstock.api.session import Session
+
+
+class Description(Resource):
+    """The document that describes the API."""
+
+    @operation("GET", "openapi.json", None, is_public=True)
+    async def show(self, call: Call) -> Response:  # noqa: ARG002 - as every operation
+        """Describe this API, as an OpenAPI 3.1 document."""
+        return Response(_document(), media_type=JSON)
+
+
+RESOURCES: tuple[type[Resource], ...] = (Session, Description)
+
+
+def all_operations() -> list[Operation]:
+    return [operation for resource in RESOURCES for operation in operations_of(resource)]
+
+
+@cache
+def _document() -> bytes:
+    return msgspec.json.encode(openapi(all_operations(), __version__)) + b"\n"
