@@ -26,6 +26,8 @@ class Session(Resource):
             rights=[_right(principal, action) for action in Action],
             node=view.cluster().node_id,
             version=view.version,
+            cookie=False,
+            idle_s=None,
         )
 
 

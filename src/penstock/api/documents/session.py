@@ -24,3 +24,15 @@ class SessionDocument(msgspec.Struct, frozen=True, kw_only=True):
     rights: list[Right]
     node: int
     version: str
+    cookie: bool  # it came by the cookie of POST session: DELETE session ends it
+    idle_s: float | None  # after this time without a request the session ends
+
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """User and password, or a generated secret; or an API token as ``secret``, without a user."""
+
+    user: str = ""
+    secret: str = ""
+
+    def __repr__(self) -> str:
+        return f"Login({self.user!r})"  # the secret must not get into a log
