@@ -61,7 +61,7 @@ class Applier:
             if state.id >= next_id:
                 self._topics.next_id = max(self._topics.next_id, state.id + 1)
                 if state.id not in self._dropped:
-                    self._topics.keep(state)
+                    self._topics.begin(state)
 
     def add_committed(self, entry: Entry, position: StorePosition) -> None:
         gone = self._dropped_by(entry)
@@ -74,7 +74,7 @@ class Applier:
         self.add(indexed_entry(entry), states, position)
         with self._topics.lock:
             for state in fresh:
-                self._topics.keep(state)
+                self._topics.begin(state)
 
     def write_drops(
         self,

@@ -6,11 +6,12 @@ snapshot for every chunk, so that none stays open while the caller is busy.
 """
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import takewhile
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -44,6 +45,7 @@ _NO_BLOCKS = BlockList(Damage())
 # groups per entry from which on a scan reads the tail entry by entry instead of topic by topic
 TAIL_GROUPS_MIN = 64
 
+FIRST_CHUNK_ROWS = 4
 CHUNK_ROWS = 256  # rows that an iterator takes from one snapshot
 
 
@@ -394,13 +396,37 @@ class Reader:
         return None if row is None else unpack_topic(row)
 
     def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
-        newer = {info.name: info for info in self._topics.infos(prefix)}
-        behind = name_key(after) + b"\0" if after else b""
-        rows = self._chunks("topics", prefix[:NAME_BYTES_WHOLE], behind)
-        stored = (unpack_topic(value).info() for _, value in rows)
-        others = (i for i in stored if i.name.startswith(prefix) and i.name not in newer)
-        ordered = sorted((i for i in newer.values() if _order(i) >= behind), key=_order)
-        yield from heapq.merge(ordered, others, key=_order)
+        """By name. The first costs a look-up in rows and in names without rows, whatever comes."""
+        start = max(prefix, after)
+        new = _items_from(self._topics.new.ordered(), start)
+        last = after
+        for name, row in heapq.merge(new, self._stored_topics(prefix, start), key=itemgetter(0)):
+            if not name.startswith(prefix):
+                if name > prefix:
+                    return
+            elif name > last:
+                last = name
+                view = self._topics.view(name)
+                info = view[0] if view else row.info() if row else self.topic(name)
+                if info is not None:
+                    yield info
+
+    def _stored_topics(
+        self, prefix: bytes, start: bytes
+    ) -> Iterator[tuple[bytes, StoredTopic | None]]:
+        """Rows by name, from a name on. Long names with the same beginning have unordered keys."""
+        alike: list[tuple[bytes, StoredTopic]] = []
+        for key, row in self._chunks("topics", prefix[:NAME_BYTES_WHOLE], start[:NAME_BYTES_WHOLE]):
+            state = unpack_topic(row)
+            is_long = len(key) == KEY_BYTES_MAX
+            if alike and not (is_long and state.name.startswith(alike[0][0][:NAME_BYTES_WHOLE])):
+                yield from sorted(alike, key=itemgetter(0))
+                alike = []
+            if is_long:
+                alike.append((state.name, state))
+            else:
+                yield state.name, state
+        yield from sorted(alike, key=itemgetter(0))
 
     def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
         prefix = row_prefix(table)
@@ -416,22 +442,26 @@ class Reader:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Copies of all pairs whose key begins with ``prefix``, from a key on."""
         start = max(prefix, start)
+        count_max = FIRST_CHUNK_ROWS  # many look for one
         while True:
             chunk: list[tuple[bytes, bytes]] = []
             with self._environment.reading() as transaction:
                 cursor = transaction.cursor(self._environment[database])
                 found = cursor.set_range(start) if start else cursor.first()
-                while found and len(chunk) < CHUNK_ROWS:
+                while found and len(chunk) < count_max:
                     key = bytes(cursor.key())
                     if not key.startswith(prefix):
                         break
                     chunk.append((key, bytes(cursor.value())))
                     found = cursor.next()
             yield from chunk
-            if len(chunk) < CHUNK_ROWS:
+            if len(chunk) < count_max:
                 return
             start = chunk[-1][0] + b"\0"
+            count_max = CHUNK_ROWS
 
 
-def _order(info: TopicInfo) -> bytes:
-    return name_key(info.name)
+def _items_from(names: Sequence[bytes], start: bytes) -> Iterator[tuple[bytes, None]]:
+    """Names from one on, as ``Reader.topics`` merges them."""
+    for place in range(bisect_left(names, start), len(names)):
+        yield names[place], None

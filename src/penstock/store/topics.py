@@ -17,6 +17,7 @@ from collections.abc import Container, Iterable, Sequence
 from penstock.store.deletions import NOTHING, Ranges
 from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import NAME_BYTES_WHOLE, name_key
+from penstock.store.new_topics import NewTopics
 from penstock.store.store import TopicInfo
 
 TOPICS_CACHED_MAX = 131_072  # topics kept in memory besides those that must be: some 70 MB
@@ -116,6 +117,11 @@ class TopicStates:
         self.next_id = 1  # any thread may read it
         self._by_id: dict[int, StoredTopic] = {}
         self._deleted: dict[bytes, Ranges] = {}
+        self.new = NewTopics(self.lock)
+
+    def __len__(self) -> int:
+        """How many are in memory."""
+        return len(self._by_name)
 
     def get(self, name: bytes) -> StoredTopic | None:
         """A state, if it is in memory. Writer thread."""
@@ -132,6 +138,16 @@ class TopicStates:
     def by_id(self, topic_id: int) -> StoredTopic | None:
         """A state whose row is behind; None if the topic was dropped. Writer thread."""
         return self._by_id.get(topic_id)
+
+    def begin(self, state: StoredTopic) -> None:
+        """Remember the state of a topic that has no row yet. Writer thread, holding the lock."""
+        self.keep(state)
+        self.new.add(state.name)
+
+    def have_rows(self, states: Iterable[StoredTopic]) -> None:
+        """Note that the rows of these topics are on disk. Writer thread."""
+        with self.lock:
+            self.new.discard([state.name for state in states])
 
     def keep(self, state: StoredTopic) -> None:
         """Remember a state until it is ``idle``. Writer thread, holding the lock."""
@@ -151,6 +167,7 @@ class TopicStates:
         self._by_id.pop(state.id, None)
         self._idle.pop(state.name, None)
         self._deleted.pop(state.name, None)
+        self.new.discard([state.name])
 
     def deleted(self, name: bytes) -> Ranges:
         """Deleted ranges in groups that still exist. Writer thread."""
@@ -185,12 +202,6 @@ class TopicStates:
         """Whether a topic is in memory, and nothing of it from an offset on is gone. Any thread."""
         state = self._by_id.get(topic_id)
         return state is not None and state.first_offset <= offset and name not in self._deleted
-
-    def infos(self, prefix: bytes) -> list[TopicInfo]:
-        """All topics in memory whose names begin with ``prefix``. Any thread."""
-        with self.lock:
-            found = [name for name in self._by_name if name.startswith(prefix)]
-            return [self._by_name[n].info(self._deleted.get(n, NOTHING)) for n in found]
 
     def evict(self, behind: Container[int]) -> None:
         """Evict idle states in LRU order. Writer thread; it costs what it evicts.

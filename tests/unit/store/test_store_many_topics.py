@@ -54,7 +54,7 @@ def test_memory_is_rid_of_topics_whose_rows_are_written(open_store):
     write(store)
     checkpoint(store)
     store.fold()
-    assert len(store._topics.infos(b"")) <= 100
+    assert len(store._topics) <= 100
 
 
 @pytest.mark.usefixtures("looks")
@@ -78,7 +78,7 @@ def test_limits_hold_for_topics_that_left_memory_before_they_were_examined(open_
         write(store)
         checkpoint(store)
         store.fold()
-    assert len(store._topics.infos(b"")) <= 100
+    assert len(store._topics) <= 100
     while store.retain(request).more:
         pass
     assert store.size().messages == TOPICS
@@ -95,7 +95,7 @@ def test_the_oldest_block_of_many_topics_goes_though_they_are_not_in_memory(open
     while store._remove(request, 0).more:
         pass
     assert (store._blocks.current.blocks, store.size().messages) == ((), 0)
-    assert len(store._topics.infos(b"")) <= 100
+    assert len(store._topics) <= 100
     counts = {info.name: (info.first_offset, info.bytes) for info in open_store().topics()}
     assert counts == {b"t/%d" % number: (1, 0) for number in range(TOPICS)}
 

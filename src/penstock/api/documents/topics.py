@@ -21,6 +21,7 @@ class Topics(msgspec.Struct, frozen=True):
     """Topics by name; a filter may leave a page empty though there are more."""
 
     items: list[Topic]
+    scanned: int  # names that were looked at
     next: str | None = None
     incomplete: list[Missing] = []
 
@@ -96,7 +97,7 @@ class Peek(msgspec.Struct, frozen=True):
 class TreeNode(msgspec.Struct, frozen=True):
     """A name of one level: a topic, a branch, or both."""
 
-    name: str  # the whole name as far as this level: ``plant/p7``
+    name: str  # as far as this level: ``plant/p7``; those below have the prefix ``plant/p7/``
     label: str  # the level alone: ``p7``
     is_topic: bool
     children: int  # topics below; at least so many if ``children_capped``
@@ -108,9 +109,9 @@ class TreeNode(msgspec.Struct, frozen=True):
 
 
 class TreeLevel(msgspec.Struct, frozen=True):
-    """The children of a path, by name; empty path: the first level."""
+    """The names of one level, in order. ``prefix`` is empty or ends with a slash."""
 
-    path: str
+    prefix: str
     items: list[TreeNode]
     next: str | None = None
     incomplete: list[Missing] = []

@@ -168,6 +168,7 @@ class TailFolding:
                     put_topic(self._environment, transaction, state)
 
             self._environment.write(0, job)
+            self._topics.have_rows(states)
             yield True
 
     def _register(self, summary: BlockSummary | None, fold: Fold) -> None:

@@ -1,0 +1,1 @@
+"""What the API reads of the journal: functions for reader threads, each with a bound."""
