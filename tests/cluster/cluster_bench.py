@@ -143,6 +143,12 @@ class _Peers:
     def set_members(self, members: Mapping[NodeId, Member]) -> None:
         self.members = dict(members)
 
+    def is_reached(self, node: NodeId) -> bool:
+        return node in self.members
+
+    def answers(self, node: NodeId) -> bool:
+        return node in self.members
+
 
 class Node:
     """One node: a store, a replica, a listener that takes notes."""

@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster.frames import (
+    Answer,
+    AnswerKind,
     ChangeKind,
     ChangeRefused,
     ChangeRequest,
@@ -14,6 +16,7 @@ from penstock.cluster.frames import (
     LiveMessages,
     Member,
     MemberRemoved,
+    Question,
     RaftFrame,
     RefusalReason,
     Welcome,
@@ -49,6 +52,9 @@ FRAMES: list[Frame] = [
     ChangeRequest(1, ChangeKind.ADD, Member(4, "a:1", "a:2")),
     ChangeRefused(1, "no", "wait"),
     MemberRemoved(12),
+    Question(3, b"who is there"),
+    Answer(3, AnswerKind.ANSWER, b"me"),
+    Answer(4, AnswerKind.BUSY),
     Welcome(bytes(16), (Member(1, "a:1"),), (Member(1, "a:1"), Member(2, "b:1"))),
 ]
 
@@ -87,5 +93,8 @@ def test_only_what_may_be_large_travels_in_bulk() -> None:
         False,
         False,
         False,
+        True,
+        True,
+        True,
         False,
     ]

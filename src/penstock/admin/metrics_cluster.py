@@ -127,6 +127,13 @@ CLUSTER: tuple[Metric, ...] = (
         "drops",
     ),
     counter(
+        "penstock_peer_questions_total",
+        "Questions to other nodes for pages about the cluster, and changes passed on to the leader,"
+        " by outcome.",
+        lambda scrape: scrape.view.cluster().counts.questions,
+        "outcome",
+    ),
+    counter(
         "penstock_peer_disconnects_total",
         "Connections between nodes that were closed or refused, by reason.",
         lambda scrape: scrape.view.cluster().counts.peer_ends,

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from penstock.cluster.applier import LogApplier
+from penstock.cluster.asking import Asking
 from penstock.cluster.bootstrap import Bootstrap
 from penstock.cluster.frames import (
+    Answer,
     Blank,
     ChangeRefused,
     ChangeRequest,
@@ -13,6 +15,7 @@ from penstock.cluster.frames import (
     Frame,
     LiveMessages,
     MemberRemoved,
+    Question,
     RaftFrame,
 )
 from penstock.cluster.local_node import LocalNode
@@ -34,6 +37,7 @@ class FrameHandler:
         proposals: Proposals,
         membership: Membership,
         bootstrap: Bootstrap,
+        asking: Asking,
     ) -> None:
         self._node = node
         self._hooks = node.environment.hooks
@@ -41,6 +45,7 @@ class FrameHandler:
         self._proposals = proposals
         self._membership = membership
         self._bootstrap = bootstrap
+        self._asking = asking
         self._handlers: dict[type, Callable[[NodeId, Frame], None]] = {
             RaftFrame: self._step,
             Forward: proposals.forwarded,
@@ -49,6 +54,8 @@ class FrameHandler:
             ChangeRequest: membership.requested_by_peer,
             ChangeRefused: membership.refused_by_leader,
             MemberRemoved: self._told_removed,
+            Question: asking.asked,
+            Answer: asking.answered,
         }
 
     def received(self, sender: NodeId, frame: Frame) -> None:
@@ -112,6 +119,7 @@ class FrameHandler:
 
     def unreachable(self, peer: NodeId) -> None:
         node = self._node
+        self._asking.unreachable(peer)
         raw = node.raw
         if raw is None or node.is_closed:
             return

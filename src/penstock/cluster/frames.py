@@ -2,8 +2,8 @@
 
 Consensus has its messages (``RaftFrame``). Beside them travel batches for the leader
 (``Forward``), its refusals (``ForwardRefused``), messages that are not journaled
-(``LiveMessages``), and frames about membership. Any frame may be lost, duplicated or late: a node
-that needs an answer asks again.
+(``LiveMessages``), questions of any kind with their answers, and frames about membership. Any frame
+may be lost, duplicated or late: a node that needs an answer asks again.
 
 The transport looks into frames only to see which may be large (``is_bulk``).
 """
@@ -132,6 +132,31 @@ class Emptied(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
     is_removed: bool = False
 
 
+class AnswerKind(StrEnum):
+    """Whether a question has an answer, or why not."""
+
+    ANSWER = "answer"
+    BUSY = "busy"
+    TOO_LARGE = "too_large"
+    FAILED = "failed"
+    LOST = "lost"  # said by nobody: the connection is gone
+
+
+class Question(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
+    """What a node wants to know of another one, or wants it to do. ``number`` is the asker's."""
+
+    number: int
+    body: bytes
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
+    """The answer to the question of that number."""
+
+    number: int
+    kind: AnswerKind
+    body: bytes = b""
+
+
 Frame: TypeAlias = (
     RaftFrame
     | Forward
@@ -143,6 +168,8 @@ Frame: TypeAlias = (
     | Welcome
     | Blank
     | Emptied
+    | Question
+    | Answer
 )
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -172,4 +199,4 @@ def is_bulk(frame: Frame) -> bool:
     """
     if isinstance(frame, RaftFrame):
         return frame.message.kind in _LARGE
-    return isinstance(frame, Forward | LiveMessages)
+    return isinstance(frame, Forward | LiveMessages | Question | Answer)

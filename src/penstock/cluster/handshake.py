@@ -38,7 +38,8 @@ from penstock.raft.types import NodeId
 
 VERSION = 1  # of the handshake and of all frames after it
 TAKES_BLOCKS = 1  # feature: takes a snapshot of a store with blocks
-FEATURES = TAKES_BLOCKS  # of this program; one that knows none does not mention them
+ANSWERS = 2  # feature: answers questions (``cluster/asking.py``)
+FEATURES = TAKES_BLOCKS | ANSWERS  # of this program; one that knows none does not mention them
 HANDSHAKE_BYTES_MAX = 1024  # largest frame before authentication
 SETTINGS_BYTES_MAX = 256
 NONCE_BYTES = 32

@@ -30,6 +30,11 @@ class Peers(Protocol):
 
     def set_members(self, members: Mapping[NodeId, Member]) -> None: ...
 
+    def is_reached(self, node: NodeId) -> bool: ...
+
+    def answers(self, node: NodeId) -> bool:
+        """Whether a node that is reached answers questions (``cluster/asking.py``)."""
+
     @property
     def stats(self) -> TransportStats: ...
 

@@ -76,6 +76,12 @@ class PeerLink:
         self._is_backing_off = False
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def features(self) -> int:
+        """What the program at the other end can do; 0 while there is no connection."""
+        session = self._connection.session if self._connection and self.is_open else None
+        return session.features if session is not None else 0
+
     def connect_to(self, address: str) -> None:
         if address == self.address:
             return

@@ -12,6 +12,7 @@ and on every other node, in the same order.
 ``bootstrap``             how a node with an empty store joins a cluster
 ``reads``                 linearizable reads
 ``leadership``            who leads, and who wants to know
+``asking``                questions to other nodes
 ``frame_handler``         frames of other nodes
 ``local_node``            what all of these share
 ========================  ==========================================================
@@ -24,6 +25,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from penstock.cluster.applier import LogApplier
+from penstock.cluster.asking import Asking
 from penstock.cluster.bootstrap import Bootstrap
 from penstock.cluster.consensus import DoneCallback, Leadership, LeadershipListener
 from penstock.cluster.engine import Engine
@@ -67,7 +69,10 @@ class Replica:
         self._membership = membership = Membership(node)
         self.bootstrapping = Bootstrap(node, self._begin_with)
         self._applier = LogApplier(node, leadership, proposals, membership, self._reads)
-        self.frames = FrameHandler(node, self._applier, proposals, membership, self.bootstrapping)
+        self.asking = Asking(node)
+        self.frames = FrameHandler(
+            node, self._applier, proposals, membership, self.bootstrapping, self.asking
+        )
         triggers = self._applier.triggers
         self.at_index, self.off_index = triggers.add, triggers.remove
         self.broadcast = self.frames.broadcast
@@ -175,6 +180,7 @@ class Replica:
 
     def close(self) -> None:
         self.node.is_closed = True
+        self.asking.close()
         self._ticker.stop()
         self._engine.close()
 

@@ -55,6 +55,7 @@ class ClusterCounts(msgspec.Struct, kw_only=True):
     forwarded_batches: int = 0  # batches of this node that went to a leader
     forward_repeats: int = 0
     forward_refusals: int = 0  # batches of other nodes that this node refused as leader
+    questions: dict[str, int] = {}  # to other nodes, by outcome
     peer_ends: dict[str, int] = {}  # ends of connections to other nodes, by reason
 
 

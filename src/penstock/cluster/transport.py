@@ -17,7 +17,7 @@ from typing import Protocol
 from penstock.cluster.dialing import PeerDialer
 from penstock.cluster.faults import PeerFault
 from penstock.cluster.frames import Frame, Member, RaftFrame, decode_frame, encode_frame, is_bulk
-from penstock.cluster.handshake import Hello, Identity, PeerSession, Purpose
+from penstock.cluster.handshake import ANSWERS, Hello, Identity, PeerSession, Purpose
 from penstock.cluster.peer_connection import PeerConnection
 from penstock.cluster.peer_link import PeerLink
 from penstock.cluster.peer_listener import PeerListener
@@ -134,6 +134,16 @@ class Transport:
     def is_connected(self, node: NodeId) -> bool:
         link = self._links.get((node, Purpose.CONTROL))
         return link is not None and link.is_open
+
+    def is_reached(self, node: NodeId) -> bool:
+        """Whether there is a connection for batches and questions."""
+        link = self._links.get((node, Purpose.BULK))
+        return link is not None and link.is_open
+
+    def answers(self, node: NodeId) -> bool:
+        """Whether the program of a node answers questions."""
+        link = self._links.get((node, Purpose.BULK))
+        return link is not None and bool(link.features & ANSWERS)
 
     def _send_snapshot(self, to: NodeId, message: RaftMessage) -> None:
         """Always report the end: until then the core sends that node nothing else."""

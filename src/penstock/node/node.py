@@ -47,6 +47,12 @@ class _NoPeers:
     def set_members(self, members: object) -> None:
         pass
 
+    def is_reached(self, _node: NodeId) -> bool:
+        return False
+
+    def answers(self, _node: NodeId) -> bool:
+        return False
+
 
 class Node:
     """The replica and its transport, started and stopped by the server."""
