@@ -60,7 +60,7 @@ TRANSPORT = 0 if kernel.is_compiled else 1_150  # what uvloop's takes more than 
 
 
 @pytest.mark.parametrize(
-    ("connect", "bytes_max"), [(by_3_1_1, 1_750), (by_5, 1_750), (by_websocket, 2_000)]
+    ("connect", "bytes_max"), [(by_3_1_1, 1_536), (by_5, 1_536), (by_websocket, 1_750)]
 )
 def test_an_idle_client_takes_few_bytes(connect, bytes_max):
     with Broker() as broker, sockets(20) as first, sockets(COUNT) as others:

@@ -69,7 +69,7 @@ from penstock.trust.passwords import (
     is_weak,
     password_proof,
 )
-from penstock.trust.principal import ANYONE, STRANGER, Principal
+from penstock.trust.principal import ANYONE, STRANGER, Principal, anyone
 from penstock.trust.rows import NAME, Token, User
 from penstock.trust.rules import Action
 from penstock.trust.scram import read_client_first
@@ -214,8 +214,8 @@ class Logins:
     def welcome(self, origin: Origin, door: str, client_id: bytes = b"") -> Principal:
         """The principal of a connection that has not presented credentials (yet)."""
         if self._book.is_open:
-            nobody = ANYONE if self._is_among_friends(origin) else STRANGER
-            return replace(nobody, door=door, address=origin.peer)
+            is_friend = self._is_among_friends(origin)
+            return anyone(door, origin.peer) if is_friend else self._stranger(origin, door)
         for user, via in ((origin.certificate, "certificate"), (origin.listener_user, "listener")):
             found = self._usable(user)
             if found is not None:

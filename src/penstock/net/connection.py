@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self._is_over_quota = False  # whether it may not read until tokens have come
         self.reason: DisconnectReason | None = None  # None while it is open
         transport.set_protocol(self)
-        connections.clients.add(self)
+        connections.clients[self] = None
 
     # ── for the protocol to implement ─────────────────────────────────────────────────────────
 
@@ -209,7 +209,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
             reason = DisconnectReason.TLS_FAILED
         self.close(reason, str(exc) if exc else "")
         self.outbox.forget()
-        self._connections.clients.discard(self)
+        self._connections.clients.pop(self, None)
         if self.origin.visitor is not None:
             self.origin.visitor.left()
 

@@ -4,7 +4,10 @@ A connection has a principal from its first byte on: a ``STRANGER``, who may do 
 door knows more. Without users, everybody on this machine is ``ANYONE``.
 """
 
+from functools import cache
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.trust.rights import ALL_RIGHTS, NO_RIGHTS, Rights
 
@@ -47,3 +50,21 @@ STRANGER = Principal("", NO_RIGHTS, is_known=False)
 
 ANYONE = Principal("", ALL_RIGHTS)
 """Everybody, where there are no users; and the broker itself."""
+
+_DOORS_OF_DEVICES = {"mqtt", "binary"}  # by which nobody changes rights or settings
+
+
+def anyone(door: str, address: str) -> Principal:
+    """``ANYONE``, come by ``door``.
+
+    There may be very many devices, so those of a door share one object, which does not say where
+    they came from: they may do everything, so no denial is logged, nor any change.
+    """
+    return (
+        _device(door) if door in _DOORS_OF_DEVICES else replace(ANYONE, door=door, address=address)
+    )
+
+
+@cache
+def _device(door: str) -> Principal:
+    return replace(ANYONE, door=door)

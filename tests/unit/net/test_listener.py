@@ -60,7 +60,7 @@ class Bench:
             clock=self.clock,
             counters=self.counters,
             deadlines=Deadlines(),
-            clients=set(),
+            clients={},
             open_count=0,
             limits=limits,
             visitors=self.visitors,
@@ -122,11 +122,11 @@ def test_bytes_that_do_not_decide_yet_are_kept_for_the_door():
 
 def test_one_client_too_many_is_refused_and_counted():
     bench = Bench(clients_max=2)
-    bench.connections.clients.add("somebody")
+    bench.connections.clients["somebody"] = None
     welcome, _ = bench.connect()
     welcome.data_received(b"\x10")
     assert len(bench.handed) == 1
-    bench.connections.clients.add("the one who was welcome")
+    bench.connections.clients["the one who was welcome"] = None
     one_too_many, transport = bench.connect()
     one_too_many.data_received(b"\x10")
     assert transport.is_aborted
@@ -136,7 +136,7 @@ def test_one_client_too_many_is_refused_and_counted():
 
 def test_a_full_broker_still_answers_probes_but_hears_out_only_so_many():
     bench = Bench(clients_max=1)
-    bench.connections.clients.add("somebody")
+    bench.connections.clients["somebody"] = None
     bench.connections.open_count = 1
     bench.listener.doors = {Protocol.HTTP: bench._door}
     probe, _ = bench.connect()

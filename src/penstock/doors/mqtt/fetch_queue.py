@@ -16,8 +16,9 @@ class FetchingOutbox(Protocol):
     """An outbox with deferred deliveries."""
 
     counted: int  # bytes it holds
-    least_bytes: int  # room that its next message needs
 
+    @property
+    def least_bytes(self) -> int: ...  # room that its next message needs
     def is_ready_to_fetch(self) -> bool: ...
     def fetch(self, room: int) -> bool: ...  # begin to read; False if there is no room for anything
 

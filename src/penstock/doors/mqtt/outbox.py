@@ -75,7 +75,17 @@ class DeferredDeliveries:
     Few have flags beyond the first eight: those are kept apart.
     """
 
-    __slots__ = ("_done", "_first", "_flags", "_high_flags", "_packet_ids", "_sequences")
+    __slots__ = (
+        "_done",
+        "_first",
+        "_flags",
+        "_high_flags",
+        "_packet_ids",
+        "_sequences",
+        "is_fetching",
+        "is_queued",
+        "least_bytes",
+    )
 
     def __init__(self) -> None:
         self._flags = bytearray()
@@ -84,6 +94,9 @@ class DeferredDeliveries:
         self._done = 0  # entries at the front of the columns that are sent
         self._first = 0  # number of the first entry of the columns, counted from the beginning
         self._high_flags: dict[int, int] = {}  # by number
+        self.is_queued = False  # in the fetch queue
+        self.is_fetching = False
+        self.least_bytes = LEAST_BYTES  # room that the next message needs, as far as known
 
     def __len__(self) -> int:
         return len(self._flags) - self._done
@@ -143,13 +156,10 @@ class MqttOutbox(Outbox):
         "_aliases",
         "_deferred",
         "_door",
-        "_is_fetching",
-        "_is_queued",
         "_packet_bytes_max",
         "_quota",
         "_quota_max",
         "is_5",
-        "least_bytes",
     )
 
     _client: DeliveryClient
@@ -170,9 +180,6 @@ class MqttOutbox(Outbox):
         self._quota = self._quota_max = _UNLIMITED
         self._aliases: TopicAliases | None = None
         self._deferred: DeferredDeliveries | None = None
-        self._is_queued = False  # in the fetch queue
-        self._is_fetching = False
-        self.least_bytes = LEAST_BYTES  # room that the next message needs, as far as known
 
     def speak_5(self, terms: Terms) -> None:
         """Send packets in the form of MQTT 5 from now on, as the client asked for."""
@@ -476,22 +483,31 @@ class MqttOutbox(Outbox):
         return is_open and bool(self._deferred)
 
     def _fetch(self) -> None:
-        if not self._is_fetching and not self._is_queued and self.is_ready_to_fetch():
-            self._is_queued = True
+        deferred = self._deferred
+        if deferred is None or deferred.is_fetching or deferred.is_queued:
+            return
+        if self.is_ready_to_fetch():
+            deferred.is_queued = True
             self._door.fetch_queue.join(self)
 
+    @property
+    def least_bytes(self) -> int:
+        return LEAST_BYTES if self._deferred is None else self._deferred.least_bytes
+
     def fetch(self, room: int) -> bool:
-        self._is_queued = False
+        deferred = self._deferred
+        if deferred is None:
+            return False
+        deferred.is_queued = False
         if not self.is_ready_to_fetch() or self.is_full():
             return False
-        if room < self.least_bytes:
+        if room < deferred.least_bytes:
             if not self._squeeze() and not self._transport.is_closing():
                 self._connections.loop.call_soon(self._fetch)  # it holds nothing any more
             return False
-        assert self._deferred is not None
-        batch = self._deferred.first(min(FETCH_MESSAGES_MAX, self._quota))
+        batch = deferred.first(min(FETCH_MESSAGES_MAX, self._quota))
         sequences = [sequence for flags, _, sequence in batch if not flags & DELIVER_PUBREL]
-        self._is_fetching = True
+        deferred.is_fetching = True
         if sequences:
             bytes_max = min(room, self._room)
             self._door.readers.read(
@@ -502,10 +518,11 @@ class MqttOutbox(Outbox):
         return True
 
     def _fetched(self, batch: list[tuple[int, int, int]], found: dict[int, Message | None]) -> None:
-        self._is_fetching = False
         self._door.fetch_queue.done()
-        if self._is_closed or self._deferred is None:
+        deferred = self._deferred
+        if self._is_closed or deferred is None:
             return
+        deferred.is_fetching = False
         sent = 0
         lost: dict[DropReason, list[int]] = {}
         now_ms = self._connections.wall_ms()
@@ -520,12 +537,12 @@ class MqttOutbox(Outbox):
                 message = self._found(found[sequence], flags, sequence)
                 reason = self._fault_of(message, flags, now_ms)
                 if message is not None and reason is None:
-                    if not self._send_found(message, flags, packet_id, lost):
+                    if not self._send_found(message, flags, packet_id, lost, deferred):
                         break
                 elif reason is not None:
                     lost.setdefault(reason, []).append(packet_id)
             sent += 1
-        self._deferred.done(sent)
+        deferred.done(sent)
         self.refresh()
         for why, packet_ids in lost.items():
             self._drop(packet_ids, why)
@@ -563,6 +580,7 @@ class MqttOutbox(Outbox):
         flags: int,
         packet_id: int,
         lost: dict[DropReason, list[int]],
+        deferred: DeferredDeliveries,
     ) -> bool:
         """Send what was read, unless it is too large; return whether there was room."""
         payload, extras = message.payload, aged(message.extras, message.time_ms)
@@ -575,9 +593,9 @@ class MqttOutbox(Outbox):
             lost.setdefault(DropReason.TOO_LARGE, []).append(packet_id)
             return True
         if self._connections.budget.is_tight and self._exceeds_budget(size):
-            self.least_bytes = size
+            deferred.least_bytes = size
             return False
-        self.least_bytes = LEAST_BYTES
+        deferred.least_bytes = LEAST_BYTES
         if packet_id:
             self._quota -= 1
         self._message(message.topic, head, tail, payload, flags, packet_id, extras)
@@ -585,6 +603,5 @@ class MqttOutbox(Outbox):
 
     def _unreadable(self, error: StorageError) -> None:
         """Never skip unacknowledged messages: the session keeps them, the operator must look."""
-        self._is_fetching = False
         self._door.fetch_queue.done()
         self._client.close(DisconnectReason.STORAGE_FAILED, error.message)
