@@ -33,6 +33,8 @@ class Loop:
 class Bench:
     """An outbox with a transport that notes writes, and a journal that answers when told to."""
 
+    name = b"slow"
+
     def __init__(self) -> None:
         self.loop = Loop()
         self.buffered = 0

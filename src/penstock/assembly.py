@@ -292,6 +292,7 @@ class Assembly:
             wills=self.wills,
             steady=self.steady,
             identities=self.binary_door.identities,
+            node_grace_s=self.config.cluster.node_grace_s,
         )
 
     # ── doors ─────────────────────────────────────────────────────────────────────────────────

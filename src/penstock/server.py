@@ -48,6 +48,7 @@ from penstock.node.tls_admin import NodeTlsAdmin, TlsView
 from penstock.node.topic_publisher import NodeTopicPublisher
 from penstock.node.view import NodeView
 from penstock.obs.counters import Counters
+from penstock.obs.events import Events
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.runner import RetentionRunner
@@ -82,7 +83,7 @@ class Server:
         self.config = config
         self._is_private = is_private
         self._admin_socket: AdminSocket | None = None
-        self.counters = Counters()
+        self.counters = Counters(events=Events((clock or SystemClock()).wall_ms))
         self.addresses = list[Address]()  # where it listens, with the actual ports
         self.skipped = list[Address]()  # default addresses that are in use
         self._clock = clock or SystemClock()

@@ -136,7 +136,9 @@ class Admission:
             and not topic.startswith(ENVELOPE_PREFIX)
             and not principal.rights.may_publish(topic)
         ):
-            self._counters.drops[DropReason.NOT_AUTHORIZED] += count
+            self._counters.dropped(
+                DropReason.NOT_AUTHORIZED, count, b"", topic, user=principal.user
+            )
             return self._deny(principal, Action.PUBLISH, topic, count)
         route = self._routes.cached.get(topic)
         if route is None or route.policy == UNKNOWN_POLICY:
@@ -188,7 +190,8 @@ class Admission:
     def refuse_unsigned(self, topic: bytes, count: int, *, could_sign: bool = True) -> Refusal:
         """Count unsigned publishes to a topic that demands signatures and explain the refusal."""
         refusal = self.gate.admit_unsigned(topic, count)
-        self._counters.drops[DropReason.SIGNATURE_REFUSED] += count
+        detail = "unsigned" if refusal else "not in an envelope"
+        self._counters.dropped(DropReason.SIGNATURE_REFUSED, count, topic=topic, detail=detail)
         if refusal is None:
             text = "Topics below $signed/ take envelopes with signed messages only"
         elif could_sign:
@@ -209,7 +212,7 @@ class Admission:
         """Whether there is room to retain a message; if not it is only delivered, and counted."""
         if not payload or self._retained.admits(topic):
             return True
-        self._counters.drops[DropReason.RETAINED_LIMIT] += 1
+        self._counters.dropped(DropReason.RETAINED_LIMIT, 1, topic=topic)
         return False
 
     def policy(self, topic: bytes) -> int:

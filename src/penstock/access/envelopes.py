@@ -79,7 +79,13 @@ class Envelopes:
             elif refused.reason is not SignatureFault.REPLAYED or not self._gate.is_stored(
                 signature
             ):
-                self._counters.drops[DropReason.SIGNATURE_REFUSED] += len(envelopes) - taken
+                self._counters.dropped(
+                    DropReason.SIGNATURE_REFUSED,
+                    len(envelopes) - taken,
+                    topic=topic,
+                    user=principal.user,
+                    detail=refused.text,
+                )
                 reason = Refusal(DisconnectReason.SIGNATURE_REFUSED, refused.text)
                 return done._replace(taken=taken, refused=reason)
         return done._replace(taken=len(envelopes))

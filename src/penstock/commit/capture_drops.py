@@ -22,15 +22,18 @@ class CaptureDrops:
     """Counts them."""
 
     def __init__(self, counters: Counters, monotonic: Callable[[], float]) -> None:
+        self._counters = counters
         self._drops = counters.drops
         self._monotonic = monotonic
         self._told_at = float("-inf")
         self._told = 0  # how many had been dropped by then
 
-    def add(self, count: int) -> None:
+    def add(self, count: int, topic: bytes, waiting_bytes: int) -> None:
+        """``topic``: empty if they are of several; ``waiting_bytes``: what is not on disk yet."""
         if not count:
             return
-        self._drops[DropReason.CAPTURE_OVERFLOW] += count
+        detail = f"{waiting_bytes} bytes waited for the disk"
+        self._counters.dropped(DropReason.CAPTURE_OVERFLOW, count, topic=topic, detail=detail)
         now = self._monotonic()
         if now - self._told_at >= INTERVAL_S:
             dropped = self._drops[DropReason.CAPTURE_OVERFLOW]

@@ -301,7 +301,7 @@ class Pipeline(PendingBatches):
 
     def end_capturing(self, batch: Batch | None, count: int) -> None:
         if batch is None:
-            self._capture_drops.add(count)
+            self._capture_drops.add(count, b"", self.pending_bytes)
         self.end_capture()
 
     def capture_each(
@@ -321,13 +321,13 @@ class Pipeline(PendingBatches):
 
     def _drop_captured(
         self,
-        _topic: bytes,
+        topic: bytes,
         payloads: list[bytes],
         _time_ms: int,
         _flags: int,
         _extras: Sequence[Extras | None] | None = None,
     ) -> int:
-        self._capture_drops.add(len(payloads))
+        self._capture_drops.add(len(payloads), topic, self.pending_bytes)
         return 0
 
     def end_capture(self) -> None:

@@ -128,7 +128,6 @@ class Refusals:
         self._retries = retries
 
     def refuse(self, failed: PendingBatch, error: PenstockError, next_sequence: int) -> None:
-        drops = self._counters.drops
         reason = reason_of(error)
         refused = kept = 0
         self._feed.failed(failed.batch)
@@ -153,5 +152,7 @@ class Refusals:
             elif command is not None:
                 kept += count
                 self._retries.add(command, next_sequence)
-        drops[drop_of(reason)] += refused
-        drops[DropReason.CAPTURE_FAILED] += failed.batch.count - refused - kept
+        detail = error.message
+        self._counters.dropped(drop_of(reason), refused, detail=detail)
+        captured = failed.batch.count - refused - kept
+        self._counters.dropped(DropReason.CAPTURE_FAILED, captured, detail=detail)

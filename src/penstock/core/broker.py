@@ -232,6 +232,9 @@ class Broker:
         recovering = self._position.is_recovering
         given_up = self.subscribers.progressed(command, self.index, recovering=recovering)
         self.counters.drops[DropReason.ACKNOWLEDGEMENT_HOLES] += given_up
+        if given_up and not recovering:
+            reason, topic = DropReason.ACKNOWLEDGEMENT_HOLES, command.topic
+            effects.drop(reason, command.client_id, given_up, topic=topic)
         if waiter is not None:
             effects.controls.append(Outcome(waiter, given_up))
 
@@ -245,12 +248,25 @@ class Broker:
     ) -> None:
         value = self.groups.apply(command, self.index, recovering=self._position.is_recovering)
         if isinstance(command, Leased) and value is not None:
-            self.counters.drops[DropReason.EXPIRED] += len(command.expired)
+            self._note_expired(command, effects)
         if waiter is not None:
             effects.controls.append(Outcome(waiter, value))
         elif isinstance(command, STIRRING) and not self._position.is_recovering:
             workers = command.workers if isinstance(command, Leased) else ()
             effects.controls.append(GroupChanged(command.topic, command.group, workers))
+
+    def _note_expired(self, command: Leased, effects: Effects) -> None:
+        self.counters.drops[DropReason.EXPIRED] += len(command.expired)
+        if command.expired and not self._position.is_recovering:
+            effects.drop(
+                DropReason.EXPIRED,
+                b"",
+                len(command.expired),
+                topic=command.topic,
+                group=command.group,
+                offset=command.expired[0],
+                detail="before the group handed it out",
+            )
 
     def _resumed(
         self, command: Resumed, waiter: Completion[object] | None, effects: Effects

@@ -15,6 +15,7 @@ from heapq import merge
 import msgspec
 
 from penstock.model.message import Extras, Message
+from penstock.obs.reasons import DropReason
 
 
 class _Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -218,6 +219,19 @@ class DeliveriesLost(_SessionEvent, frozen=True, tag=10):
     is_denied: bool = False
     is_expired: bool = False  # expired before they were sent for the first time
     is_too_large: bool = False  # for the client, which counts as delivered
+
+    @classmethod
+    def because(
+        cls, reason: DropReason, client_id: bytes, connection: int, packet_ids: list[int]
+    ) -> "DeliveriesLost":
+        return cls(
+            client_id,
+            connection,
+            packet_ids,
+            is_denied=reason is DropReason.NOT_AUTHORIZED,
+            is_expired=reason is DropReason.EXPIRED,
+            is_too_large=reason is DropReason.TOO_LARGE,
+        )
 
 
 class Repeated(_SessionEvent, frozen=True, tag=11):

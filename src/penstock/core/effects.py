@@ -20,6 +20,7 @@ from penstock.core.completion import Completion
 from penstock.core.delivery import Delivery
 from penstock.core.live import LiveClient
 from penstock.core.session import Publisher, Session, SessionClient
+from penstock.obs.reasons import DropReason
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -163,6 +164,20 @@ class AccessApplied(msgspec.Struct, frozen=True):
     waiter: None = None
 
 
+class Dropped(msgspec.Struct):
+    """Messages were given up for one receiver: to be recorded; they are counted already."""
+
+    reason: DropReason
+    client_id: bytes = b""  # of a session
+    topic: bytes = b""
+    group: bytes = b""
+    count: int = 0
+    first: int = 0  # the lowest and the highest sequence, as far as they are known
+    last: int = 0
+    offset: int = -1  # of the first message, for a group
+    detail: str = ""
+
+
 Control = (
     Accepted | SessionDenied | TakenOver | Ended | SubscribeAnswer | UnsubscribeAnswer | FollowUp
     | PageTurned | ReplayTurned | PortionSent | Unkept | Outcome | OpenedForNobody | WillLeft
@@ -173,7 +188,7 @@ Control = (
 class Effects:
     """What a batch of commands has caused."""
 
-    __slots__ = ("acks", "controls", "deliveries", "seams")
+    __slots__ = ("acks", "controls", "deliveries", "drops", "seams")
 
     def __init__(self) -> None:
         self.controls: list[Control] = []
@@ -182,6 +197,8 @@ class Effects:
         self.acks: dict[tuple[Publisher, int], list[int]] = {}
         # clients whose replay has ended, and what hands on their live messages: before all else,
         # because anything else may bring further live messages
+        # by reason and receiver, however many messages: bounded by the receivers of a batch
+        self.drops: dict[tuple[DropReason, bytes, bytes, bytes], Dropped] = {}
         self.seams: list[tuple[SessionClient, Callable[[], None]]] = []
 
     def deliver(self, client: LiveClient, delivery: Delivery) -> None:
@@ -207,6 +224,30 @@ class Effects:
             self.acks[key] = list(packet_ids)
         else:
             waiting += packet_ids
+
+    def drop(
+        self,
+        reason: DropReason,
+        client_id: bytes,
+        count: int = 1,
+        *,
+        topic: bytes = b"",
+        group: bytes = b"",
+        sequence: int = 0,
+        offset: int = -1,
+        detail: str = "",
+    ) -> None:
+        """Note that messages were dropped, for whoever asks why."""
+        key = (reason, client_id, topic if group else b"", group)
+        dropped = self.drops.get(key)
+        if dropped is None:
+            dropped = Dropped(reason, client_id, topic, group, offset=offset, detail=detail)
+            self.drops[key] = dropped
+        dropped.count += count
+        dropped.topic = topic if dropped.topic == topic else b""
+        if sequence:
+            dropped.first = min(dropped.first or sequence, sequence)
+            dropped.last = max(dropped.last, sequence)
 
     def ask_for_pages(self, session: Session, *, is_page_done: bool = False) -> None:
         """Let the client of a session have retained messages and history, if some are due.

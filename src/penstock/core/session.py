@@ -427,12 +427,13 @@ class Session:
                 self.notes.dequeued(sequence)
             yield self.begin(sequence, qos, retain=retain), sequence, qos, retain
 
-    def drop_oldest(self) -> None:
-        """Drop the first message of the queue, which is not empty."""
+    def drop_oldest(self) -> int:
+        """Drop the first message of the queue, which is not empty; return its sequence."""
         assert self.queue
         packed = self.queue.popleft()
         if self.notes is not None:
             self.notes.dropped(packed >> _SHIFT)
+        return packed >> _SHIFT
 
     def drop_expired(self, now_ms: int) -> int:
         """Drop the queued messages that have expired; return how many."""
@@ -478,12 +479,12 @@ class Session:
         packed = self.inflight.get(packet_id, 0) if self.inflight else 0
         return packed & _STATE == AWAIT_PUBCOMP
 
-    def lose(self, packet_id: int) -> bool:
-        """Give up a delivery; False if it was not in flight."""
+    def lose(self, packet_id: int) -> int:
+        """Give up a delivery; return its sequence, 0 if it was not in flight."""
         packed = self.inflight.pop(packet_id, None) if self.inflight else None
         if packed is not None and self.notes is not None:
             self.notes.finished(packet_id, packed >> _SHIFT, retain=bool(packed & _RETAIN))
-        return packed is not None
+        return packed >> _SHIFT if packed is not None else 0
 
     def _free(self, packet_id: int, left: int) -> None:
         """Mark an id as free in the table, or drop the table if few are in flight."""

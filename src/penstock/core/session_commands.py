@@ -109,7 +109,7 @@ class SessionCommands:
             return
         if session is not None and session.client is not None:
             effects.controls.append(TakenOver(session.client))
-        before = self._before(session, command) if session is not None else _Before(None)
+        before = self._before(session, command, effects) if session is not None else _Before(None)
         session = before.session or self._begin(command)
         session.wills = before.wills
         self._connect(session, command, client)
@@ -125,12 +125,12 @@ class SessionCommands:
         self._deliveries.resume(session, effects, portion)
         effects.ask_for_pages(session)
 
-    def _before(self, session: Session, command: SessionOpened) -> _Before:
+    def _before(self, session: Session, command: SessionOpened, effects: Effects) -> _Before:
         """What is left of the session that was there [MQTT-3.1.2-4], [MQTT-3.1.2-5]."""
         if command.now_ms and session.connected and command.heir_of != session.connection:
             session.leave_will(command.now_ms + _delay_ms(session))
         if session.has_expired(command.now_ms):
-            self._sessions.expired(session)
+            self._sessions.expired(session, effects)
         elif command.clean or session.ends_with_connection:
             self._sessions.end(session)
         if session.is_over:
@@ -218,7 +218,7 @@ class SessionCommands:
         session = self._away(command)
         if session is None or session.is_over:
             return
-        self._sessions.expired(session)
+        self._sessions.expired(session, effects)
         if session.wills and not self._position.is_recovering:
             self._sessions.wills.note(session)
             effects.controls.append(WillLeft(session.client_id))

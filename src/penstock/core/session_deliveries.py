@@ -209,7 +209,8 @@ class SessionDeliveries:
                 effects.deliver(session.client, sent)
         else:
             expires_ms = extras.expires_ms if extras is not None else 0
-            self._sessions.queues.add(session, sequence, flags, expires_ms, self._now_ms)
+            noted = None if self._position.is_recovering else effects
+            self._sessions.queues.add(session, sequence, flags, expires_ms, self._now_ms, noted)
         if session.durable:
             self._sessions.dirty[session.client_id] = None
 
@@ -268,8 +269,11 @@ class SessionDeliveries:
         """Free the ids of messages that will not be delivered, and go on."""
         reason = _reason(command)
         for packet_id in command.packet_ids:
-            if session.lose(packet_id):
+            sequence = session.lose(packet_id)
+            if sequence:
                 self._counters.drops[reason] += 1
+                if not self._position.is_recovering:
+                    effects.drop(reason, session.client_id, sequence=sequence)
         self._sessions.touch(session)
         self._go_on(session, len(command.packet_ids), effects)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from penstock.core.effects import Effects
 from penstock.core.journal_position import JournalPosition
 from penstock.core.live import LiveSubscriber
 from penstock.core.replay_routes import ReplayRoutes
@@ -72,8 +73,11 @@ class SessionTable:
         self.ends.note(session)
         self.touch(session)
 
-    def expired(self, session: Session) -> None:
+    def expired(self, session: Session, effects: Effects) -> None:
         self.counters.drops[DropReason.SESSION_EXPIRED] += session.queue_count
+        if session.queue_count and not self.position.is_recovering:
+            expired, count = DropReason.SESSION_EXPIRED, session.queue_count
+            effects.drop(expired, session.client_id, count, detail="all that waited for it")
         self.end(session)
 
     def end(self, session: Session) -> None:

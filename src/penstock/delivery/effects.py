@@ -27,6 +27,7 @@ from penstock.core.session import SessionClient
 from penstock.core.subscription_options import is_refusal
 from penstock.net.flusher import Flusher
 from penstock.obs.counters import Counters
+from penstock.obs.events import DROPPED
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 
@@ -60,6 +61,8 @@ class EffectHandlers:
     def execute(self, effects: Effects) -> None:
         """Carry out controls, then deliveries, then acknowledgements; write what they produced."""
         was_holding = self._flusher.hold()
+        if effects.drops:
+            self._record(effects)
         for replayed, pass_on in effects.seams:
             self._end_replay(replayed, effects.deliveries.pop(replayed, []), pass_on)
         for control in effects.controls:
@@ -83,6 +86,20 @@ class EffectHandlers:
                 _log.exception("delivery_failed")
                 acknowledged.refused(DisconnectReason.INTERNAL_ERROR)
         self._flusher.restore(was_holding)
+
+    def _record(self, effects: Effects) -> None:
+        for drop in effects.drops.values():
+            self._counters.events.note(
+                DROPPED,
+                drop.reason.value,
+                drop.client_id,
+                drop.topic,
+                group=drop.group,
+                count=drop.count,
+                offset=drop.offset,
+                sequences=(drop.first, drop.last),
+                detail=drop.detail,
+            )
 
     def _end_replay(
         self, client: SessionClient, deliveries: list[Delivery], pass_on: Callable[[], None]

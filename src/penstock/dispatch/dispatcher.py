@@ -388,7 +388,8 @@ class Dispatcher:
     def _count_passed(self, group: Group, info: TopicInfo, first: int) -> None:
         """Count messages beyond the topic's limits that retention has not removed yet."""
         passed = group.unsettled([(info.first_offset, first)])
-        self._parts.counters.drops[DropReason.RETENTION] += passed
+        counters = self._parts.counters
+        counters.dropped(DropReason.RETENTION, passed, topic=self.topic, group=self.group)
 
     def _without_expired(
         self, assignment: _Assignment, now_ms: int

@@ -115,7 +115,7 @@ class TopicOperations:
             again = partial(self._deleted, topic, count, completion, value)
             self._parts.pipeline.when_committed(again)
             return
-        self._parts.counters.drops[DropReason.TOPIC_DELETED] += count
+        self._parts.counters.dropped(DropReason.TOPIC_DELETED, count, topic=topic)
         self._notify_deleted(topic)
         completion.done(value)
         self._dispatch_all(topic)  # workers wait for the next topic of this name

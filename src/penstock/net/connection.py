@@ -441,7 +441,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         if self.reason is not None:
             return
         self.reason = reason
-        self._connections.counters.disconnects[reason] += 1
+        self._count_end(reason, detail)
         self._report(reason, detail)
         self._connections.incomplete.forget(self)
         self._leave_meter()
@@ -449,6 +449,20 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self.outbox.close()
         self._transport.close()
         self.check_deadline_at(self._connections.clock.monotonic() + CLOSE_TIMEOUT_S)
+
+    def _count_end(self, reason: DisconnectReason, detail: str) -> None:
+        counters, user = self._connections.counters, self.principal.user
+        count = counters.ended if self.is_accepted else counters.refused
+        count(reason, self.name, user=user, peer=self.peer, detail=self.end_detail(reason, detail))
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the broker has taken it for a client: its end is no refusal."""
+        return self._has_spoken and self.principal.is_known
+
+    def end_detail(self, reason: DisconnectReason, detail: str) -> str:  # noqa: ARG002 - for doors
+        """What is recorded of the end, besides its reason."""
+        return detail
 
     def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         self.close(reason, detail)
@@ -467,6 +481,9 @@ class Connection(asyncio.Protocol, Generic[Event]):
 
     def report_accepted(self, *, session_present: bool) -> None:
         client_id = printable(self.name)
+        self._connections.counters.connected(
+            self.name, user=self.principal.user, peer=self.peer, detail=self.protocol_name
+        )
         _log.debug("accepted", client_id=client_id, peer=self.peer, session_present=session_present)
 
     def _report(self, reason: DisconnectReason, detail: str) -> None:

@@ -116,8 +116,10 @@ class Connections:
         detail: str = "",
     ) -> None:
         self.http.discard(transport)
-        self.counters.disconnects[reason] += 1
-        if reason not in _ORDINARY_HTTP_ENDS:
+        if reason in _ORDINARY_HTTP_ENDS:
+            self.counters.disconnects[reason] += 1
+        else:
+            self.counters.refused(reason, peer=origin.peer, detail=detail or "http")
             values = {"reason": reason.value, "peer": origin.peer, "detail": detail or "http"}
             self.throttled_log.info("refused", reason.value, **values)
 

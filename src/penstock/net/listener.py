@@ -238,7 +238,8 @@ class _UndetectedConnection(asyncio.Protocol):
             self._leave()
             is_tls = isinstance(exc, ssl.SSLError)
             reason = DisconnectReason.TLS_FAILED if is_tls else DisconnectReason.CONNECTION_LOST
-            self._listener.connections.counters.disconnects[reason] += 1
+            counters = self._listener.connections.counters
+            counters.refused(reason, peer=self._origin.peer, detail=str(exc) if is_tls else "")
 
     def overdue(self, now: float) -> float | None:
         if self._transport is None:
@@ -269,7 +270,7 @@ class _UndetectedConnection(asyncio.Protocol):
         transport = self._let_go()
         assert transport is not None
         connections = self._listener.connections
-        connections.counters.disconnects[reason] += 1
+        connections.counters.refused(reason, peer=self._origin.peer, detail=detail)
         connections.throttled_log.info(
             "refused", reason.value, reason=reason.value, peer=self._origin.peer, detail=detail
         )

@@ -20,6 +20,8 @@ WRITE_BUFFER_HIGH = 256 * KIB  # bytes in the transport above which it calls ``p
 class OutboxClient(Protocol):
     """The connection, as its outgoing half sees it."""
 
+    @property
+    def name(self) -> bytes: ...
     def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
@@ -148,7 +150,12 @@ class Outbox(OutputQueue):
             dropped += self._held_bytes(live[taken])
             taken += 1
         self.replace_live(live[taken:], counts[taken:], self._live_bytes - dropped)
-        self._connections.counters.drops[DropReason.SLOW_READER] += sum(counts[:taken])
+        self._connections.counters.dropped(
+            DropReason.SLOW_READER,
+            sum(counts[:taken]),
+            self._client.name,
+            detail=f"{dropped} bytes of QoS 0 unread",
+        )
 
     def _held_bytes(self, piece: bytes) -> int:
         """What a piece of live messages counts."""

@@ -39,6 +39,7 @@ from penstock.errors import PenstockError
 from penstock.net.connection_ids import must_clean_up, node_of
 from penstock.net.connections import Connections
 from penstock.node.wills import Wills
+from penstock.obs.reasons import DisconnectReason
 from penstock.staging.sink_commits import SinkCommits
 
 EXPIRE_AT_ONCE = 4_096  # sessions ended per turn
@@ -67,8 +68,13 @@ class Housekeeping:
         wills: Wills,
         steady: SteadyClock,
         identities: Collection[bytes],
+        node_grace_s: float = 0.0,
     ) -> None:
-        """``identities``: client ids of durable subscribers connected to this node."""
+        """``identities``: client ids of durable subscribers connected to this node.
+
+        ``node_grace_s`` is told in records of what absent nodes left.
+        """
+        self._node_grace_s = node_grace_s
         self._broker = broker
         self._pipeline = pipeline
         self._connections = connections
@@ -277,7 +283,18 @@ class Housekeeping:
         if self._ending.get(session.client_id) == session.connection:
             return
         self._ending[session.client_id] = session.connection
+        self._note_end(session)
         self.close_session(session, session.connection, is_will_due=True)
+
+    def _note_end(self, session: Session) -> None:
+        """Record why, for whoever asks: no connection of this incarnation has ended."""
+        node, reason = node_of(session.connection), DisconnectReason.SESSION_ENDED
+        detail = "the broker was restarted"
+        if not self._is_own(session.connection):
+            grace = f"{self._node_grace_s:g} s, the grace"
+            detail = f"node {node} was out of contact for more than {grace}"
+        events = self._connections.counters.events
+        events.ended(reason.value, session.client_id, user=session.user, peer="", detail=detail)
 
     def now_ms(self) -> int:
         """The time of sessions: their absence, their ends, the delays of wills."""

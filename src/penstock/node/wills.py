@@ -73,14 +73,18 @@ class Wills:
         topic = pending.will.topic
         principal = self._principal(pending)
         if self._admission.judge(principal, Action.PUBLISH, topic) is not None:
-            self._counters.drops[DropReason.NOT_AUTHORIZED] += 1
+            self._note_dropped(DropReason.NOT_AUTHORIZED, pending)
             return None
         route = self._admission.route(topic)
         if route.policy > CAPTURED:  # the topic requires signatures since the client connected
             self._admission.gate.admit_unsigned(topic)
-            self._counters.drops[DropReason.SIGNATURE_REFUSED] += 1
+            self._note_dropped(DropReason.SIGNATURE_REFUSED, pending)
             return None
         return route
+
+    def _note_dropped(self, reason: DropReason, pending: PendingWill) -> None:
+        client_id, topic = pending.client_id, pending.will.topic
+        self._counters.dropped(reason, 1, client_id, topic, user=pending.user, detail="its will")
 
     def _principal(self, pending: PendingWill) -> Principal:
         return Principal(pending.user, self._owners.rights(pending), "mqtt", via=pending.via)

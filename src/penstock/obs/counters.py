@@ -10,6 +10,7 @@ To add one, declare it here and add a row to a table of :mod:`penstock.admin.met
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
+from penstock.obs.events import CONNECTED, DROPPED, REFUSED, Events
 from penstock.obs.reasons import DisconnectReason, DropReason
 
 LATENCY_S_BOUNDS = (
@@ -78,3 +79,63 @@ class Counters:
         default_factory=lambda: dict.fromkeys(DisconnectReason, 0)
     )
     drops: dict[DropReason, int] = field(default_factory=lambda: dict.fromkeys(DropReason, 0))
+    events: Events = field(default_factory=Events)  # the same in words, for ``why``
+
+    def dropped(
+        self,
+        reason: DropReason,
+        count: int = 1,
+        client: bytes = b"",
+        topic: bytes = b"",
+        *,
+        group: bytes = b"",
+        offset: int = -1,
+        sequences: tuple[int, int] = (0, 0),
+        user: str = "",
+        detail: str = "",
+    ) -> None:
+        """Count dropped messages, and record whose they were."""
+        if count:
+            self.drops[reason] += count
+            self.events.note(
+                DROPPED,
+                reason.value,
+                client,
+                topic,
+                group=group,
+                count=count,
+                offset=offset,
+                sequences=sequences,
+                user=user,
+                detail=detail,
+            )
+
+    def refused(
+        self,
+        reason: DisconnectReason,
+        client: bytes = b"",
+        *,
+        user: str = "",
+        peer: str = "",
+        detail: str = "",
+    ) -> None:
+        """Count a connection that ended before it was accepted, and record it."""
+        self.disconnects[reason] += 1
+        self.events.note(REFUSED, reason.value, client, user=user, peer=peer, detail=detail)
+
+    def ended(
+        self,
+        reason: DisconnectReason,
+        client: bytes,
+        *,
+        user: str = "",
+        peer: str = "",
+        detail: str = "",
+    ) -> None:
+        """Count the end of an accepted client's connection, and record it."""
+        self.disconnects[reason] += 1
+        self.events.ended(reason.value, client, user=user, peer=peer, detail=detail)
+
+    def connected(self, client: bytes, *, user: str = "", peer: str = "", detail: str = "") -> None:
+        """Record that a client was accepted."""
+        self.events.note(CONNECTED, "", client, user=user, peer=peer, detail=detail)

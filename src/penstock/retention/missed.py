@@ -38,7 +38,8 @@ class MissedMessages:
         by_topic, some = self._groups.by_topic, list(islice(removed, COUNTED_AT_ONCE))
         for topic, ranges in some:
             if topic in by_topic or is_queue(topic):
-                self._counters.drops[DropReason.RETENTION] += self._missed(topic, ranges)
+                missed = self._missed(topic, ranges)
+                self._counters.dropped(DropReason.RETENTION, missed, topic=topic)
         if len(some) == COUNTED_AT_ONCE:
             self._loop.call_soon(self._count, removed)
 

@@ -99,7 +99,9 @@ class BinaryPublishing:
         refused = admission.gate.admit_signed(event.topic, event.payload, event.signature, now_ms)
         if refused is None:
             return None
-        self._door.connections.counters.drops[DropReason.SIGNATURE_REFUSED] += 1
+        self._door.connections.counters.dropped(
+            DropReason.SIGNATURE_REFUSED, 1, b"", event.topic, detail=refused.text
+        )
         return refused.text
 
     def _submit_signed(self, events: list[SignedPublish], now_ms: int) -> None:

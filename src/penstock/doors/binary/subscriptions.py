@@ -47,6 +47,7 @@ class SubscribingConnection(IdentifiedClient, AcknowledgingClient, LiveClient, P
 
     def send(self, data: bytes) -> None: ...
     def fail(self, text: str) -> None: ...  # answer a request with an error
+    def report_accepted(self, *, session_present: bool) -> None: ...
     def is_full(self) -> bool: ...  # whether the client reads slowly: cursors wait, filters drop
 
 
@@ -208,6 +209,7 @@ class BinarySubscriptions:
             other.close(DisconnectReason.SESSION_TAKEN_OVER)
         door.identities[client_id] = connection
         connection.client_id = client_id
+        connection.report_accepted(session_present=False)
         self.worker.take_name(client_id)
         user = connection.principal.user
         connection.is_identified = not (door.cluster.is_clustered or user)
@@ -339,7 +341,8 @@ class BinarySubscriptions:
         elif not self._may_receive(part.topic):
             return
         elif self.is_full():
-            self._counters.drops[DropReason.SLOW_READER] += part.count
+            client_id = self._connection.client_id
+            self._counters.dropped(DropReason.SLOW_READER, part.count, client_id, part.topic)
         else:
             for stretch in part.stretches():
                 self.take(stretch)
@@ -388,7 +391,7 @@ class BinarySubscriptions:
         self._counters.messages_out_total[1] += len(jobs)
 
     def missed(self, topic: bytes, count: int) -> None:
-        self._counters.drops[DropReason.RETENTION] += count
+        self._counters.dropped(DropReason.RETENTION, count, self._connection.client_id, topic)
         text = f"{count} messages of '{printable(topic, 80)}' were removed by retention unread"
         self._connection.send(encode.error(text))
 

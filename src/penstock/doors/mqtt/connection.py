@@ -43,7 +43,7 @@ from penstock.core.session import (
 from penstock.core.subscription_options import Marks
 from penstock.doors.mqtt.authentication import SCRAM, SIZED_PROOF, MqttAuthentication
 from penstock.doors.mqtt.exchanges import UNKNOWN_ID
-from penstock.doors.mqtt.explanations import SENTENCES, goodbye, refused_connect
+from penstock.doors.mqtt.explanations import SENTENCES, end_words, goodbye, refused_connect
 from penstock.doors.mqtt.login import (
     CONNACK_BAD_CREDENTIALS,
     CONNACK_NOT_AUTHORIZED,
@@ -604,16 +604,9 @@ class MqttConnection(Connection[Event]):
         own = packet_ids
         if self._subscribing is not None:
             own = self._subscribing.settle(PUBACK, packet_ids)
-        self._connections.counters.drops[reason] += len(packet_ids) - len(own)
+        self._connections.counters.dropped(reason, len(packet_ids) - len(own), self.client_id)
         if self.session is not None and own:
-            command = DeliveriesLost(
-                self.client_id,
-                self.number,
-                own,
-                is_denied=reason is DropReason.NOT_AUTHORIZED,
-                is_expired=reason is DropReason.EXPIRED,
-                is_too_large=reason is DropReason.TOO_LARGE,
-            )
+            command = DeliveriesLost.because(reason, self.client_id, self.number, own)
             self._door.pipeline.submit(command, None, durable=self.session.durable)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
@@ -625,6 +618,14 @@ class MqttConnection(Connection[Event]):
             return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
         timeout_s = self.terms.keep_alive_s * KEEP_ALIVE_FACTOR or float("inf")
         return self._last_packet_at + timeout_s, DisconnectReason.KEEP_ALIVE_TIMEOUT
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.session is not None
+
+    def end_detail(self, reason: DisconnectReason, detail: str) -> str:
+        silent_s, will = self._connections.monotonic() - self._last_packet_at, self._will
+        return end_words(reason, detail, silent_s, self.terms, will if self.session else None)
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         return_code = self._refused_opening(reason)

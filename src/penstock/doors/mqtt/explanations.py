@@ -40,6 +40,15 @@ SENTENCES: Final[Mapping[Why, str]] = MappingProxyType(
 """What is said of an end whose cause has no details of its own."""
 
 
+def end_words(reason: Why, detail: str, silent_s: float, terms: Terms, will: object) -> str:
+    """What the record of an end says besides its reason."""
+    if reason is Why.KEEP_ALIVE_TIMEOUT:
+        detail = f"nothing for {silent_s:.0f} s, keep-alive {terms.keep_alive_s} s"
+    if will is None or reason is Why.CLIENT_DISCONNECT:
+        return detail
+    return f"{detail}; its will is due" if detail else "its will is due"
+
+
 def refused_connect(terms: Terms, code: int, text: str) -> bytes:
     """CONNACK; empty if even its code is too large for the client."""
 

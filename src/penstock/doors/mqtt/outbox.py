@@ -247,7 +247,8 @@ class MqttOutbox(Outbox):
 
     def _send_live_packet(self, packet: LivePacket) -> None:
         if len(packet) > self._packet_bytes_max:
-            self._connections.counters.drops[DropReason.TOO_LARGE] += 1
+            counters, client = self._connections.counters, self._client.name
+            counters.dropped(DropReason.TOO_LARGE, 1, client, packet.topic)
             return
         self._is_live_stale = True
         self.send_live(1, packet)
@@ -273,7 +274,7 @@ class MqttOutbox(Outbox):
                 live.append(self._renewed(frames, now_ms))
             counts.append(count)
         self.replace_live(live, counts, sum(map(len, live)))
-        self._connections.counters.drops[DropReason.EXPIRED] += dropped
+        self._connections.counters.dropped(DropReason.EXPIRED, dropped, self._client.name)
 
     def _renewed(self, packet: LivePacket, now_ms: int) -> bytes:
         topic, block = packet.topic, packet.block_at(now_ms)
@@ -350,7 +351,8 @@ class MqttOutbox(Outbox):
         """Deliveries that will not be sent; those of QoS 0 have the packet id 0."""
         with_ids = [packet_id for packet_id in packet_ids if packet_id]
         if len(with_ids) < len(packet_ids):
-            self._connections.counters.drops[reason] += len(packet_ids) - len(with_ids)
+            count = len(packet_ids) - len(with_ids)
+            self._connections.counters.dropped(reason, count, self._client.name)
         if with_ids:
             self._client.lose(with_ids, reason)
 
