@@ -39,11 +39,11 @@ $(VENV)/.dev: pyproject.toml constraints.txt $(KERNEL) | $(BIN)/python
 	@$(PIP) install -c constraints.txt -e '.[dev,cli,spark,jwt]'
 	@touch $@ $(VENV)/.serve
 
-# Clients for Node and browsers, used by their tests, which are skipped where npm cannot fetch them.
-NODE_CLIENTS := tests/interop/node_redis tests/interop/mqtt_js
+# Clients for Node and browsers, and tools for the console, used by their tests, which are skipped where npm cannot fetch them.
+NODE_CLIENTS := tests/interop/node_redis tests/interop/mqtt_js tests/console/tools
 $(VENV)/.node: $(NODE_CLIENTS:=/package.json) | $(BIN)/python
 	@if command -v npm >/dev/null; then \
-	  echo "fetching node-redis and MQTT.js for their tests ..."; \
+	  echo "fetching node-redis, MQTT.js and tools for the console, for their tests ..."; \
 	  for client in $(NODE_CLIENTS); do \
 	    timeout 60 npm install --prefix $$client --no-package-lock --no-audit --no-fund --silent \
 	      --fetch-retries 0 --fetch-timeout 20000 \

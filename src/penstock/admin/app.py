@@ -47,6 +47,8 @@ from penstock.admin.view import (
     TlsAdmin,
     TopicPublisher,
 )
+from penstock.console.routes import routes as console_routes
+from penstock.console.routes import to_console, wants_page
 from penstock.trust.rules import Action
 
 API_BASE = "/api/v1"
@@ -74,6 +76,7 @@ def create_app(
     app = Starlette(
         routes=[
             *_probe_routes(view, guard),
+            *console_routes(),
             *status.routes(view, guard),
             *topics.routes(view, guard, publisher),
             *(keys.routes(key_admin, guard) if key_admin else []),
@@ -102,6 +105,8 @@ def _probe_routes(view: BrokerView, guard: Guard) -> list[Route]:
     surveying = asyncio.Lock()
 
     async def index(request: Request) -> Response:
+        if wants_page(request):
+            return to_console()
         return PlainTextResponse(_index_line(view.version, request.scope.get("server")))
 
     async def health(_request: Request) -> Response:
