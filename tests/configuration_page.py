@@ -66,6 +66,14 @@ _PREFACE = dedent("""\
     """)
 
 _RULES_PREFACES = {
+    "bridges": dedent("""\
+    ## `[[bridges]]`
+
+    One table per broker to copy messages from and to. Filters are of the names without their
+    prefixes. Tables come after the options of the top level, before or after sections. How to use
+    them: [operating/bridges.md](../operating/bridges.md).
+
+    """),
     "listeners": dedent("""\
     ## `[[listeners]]`
 

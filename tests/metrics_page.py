@@ -9,6 +9,7 @@ from prometheus_client import ProcessCollector
 
 from penstock.admin.exposition import Metric
 from penstock.admin.metrics import METRICS
+from penstock.admin.metrics_bridges import BRIDGES
 from penstock.admin.metrics_cluster import CLUSTER
 from penstock.admin.metrics_hermesmq import HERMESMQ
 from penstock.admin.metrics_metricmq import METRICMQ, PER_TOPIC
@@ -35,6 +36,12 @@ worry, is in [monitoring](../operating/monitoring.md).
 ## The cluster
 
 {cluster}
+
+## Bridges
+
+A broker without [bridges](../operating/bridges.md) has none of these.
+
+{bridges}
 
 Histograms have the usual series `_bucket`, `_sum` and `_count`. Every reason is always present, as
 0 until it occurs.
@@ -82,6 +89,7 @@ def markdown() -> str:
         metrics=_metrics_table(METRICS),
         queues=_metrics_table(QUEUES),
         cluster=_metrics_table(CLUSTER),
+        bridges=_metrics_table(BRIDGES),
         metricmq=_metrics_table(METRICMQ),
         per_topic=_metrics_table(PER_TOPIC),
         hermesmq=_metrics_table(HERMESMQ),

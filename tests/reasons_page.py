@@ -7,7 +7,7 @@ error, so that a new one cannot be forgotten.
 from enum import Enum
 
 from penstock.doors.mqtt.reason_codes import CODES
-from penstock.obs.reasons import ADVICE, DisconnectReason, DropReason, PeerReason
+from penstock.obs.reasons import ADVICE, BridgeDropReason, DisconnectReason, DropReason, PeerReason
 from tests import metrics_page
 
 __all__ = ["markdown"]
@@ -51,6 +51,12 @@ to a clean session when its connection closes.
 `penstock_peer_disconnects_total{{reason="..."}}`
 
 {peers}
+
+## Why a bridge did not copy a message
+
+`penstock_bridge_drops_total{{reason="..."}}`
+
+{bridges}
 """
 
 
@@ -61,6 +67,7 @@ def markdown() -> str:
         codes=_codes(),
         drops=_table(DropReason),
         peers=_table(PeerReason),
+        bridges=_table(BridgeDropReason),
     )
 
 

@@ -17,6 +17,7 @@ from penstock.admin.guard import AccessParts, Guard
 from penstock.api.app import create_api
 from penstock.api.parts import Parts
 from penstock.assembly import Assembly
+from penstock.bridge.bridges import NodeBridges
 from penstock.clock import Clock, SteadyClock, SystemClock
 from penstock.cluster.install import install
 from penstock.commit.recovery import SignedBefore, recover, signed_before
@@ -54,6 +55,7 @@ from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.runner import RetentionRunner
 from penstock.staging.visible_store import VisibleStore
 from penstock.store.blocks.format import RAW, ZSTD
+from penstock.store.directory import read_marker
 from penstock.store.free_space import DiskWatch
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import LogStore, Store
@@ -118,6 +120,7 @@ class Server:
             raise
         self.parts.housekeeping.end_own_sessions()
         self._tasks = [asyncio.create_task(self._run_periodic_tasks())]
+        self.bridges.led(self.parts.cluster.leadership)
         self._sys_due_at = self._clock.monotonic()
 
     def _load_certificates(self) -> Certificates | None:
@@ -200,6 +203,9 @@ class Server:
             self._clock,
             parts.audit,
         )
+        self.bridges = NodeBridges(
+            self.config.bridges, self._broker_id, parts.mqtt_door.accept, self._clock
+        )
         self.view = self._make_view(fanout, steady)
         self._sys_topics = SysTopics(
             self.broker, self.store, fanout, self._clock, __version__, self.view.uptime_s
@@ -208,12 +214,18 @@ class Server:
         self.node.replica.on_leadership(parts.housekeeping.led)
         self.node.replica.on_leadership(parts.logins.led)
         self.node.replica.on_leadership(parts.share_keeper.led)
+        self.node.replica.on_leadership(self.bridges.led)
         self._listener = Listener(
             parts.connections,
             self._doors(),
             Bans(self.broker.access),
             self._make_tls_entrance(),
         )
+
+    def _broker_id(self) -> str:
+        """The same on all nodes of a cluster, and no other broker's."""
+        marker = read_marker(Path(self.config.data)) if self._given_store is None else None
+        return self.parts.cluster.status().cluster_id or (marker.store if marker else "memory")
 
     def _make_view(self, fanout: LiveFanout, steady: SteadyClock) -> NodeView:
         parts = self.parts
@@ -229,6 +241,7 @@ class Server:
             queues=self.queues,
             steady=steady,
             tls=TlsView(self.certificates, self._tls_listeners),
+            bridges=self.bridges,
         )
 
     def _make_http_door(self) -> HttpDoor:
@@ -242,6 +255,7 @@ class Server:
                 bootstrap_token(self.config.auth.bootstrap_token_file),
             ),
             publisher=publisher,
+            bridges=self.bridges,
             keys=NodeKeyAdmin(
                 self.broker.keys, parts.pipeline, parts.cluster, self._clock, parts.audit
             ),
@@ -390,6 +404,7 @@ class Server:
         """Stop within the configured time; return whether everything accepted is committed."""
         assert self._listener is not None
         self._listener.stop_accepting()
+        self.bridges.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.shutdown.timeout_s):
                 self._pause_clients()
@@ -440,6 +455,7 @@ class Server:
         for task in self._tasks:
             task.cancel()
         if self._listener is not None:
+            self.bridges.stop()
             self._listener.stop_accepting()
             self._listener.abort_undetected()
             if self._listener.tls is not None:

@@ -1,7 +1,7 @@
 """The tables from which ``/metrics`` and the reference page are made.
 
-To add a metric, add a row here, in :mod:`~penstock.admin.metrics_queues` or in
-:mod:`~penstock.admin.metrics_cluster`. A scrape walks the tables; there is no global state.
+To add a metric, add a row here, or in the module of its subject: ``metrics_queues``,
+``metrics_cluster``, ``metrics_bridges``. A scrape walks the tables; there is no global state.
 
 Every possible label value is always present, as 0 if need be, so that a rate over a first event is
 not lost. Names follow the Prometheus conventions: prefix, subject, unit last, then ``_total``.
@@ -27,6 +27,7 @@ from penstock.admin.exposition import (
     gauge,
     read_stored,
 )
+from penstock.admin.metrics_bridges import BRIDGES
 from penstock.admin.metrics_cluster import CLUSTER
 from penstock.admin.metrics_hermesmq import HERMESMQ
 from penstock.admin.metrics_metricmq import METRICMQ, PER_TOPIC
@@ -316,7 +317,7 @@ METRICS: tuple[Metric, ...] = (
 )
 
 
-_ALWAYS = (*METRICS, *QUEUES, *CLUSTER, *METRICMQ, *HERMESMQ)
+_ALWAYS = (*METRICS, *QUEUES, *CLUSTER, *BRIDGES, *METRICMQ, *HERMESMQ)
 
 
 def render(view: BrokerView) -> bytes:

@@ -18,6 +18,7 @@ from penstock.core.groups import Group, Groups
 from penstock.core.retained import RetainedMessage
 from penstock.core.topics import Topics
 from penstock.model.mqtt_headers import Headers
+from penstock.obs.bridge_view import BridgeViews
 from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
@@ -82,6 +83,8 @@ class BrokerView(Confirmed, Protocol):
     def gate(self) -> Gate: ...
     @property
     def queues(self) -> QueueView: ...
+    @property
+    def bridges(self) -> BridgeViews: ...
 
     def connections(self) -> int: ...  # of clients, HTTP excluded
 

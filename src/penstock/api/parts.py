@@ -11,6 +11,7 @@ from penstock.admin.view import (
     QueueAdmin,
     TopicPublisher,
 )
+from penstock.obs.bridge_view import BridgeViews
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,3 +25,4 @@ class Parts:
     queues: QueueAdmin | None = None
     cluster: ClusterAdmin | None = None
     access: AccessAdmin | None = None
+    bridges: BridgeViews | None = None

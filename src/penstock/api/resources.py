@@ -6,6 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from penstock import __version__
+from penstock.api.bridges import BridgePages
 from penstock.api.call import Call
 from penstock.api.openapi import openapi
 from penstock.api.operations import JSON, Operation, Resource, operation, operations_of
@@ -21,7 +22,7 @@ class Description(Resource):
         return Response(_document(), media_type=JSON)
 
 
-RESOURCES: tuple[type[Resource], ...] = (Session, Description)
+RESOURCES: tuple[type[Resource], ...] = (Session, BridgePages, Description)
 
 
 def all_operations() -> list[Operation]:

@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "access": ("penstock.cli.access:access", "Keep users and rules in a file; import them."),
     "acl": ("penstock.cli.acl:acl", "Explain access: which rule decides, what was denied."),
     "cluster": ("penstock.cli.cluster:cluster", "Create, inspect and change a cluster."),
+    "bridges": ("penstock.cli.bridges:bridges", "List bridges to other MQTT brokers."),
     "context": ("penstock.cli.context:context", "Name brokers, and how to log in there."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
     "doctor": ("penstock.cli.doctor:doctor", "Say what is wrong, weak or slow about a broker."),

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from penstock.config.address import Address, parse_listen, parse_listener
+from penstock.config.bridges import bridge_faults
 from penstock.config.cluster import CLUSTER_KEYS, cluster_faults
 from penstock.config.problems import ConfigFault
 from penstock.config.schema import Config
@@ -79,6 +80,7 @@ _RULES: Final[list[tuple[AbstractSet[str], Callable[[Config], Iterator[ConfigFau
     ({"listeners"}, _option_faults),
     ({"limits.connect_bytes_max", "limits.packet_bytes_max"}, _CONNECT_ORDER),
     ({"limits.packet_bytes_max", "limits.outbound_bytes_max"}, _PACKET_ORDER),
+    ({"bridges"}, bridge_faults),
     (CLUSTER_KEYS, cluster_faults),
     (TLS_KEYS, tls_faults),
 ]

@@ -13,6 +13,7 @@ _NUMBER_TYPES = {"s": "duration", "ms": "duration", "bytes": "size", "": "whole 
 
 _TEXT_TYPES = {
     "address": "address",
+    "bridge_url": "address of a broker",
     "filter": "topic filter",
     "listener": "address",
     "network": "address range",
@@ -92,6 +93,15 @@ _EXAMPLE_PREFACE = dedent("""\
     """)
 
 _EXAMPLE_RULES = {
+    "bridges": dedent("""\
+    #[[bridges]]
+    #name = "old"
+    #url = "mqtts://old.example:8883"
+    #topics_in = ["#"]
+    #topics_out = ["commands/#"]
+    #user = "penstock"
+    #password_file = "old.password"
+    """),
     "listeners": dedent("""\
     #[[listeners]]
     #address = "127.0.0.1:8883"

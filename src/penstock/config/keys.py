@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import FieldInfo
 
+from penstock.config.bridge_options import BridgeOptions
 from penstock.config.schema import SECTIONS, ListenerOptions, RetentionRule, SigningRule
 from penstock.config.units import unit_of
 
@@ -38,7 +39,7 @@ class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
     choices: tuple[str | int, ...] = ()
     flag: str = ""
-    form: str = ""  # of a text: one of ``schema.FORMS``
+    form: str = ""  # of a text: one of ``declaring.FORMS``
 
     @property
     def section(self) -> str:
@@ -105,6 +106,7 @@ KEYS: dict[str, ConfigKey] = {
 RULE_KEYS: dict[str, dict[str, ConfigKey]] = {
     name: {key.leaf: key for key in _keys_of(name, rule)}
     for name, rule in (
+        ("bridges", BridgeOptions),
         ("listeners", ListenerOptions),
         ("retention.rules", RetentionRule),
         ("signing.rules", SigningRule),

@@ -7,12 +7,13 @@ The unit is part of the name (``keep_alive_s_max``): an option with the word ``s
 duration ("24h"), one with ``bytes`` a size ("256KiB"). Most defaults are in :mod:`penstock.limits`.
 """
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
 
 from penstock import limits
+from penstock.config.bridge_options import BridgeOptions
+from penstock.config.declaring import Section, about, within
 from penstock.limits import GIB, KIB, MIB, TIB
 
 LISTEN = ("127.0.0.1:1883", "127.0.0.1:6379", "127.0.0.1:7600")
@@ -22,166 +23,133 @@ HTTP_LISTEN = ("127.0.0.1:9091",)
 _DAY_S = 24 * 3600
 _YEAR_S = 365 * _DAY_S
 
-FORMS = (
-    "",
-    "address",
-    "secret_file",
-    "filter",
-    "listener",
-    "network",
-    "origin",
-    "secret",
-    "user",
-)
-
-
-def _about(flag: str = "", form: str = "") -> Meta:
-    """``flag`` is for the command line. ``form`` is that of texts: one of ``FORMS``."""
-    return Meta(extra={"flag": flag, "form": form})
-
-
-def _range(low: float, high: float, flag: str = "") -> Meta:
-    return Meta(ge=low, le=high, extra={"flag": flag})
-
-
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A section of the configuration. Its secrets are kept out of logs and tracebacks."""
-
-    def __repr__(self) -> str:
-        fields = ", ".join(
-            f"{field.name}={self._shown(field)!r}" for field in msgspec.structs.fields(self)
-        )
-        return f"{type(self).__name__}({fields})"
-
-    def _shown(self, field: msgspec.structs.FieldInfo) -> object:
-        value: object = getattr(self, field.name)
-        metas = [meta for meta in get_args(field.type) if isinstance(meta, Meta)]
-        is_secret = any((meta.extra or {}).get("form") == "secret" for meta in metas)
-        return "(hidden)" if is_secret and value else value
-
 
 class Limits(Section, frozen=True, kw_only=True):
     """Limits on what clients can use."""
 
     clients_max: Annotated[
-        int, _range(1, 1_000_000, "--max-clients"), "Maximum number of connections, all protocols."
+        int,
+        within(1, 1_000_000, "--max-clients"),
+        "Maximum number of connections, all protocols.",
     ] = limits.CLIENTS_MAX
     packet_bytes_max: Annotated[
-        int, _range(KIB, limits.BATCH_BYTES_MAX), "Largest MQTT packet accepted."
+        int, within(KIB, limits.BATCH_BYTES_MAX), "Largest MQTT packet accepted."
     ] = limits.PACKET_BYTES_MAX
     connect_bytes_max: Annotated[
-        int, _range(KIB, MIB), "Largest packet accepted before the client is connected."
+        int, within(KIB, MIB), "Largest packet accepted before the client is connected."
     ] = limits.CONNECT_BYTES_MAX
     frame_bytes_max: Annotated[
         int,
-        _range(KIB, limits.BATCH_BYTES_MAX),
+        within(KIB, limits.BATCH_BYTES_MAX),
         "Largest binary frame, and largest RESP command argument.",
     ] = limits.FRAME_BYTES_MAX
     incomplete_bytes_max: Annotated[
         int,
-        _range(MIB, 64 * GIB),
+        within(MIB, 64 * GIB),
         "Bytes in incomplete packets; beyond it the most silent connection is closed.",
     ] = limits.INCOMPLETE_BYTES_MAX
     connect_timeout_s: Annotated[
         float,
-        _range(0.1, 3600),
+        within(0.1, 3600),
         "Time allowed from the start of a connection to its first packet or, if one is needed, to"
         " the login; the TLS handshake is included.",
     ] = limits.CONNECT_TIMEOUT_S
     address_connections_max: Annotated[
         int,
-        _range(1, 1_000_000),
+        within(1, 1_000_000),
         "Connections of one address, of IPv6 one /64; this machine is not limited.",
     ] = limits.ADDRESS_CONNECTIONS_MAX
     address_strangers_max: Annotated[
-        int, _range(1, 1_000_000), "Connections of one address that have not logged in."
+        int, within(1, 1_000_000), "Connections of one address that have not logged in."
     ] = limits.ADDRESS_STRANGERS_MAX
     address_connects_per_second_max: Annotated[
-        float, _range(0.01, 1_000_000), "Connections that one address may open per second."
+        float, within(0.01, 1_000_000), "Connections that one address may open per second."
     ] = limits.ADDRESS_CONNECTS_PER_SECOND_MAX
     address_connects_burst_max: Annotated[
-        int, _range(1, 1_000_000), "Connections that one address may open at once after a pause."
+        int, within(1, 1_000_000), "Connections that one address may open at once after a pause."
     ] = limits.ADDRESS_CONNECTS_BURST_MAX
     strangers_max: Annotated[
         int,
-        _range(1, 1_000_000),
+        within(1, 1_000_000),
         "Connections that have not logged in, of all addresses; this machine is not limited.",
     ] = limits.STRANGERS_MAX
     keep_alive_s_max: Annotated[
-        int, _range(1, 65_535), "Longest keep-alive; a longer one is treated as this one."
+        int, within(1, 65_535), "Longest keep-alive; a longer one is treated as this one."
     ] = limits.KEEP_ALIVE_S_MAX
     idle_timeout_s: Annotated[
-        float, _range(1, _YEAR_S), "Idle time after which a binary connection is closed."
+        float, within(1, _YEAR_S), "Idle time after which a binary connection is closed."
     ] = limits.IDLE_TIMEOUT_S
     client_id_bytes_max: Annotated[
-        int, _range(23, 65_535), "Longest client id; MQTT requires at least 23 bytes."
+        int, within(23, 65_535), "Longest client id; MQTT requires at least 23 bytes."
     ] = limits.CLIENT_ID_BYTES_MAX
     inflight_max: Annotated[
-        int, _range(1, 32_767), "Unacknowledged QoS 1 and 2 deliveries per client."
+        int, within(1, 32_767), "Unacknowledged QoS 1 and 2 deliveries per client."
     ] = limits.INFLIGHT_MAX
     receive_maximum: Annotated[
         int,
-        _range(1, 65_535),
+        within(1, 65_535),
         "Unacknowledged QoS 1 and 2 publishes of an MQTT 5 client; one more ends its connection.",
     ] = limits.RECEIVE_MAXIMUM
     queue_messages_max: Annotated[
-        int, _range(1, 10_000_000), "Messages queued per session, besides those in flight."
+        int, within(1, 10_000_000), "Messages queued per session, besides those in flight."
     ] = limits.QUEUE_MESSAGES_MAX
     queue_full: Annotated[
         Literal["drop_oldest", "drop_newest"],
         "Which message to drop when the queue of a session is full.",
     ] = "drop_oldest"
     session_expiry_s: Annotated[
-        int, _range(1, 10 * _YEAR_S), "How long a persistent session outlives its connection."
+        int, within(1, 10 * _YEAR_S), "How long a persistent session outlives its connection."
     ] = limits.SESSION_EXPIRY_S
     subscriber_expiry_s: Annotated[
         int,
-        _range(1, 10 * _YEAR_S),
+        within(1, 10 * _YEAR_S),
         "How long a durable subscriber is kept after its last acknowledgement.",
     ] = limits.SUBSCRIBER_EXPIRY_S
     sessions_max: Annotated[
-        int, _range(1, 10_000_000), "Maximum number of sessions; beyond it no persistent one opens."
+        int,
+        within(1, 10_000_000),
+        "Maximum number of sessions; beyond it no persistent one opens.",
     ] = limits.SESSIONS_MAX
     subscriptions_max: Annotated[
-        int, _range(1, 1_000_000), "Maximum number of topic filters per session."
+        int, within(1, 1_000_000), "Maximum number of topic filters per session."
     ] = limits.SUBSCRIPTIONS_MAX
-    topic_bytes_max: Annotated[int, _range(1, 65_535), "Longest topic or topic filter."] = (
+    topic_bytes_max: Annotated[int, within(1, 65_535), "Longest topic or topic filter."] = (
         limits.TOPIC_BYTES_MAX
     )
     topic_levels_max: Annotated[
-        int, _range(1, 1_000), "Maximum number of levels in a topic or topic filter."
+        int, within(1, 1_000), "Maximum number of levels in a topic or topic filter."
     ] = limits.TOPIC_LEVELS_MAX
     retained_max: Annotated[
         int,
-        _range(0, 100_000_000),
+        within(0, 100_000_000),
         "Maximum number of retained messages; further ones are not retained.",
     ] = limits.RETAINED_MAX
     outbound_bytes_max: Annotated[
         int,
-        _range(64 * KIB, GIB),
+        within(64 * KIB, GIB),
         "Bytes waiting for one slow reader before QoS 0 messages are dropped.",
     ] = limits.OUTBOUND_BYTES_MAX
     outgoing_bytes_max: Annotated[
         int,
-        _range(MIB, 64 * TIB),
+        within(MIB, 64 * TIB),
         "Bytes waiting for all clients together; once half of it is used, clients that do not"
         " read are sent no more.",
     ] = limits.OUTGOING_BYTES_MAX
     routes_cached_max: Annotated[
-        int, _range(1, 10_000_000), "Topics whose subscribers are cached between messages."
+        int, within(1, 10_000_000), "Topics whose subscribers are cached between messages."
     ] = limits.ROUTES_CACHED_MAX
     sinks_max: Annotated[
-        int, _range(1, 1_000_000), "Maximum number of sinks; beyond it no new one is created."
+        int, within(1, 1_000_000), "Maximum number of sinks; beyond it no new one is created."
     ] = limits.SINKS_MAX
     staged_bytes_max: Annotated[
         int,
-        _range(MIB, 64 * TIB),
+        within(MIB, 64 * TIB),
         "Bytes that one sink may have staged and not committed; all sinks together may use half"
         " of journal.total_bytes_max.",
     ] = limits.STAGED_BYTES_MAX
     stage_expiry_s: Annotated[
         int,
-        _range(1, 10 * _YEAR_S),
+        within(1, 10 * _YEAR_S),
         "How long staged rows are kept that are neither committed nor aborted.",
     ] = limits.STAGE_EXPIRY_S
 
@@ -196,35 +164,35 @@ class Journal(Section, frozen=True, kw_only=True):
     ] = True
     capture_exclude: Annotated[
         tuple[str, ...],
-        _about(form="filter"),
+        about(form="filter"),
         "Topic filters whose QoS 0 messages are not journaled.",
     ] = ()
     capture_pending_bytes_max: Annotated[
         int,
-        _range(64 * KIB, 16 * GIB),
+        within(64 * KIB, 16 * GIB),
         "Bytes of QoS 0 waiting for the disk; further messages are not journaled.",
     ] = limits.CAPTURE_PENDING_BYTES_MAX
     capture_interval_ms: Annotated[
-        int, _range(0, 10_000), "How long a QoS 0 message waits for others to share its commit."
+        int, within(0, 10_000), "How long a QoS 0 message waits for others to share its commit."
     ] = limits.CAPTURE_INTERVAL_MS
     batch_bytes_target: Annotated[
         int,
-        _range(4 * KIB, limits.BATCH_BYTES_MAX),
+        within(4 * KIB, limits.BATCH_BYTES_MAX),
         "Size at which a batch of QoS 0 messages is committed at once.",
     ] = limits.BATCH_BYTES_TARGET
     map_bytes_initial: Annotated[
         int,
-        _range(MIB, TIB),
+        within(MIB, TIB),
         "Address space (not disk) reserved for the store at first; grows as needed.",
     ] = limits.MAP_BYTES_INITIAL
     total_bytes_max: Annotated[
         int,
-        _range(MIB, 64 * TIB),
+        within(MIB, 64 * TIB),
         "Maximum size of the journal; beyond it the oldest messages are removed.",
     ] = limits.JOURNAL_BYTES_MAX
     block_bytes: Annotated[
         int,
-        _range(4 * KIB, GIB),
+        within(4 * KIB, GIB),
         "Bytes of the journal that become one block; a sixteenth of `total_bytes_max` at most.",
     ] = limits.BLOCK_BYTES
     compression: Annotated[Literal["zstd", "none"], "How blocks of the journal are compressed."] = (
@@ -233,18 +201,18 @@ class Journal(Section, frozen=True, kw_only=True):
 
 
 _MessagesMax = Annotated[
-    int, _range(0, 10**12), "Number of newest messages kept per topic; 0 is no limit."
+    int, within(0, 10**12), "Number of newest messages kept per topic; 0 is no limit."
 ]
-_AgeMax = Annotated[int, _range(0, 100 * _YEAR_S), "How long messages are kept; 0 is no limit."]
+_AgeMax = Annotated[int, within(0, 100 * _YEAR_S), "How long messages are kept; 0 is no limit."]
 _BytesMax = Annotated[
-    int, _range(0, 64 * TIB), "Payload bytes of newest messages kept per topic; 0 is no limit."
+    int, within(0, 64 * TIB), "Payload bytes of newest messages kept per topic; 0 is no limit."
 ]
 
 
 class RetentionRule(Section, frozen=True, kw_only=True):
     """Retention for the topics that match a filter; the first matching rule applies."""
 
-    filter: Annotated[str, _about(form="filter"), "The topics that this rule applies to."]
+    filter: Annotated[str, about(form="filter"), "The topics that this rule applies to."]
     messages_max: _MessagesMax = 0
     age_s_max: _AgeMax = 7 * _DAY_S
     bytes_max: _BytesMax = 0
@@ -267,7 +235,7 @@ class SigningRule(Section, frozen=True, kw_only=True):
     """Signing for the topics that match a pattern; the first matching rule applies."""
 
     filter: Annotated[
-        str, _about(form="filter"), "The topics of this rule: a topic filter, or a prefix and *."
+        str, about(form="filter"), "The topics of this rule: a topic filter, or a prefix and *."
     ]
     versions: Annotated[
         tuple[Literal[1, 2], ...],
@@ -281,7 +249,7 @@ class Signing(Section, frozen=True, kw_only=True):
 
     required: Annotated[
         tuple[str, ...],
-        _about(form="filter"),
+        about(form="filter"),
         "Topics that refuse unsigned publishes over every protocol: topic filters, or a prefix"
         " and *.",
     ] = ("secure/*",)
@@ -290,10 +258,10 @@ class Signing(Section, frozen=True, kw_only=True):
         "Accepted signature versions; version 1 protects neither against replay nor against"
         " moving bytes between topic and payload.",
     ] = (1, 2)
-    window_s: Annotated[int, _range(1, _DAY_S), "Maximum age of a version 2 signature."] = 300
+    window_s: Annotated[int, within(1, _DAY_S), "Maximum age of a version 2 signature."] = 300
     nonces_max: Annotated[
         int,
-        _range(1, 100_000_000),
+        within(1, 100_000_000),
         "Version 2 signatures remembered against replay; further ones are refused.",
     ] = 1_000_000
     rules: Annotated[
@@ -306,12 +274,12 @@ class Admin(Section, frozen=True, kw_only=True):
 
     token: Annotated[
         str,
-        _about(form="secret"),
+        about(form="secret"),
         "Bearer token of administrators; without one, everybody on this machine is an"
         " administrator.",
     ] = ""
     token_file: Annotated[
-        str, _about(form="secret_file"), "File with that token in its first line."
+        str, about(form="secret_file"), "File with that token in its first line."
     ] = ""
     hosts: Annotated[
         tuple[str, ...],
@@ -325,7 +293,7 @@ class Http(Section, frozen=True, kw_only=True):
 
     allowed_origins: Annotated[
         tuple[str, ...],
-        _about(form="origin"),
+        about(form="origin"),
         "Origins of web pages that may open a WebSocket, as https://app.example.com; * for all."
         " Pages of the broker's own address need not be listed.",
     ] = ()
@@ -341,24 +309,24 @@ class Auth(Section, frozen=True, kw_only=True):
     ] = "local"
     threads: Annotated[
         int,
-        _range(0, 64),
+        within(0, 64),
         "Threads that check passwords; 0 is one on two cores, else one fewer than there are"
         " cores, four at most.",
     ] = 0
     cache_s: Annotated[
         int,
-        _range(0, _DAY_S),
+        within(0, _DAY_S),
         "How long a password that was right is remembered, so that a client that comes back is"
         " not checked in full; 0 disables it.",
     ] = 600
     failures_max: Annotated[
         int,
-        _range(1, 1_000_000),
+        within(1, 1_000_000),
         "Wrong logins in a minute, of an address or for a user, before the next one must wait.",
     ] = 10
     stale_s: Annotated[
         int,
-        _range(1, _DAY_S),
+        within(1, _DAY_S),
         "How long a node without a leader goes on accepting logins; after that its users and"
         " rules may be out of date.",
     ] = 300
@@ -373,10 +341,10 @@ class Auth(Section, frozen=True, kw_only=True):
         " way can read their password or token.",
     ] = False
     argon2_memory_bytes: Annotated[
-        int, _range(8 * MIB, 256 * MIB), "Memory that hashing one password takes."
+        int, within(8 * MIB, 256 * MIB), "Memory that hashing one password takes."
     ] = 19 * MIB
     argon2_passes: Annotated[
-        int, _range(1, 16), "How often hashing a password goes over that memory."
+        int, within(1, 16), "How often hashing a password goes over that memory."
     ] = 2
     scram: Annotated[
         bool,
@@ -385,7 +353,7 @@ class Auth(Section, frozen=True, kw_only=True):
     ] = True
     scram_iterations: Annotated[
         int,
-        _range(4_096, 2_000_000),
+        within(4_096, 2_000_000),
         "Iterations of such a verifier: what it costs to try a password on it, and a client to"
         " log in. A device without much power needs fewer, such as 15000.",
     ] = 600_000
@@ -415,32 +383,32 @@ class Cluster(Section, frozen=True, kw_only=True):
 
     node_id: Annotated[
         int,
-        _range(0, limits.NODE_ID_MAX, "--node-id"),
+        within(0, limits.NODE_ID_MAX, "--node-id"),
         "Number of this node, unique in the cluster; never reuse that of a node whose disk was"
         " lost. 0 is a standalone broker.",
     ] = 0
     peer_listen: Annotated[
-        str, _about("--peer-listen", "address"), "Address to listen on for other nodes."
+        str, about("--peer-listen", "address"), "Address to listen on for other nodes."
     ] = ""
     advertise_peer: Annotated[
         str,
-        _about("--advertise-peer", "address"),
+        about("--advertise-peer", "address"),
         "Address at which other nodes reach this one; by default that of peer_listen.",
     ] = ""
     advertise: Annotated[
         str,
-        _about("--advertise", "address"),
+        about("--advertise", "address"),
         "Address at which clients reach this node, given to clients of other nodes; by default"
         " the first of listen.",
     ] = ""
     secret: Annotated[
         str,
-        _about(form="secret"),
+        about(form="secret"),
         "Secret that nodes authenticate with, the same on all of them; preferably set it by"
         " file or environment.",
     ] = ""
     secret_file: Annotated[
-        str, _about("--cluster-secret-file"), "File with the secret that nodes authenticate with."
+        str, about("--cluster-secret-file"), "File with the secret that nodes authenticate with."
     ] = ""
     tls_cert: Annotated[
         str, "PEM file with this node's certificate, for the name node-ID; enables TLS."
@@ -450,35 +418,37 @@ class Cluster(Section, frozen=True, kw_only=True):
         str, "PEM file with the certificate of the authority that signs those of all nodes."
     ] = ""
     tick_ms: Annotated[
-        int, _range(10, 10_000), "Heartbeat interval of the leader; the same on all nodes."
+        int, within(10, 10_000), "Heartbeat interval of the leader; the same on all nodes."
     ] = 100
     election_ticks: Annotated[
         int,
-        _range(3, 1_000),
+        within(3, 1_000),
         "Missed heartbeats before an election; randomised up to twice as many.",
     ] = 10
     no_leader_timeout_s: Annotated[
-        float, _range(0.1, 3600), "How long writes wait for a leader before they fail (no_quorum)."
+        float,
+        within(0.1, 3600),
+        "How long writes wait for a leader before they fail (no_quorum).",
     ] = 5.0
     node_grace_s: Annotated[
         float,
-        _range(0.1, _DAY_S),
+        within(0.1, _DAY_S),
         "How long a node may be unreachable before its clients are considered gone: their wills"
         " are published, their jobs redelivered.",
     ] = 10.0
     log_kept_entries: Annotated[
         int,
-        _range(1, 10**9),
+        within(1, 10**9),
         "Newest log entries kept for nodes that return; a node further behind receives a snapshot.",
     ] = 10_000
     log_kept_bytes: Annotated[
         int,
-        _range(64 * MIB, 16 * TIB),
+        within(64 * MIB, 16 * TIB),
         "Bytes of log entries kept for nodes that return; four times as many for nodes that are"
         " up but slow.",
     ] = GIB
     snapshot_rate_bytes: Annotated[
-        int, _range(64 * KIB, 64 * GIB), "Bytes per second at which a snapshot is sent to a node."
+        int, within(64 * KIB, 64 * GIB), "Bytes per second at which a snapshot is sent to a node."
     ] = 64 * MIB
 
 
@@ -487,19 +457,19 @@ class Tls(Section, frozen=True, kw_only=True):
 
     cert: Annotated[
         str,
-        _about("--tls-cert"),
+        about("--tls-cert"),
         "PEM file with the certificate of this broker, followed by those of intermediate"
         " authorities.",
     ] = ""
     key: Annotated[
         str,
-        _about("--tls-key"),
+        about("--tls-key"),
         "PEM file with the private key of that certificate, without a pass phrase; must not be"
         " readable by all users.",
     ] = ""
     client_ca: Annotated[
         str,
-        _about("--tls-client-ca"),
+        about("--tls-client-ca"),
         "PEM file with the authorities that sign clients' certificates. A client that shows one"
         " is the user that it names.",
     ] = ""
@@ -525,13 +495,15 @@ class Mqtt(Section, frozen=True, kw_only=True):
     """Settings for MQTT clients."""
 
     maximum_qos: Annotated[
-        int, _range(0, 2), "Highest QoS granted to subscriptions, and taken of publishes and wills."
+        int,
+        within(0, 2),
+        "Highest QoS granted to subscriptions, and taken of publishes and wills.",
     ] = 2
     retain_available: Annotated[
         bool, "Whether clients may publish retained messages; if not, those are refused."
     ] = True
     topic_alias_maximum: Annotated[
-        int, _range(0, 1_024), "Topic aliases that an MQTT 5 client may use; 0 is none."
+        int, within(0, 1_024), "Topic aliases that an MQTT 5 client may use; 0 is none."
     ] = limits.TOPIC_ALIASES_MAX
     response_information: Annotated[
         str,
@@ -547,7 +519,7 @@ class Resp(Section, frozen=True, kw_only=True):
 
     replay: Annotated[
         bool,
-        _about("--redis-replay"),
+        about("--redis-replay"),
         "Whether SUBSCRIBE first sends what the journal holds of the topic, and RESP 2 clients"
         " may send any command while subscribed; off, both are as in Redis.",
     ] = False
@@ -557,10 +529,10 @@ class Resp(Section, frozen=True, kw_only=True):
         " require signatures.",
     ] = False
     password: Annotated[
-        str, _about(form="secret"), "Password for AUTH and HELLO; without one, none is required."
+        str, about(form="secret"), "Password for AUTH and HELLO; without one, none is required."
     ] = ""
     password_file: Annotated[
-        str, _about(form="secret_file"), "File with that password in its first line."
+        str, about(form="secret_file"), "File with that password in its first line."
     ] = ""
 
 
@@ -569,12 +541,12 @@ class Log(Section, frozen=True, kw_only=True):
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        _about("--log-level"),
+        about("--log-level"),
         "Lowest level that is logged.",
     ] = "info"
     format: Annotated[
         Literal["auto", "console", "json"],
-        _about("--log-format"),
+        about("--log-format"),
         "Log format; auto is console on a terminal and json elsewhere.",
     ] = "auto"
 
@@ -583,7 +555,7 @@ class Sys(Section, frozen=True, kw_only=True):
     """Statistics published under $SYS."""
 
     interval_s: Annotated[
-        float, _range(0, _DAY_S), "Interval at which $SYS topics are published; 0 disables them."
+        float, within(0, _DAY_S), "Interval at which $SYS topics are published; 0 disables them."
     ] = 10.0
 
 
@@ -591,14 +563,14 @@ class Shutdown(Section, frozen=True, kw_only=True):
     """How the broker stops."""
 
     timeout_s: Annotated[
-        float, _range(0, 3600), "How long a shutdown waits for work in progress."
+        float, within(0, 3600), "How long a shutdown waits for work in progress."
     ] = 30.0
 
 
 class ListenerOptions(Section, frozen=True, kw_only=True):
     """An address to listen on, with settings of its own."""
 
-    address: Annotated[str, _about(form="address"), "Address to listen on."]
+    address: Annotated[str, about(form="address"), "Address to listen on."]
     tls: Annotated[
         Literal["auto", "off", "optional", "required"],
         "Whether connections are encrypted; auto is off without a certificate, and with one"
@@ -615,7 +587,7 @@ class ListenerOptions(Section, frozen=True, kw_only=True):
     ] = ()
     user: Annotated[
         str,
-        _about(form="user"),
+        about(form="user"),
         "User of clients that do not log in, for old clients that cannot.",
     ] = ""
     proxy: Annotated[
@@ -625,7 +597,7 @@ class ListenerOptions(Section, frozen=True, kw_only=True):
     ] = False
     trusted: Annotated[
         tuple[str, ...],
-        _about(form="network"),
+        about(form="network"),
         "Addresses or address ranges of the proxies.",
     ] = ()
 
@@ -633,43 +605,46 @@ class ListenerOptions(Section, frozen=True, kw_only=True):
 class Config(Section, frozen=True, kw_only=True):
     """The whole configuration. ``Config()`` has all defaults."""
 
-    data: Annotated[str, _about("--data"), "Data directory: the journal and all other state."] = (
+    data: Annotated[str, about("--data"), "Data directory: the journal and all other state."] = (
         "penstock-data"
     )
     listen: Annotated[
         tuple[str, ...],
-        _about("--listen", "listener"),
+        about("--listen", "listener"),
         "Addresses to listen on, for all protocols; tls://HOST:PORT accepts encrypted connections"
         " only. Of the defaults, all but the first are skipped with a warning if the port is in"
         " use.",
     ] = LISTEN
     http_listen: Annotated[
         tuple[str, ...],
-        _about("--http-listen", "listener"),
+        about("--http-listen", "listener"),
         "Further addresses, usually for health checks and metrics; they accept every protocol,"
         " too. Empty by default if listen is set.",
     ] = HTTP_LISTEN
     allow_anonymous: Annotated[
         bool,
-        _about("--allow-anonymous"),
+        about("--allow-anonymous"),
         "Whether clients that do not log in may use the broker from other machines, with the role"
         " anonymous; without it and without users, a broker that they can reach does not start.",
     ] = False
     durability: Annotated[
         Literal["sync", "interval"],
-        _about("--durability"),
+        about("--durability"),
         "When a message is acknowledged: sync, once it is on disk; interval, before that, so"
         " that a crash or power failure loses up to about durability_interval_ms.",
     ] = "sync"
     durability_interval_ms: Annotated[
         int,
-        _range(1, 60_000),
+        within(1, 60_000),
         "How much a crash or power failure may lose with durability = interval.",
     ] = 100
     listeners: Annotated[
         tuple[ListenerOptions, ...],
         "Addresses to listen on that need settings of their own. With any, listen and http_listen"
         " are empty by default.",
+    ] = ()
+    bridges: Annotated[
+        tuple[BridgeOptions, ...], "Other MQTT brokers to copy messages from and to."
     ] = ()
     limits: Limits = Limits()
     journal: Journal = Journal()

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.config.address import parse_listen, parse_listener
+from penstock.config.bridge_options import address_fault
 from penstock.config.keys import RULE_KEYS, ConfigKey, Kind, closest
 from penstock.config.problems import ConfigFault, did_you_mean, faults_in
 from penstock.config.units import with_unit, without_unit
@@ -100,6 +101,11 @@ def _user(text: str) -> None:
         raise ConfigFault(f"{_shown(text)} is not a user: {USER_NAME_FAULT}")
 
 
+def _bridge_url(text: str) -> None:
+    if fault := address_fault(text):
+        raise ConfigFault(f"{_shown(text)}: {fault}")
+
+
 def _filter(text: str) -> None:
     # Only the limits of the wire are checked: those on topics are configuration themselves.
     fault = filter_fault(text.encode("utf-8", "surrogateescape"), 65_535, 65_535)
@@ -124,6 +130,7 @@ def _origin(text: str) -> None:
 _FORMS: Final[dict[str, Callable[[str], None]]] = {
     "": lambda _text: None,
     "address": _address,
+    "bridge_url": _bridge_url,
     "filter": _filter,
     "listener": _listener,
     "network": _network,
@@ -187,6 +194,7 @@ def _toml_array(key: ConfigKey, text: str) -> object:
 
 
 _RULE_EXAMPLES: Final = {
+    "bridges": '[{name = "old", url = "mqtt://old.example:1883", topics_in = ["#"]}]',
     "listeners": '[{address = "0.0.0.0:8883", tls = "required"}]',
     "retention.rules": '[{filter = "logs/#", age_s_max = "1d"}]',
     "signing.rules": '[{filter = "plant/+/commands", versions = [2]}]',
@@ -196,6 +204,8 @@ _RULE_EXAMPLES: Final = {
 _MISSING: Final = {
     "address": ("a listener needs an address", 'add address = "0.0.0.0:8883"'),
     "filter": ("a rule needs a filter", 'add filter = "some/topic/#"'),
+    "name": ("a bridge needs a name", 'add name = "old"'),
+    "url": ("a bridge needs an address", 'add url = "mqtt://old.example:1883"'),
 }
 """Required options of a table: what to say if one is missing."""
 

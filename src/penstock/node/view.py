@@ -19,6 +19,7 @@ from penstock.model.queue_names import PREFIX, WORKERS
 from penstock.net.connections import Connections
 from penstock.node.client_list import away_clients, connected_clients
 from penstock.node.tls_admin import TlsView
+from penstock.obs.bridge_view import BridgeViews
 from penstock.obs.client_view import ClientView
 from penstock.reading.confirming import confirmed
 from penstock.store.store import Store, TopicInfo
@@ -46,6 +47,7 @@ class NodeView:
         queues: QueueView,
         steady: SteadyClock,
         tls: TlsView,
+        bridges: BridgeViews,
     ) -> None:
         self._broker = broker
         self.store = store
@@ -59,6 +61,7 @@ class NodeView:
         self.queues = queues
         self._steady = steady
         self._tls = tls
+        self.bridges = bridges
         self._started_at = connections.monotonic()
 
     def sessions(self) -> tuple[int, int]:

@@ -198,6 +198,19 @@ class PeerReason(Enum):
     """This node is stopping, or no longer needs the connection."""
 
 
+class BridgeDropReason(Enum):
+    """Why a bridge did not copy a message. The value is the label in metrics."""
+
+    LOOP = "loop"
+    """The message has been through this bridge, or this broker's bridges, before."""
+    NOT_MAPPED = "not_mapped"
+    """It matches no filter of the bridge: a subscription from an earlier configuration."""
+    NOT_TAKEN = "not_taken"
+    """The other broker takes no packet of that size, or no such topic."""
+    REFUSED = "refused"
+    """The other broker answered that it refuses the message."""
+
+
 _NOTHING = "Nothing; this is normal."
 
 ADVICE: Final[dict[Enum, str]] = {
@@ -469,6 +482,20 @@ ADVICE: Final[dict[Enum, str]] = {
     ),
     PeerReason.REPLACED: _NOTHING,
     PeerReason.NODE_STOPPED: _NOTHING,
+    BridgeDropReason.LOOP: (
+        "Nothing, if two bridges copy the same topics in opposite directions. Otherwise look for a "
+        "circle of bridges: the header `penstock-path` names the brokers that a message passed."
+    ),
+    BridgeDropReason.NOT_MAPPED: (
+        "Nothing: the other broker still has a subscription from before the configuration changed. "
+        "Give the bridge another `client_id` to be rid of it."
+    ),
+    BridgeDropReason.NOT_TAKEN: (
+        "Raise the largest packet that the other broker takes, or copy other topics."
+    ),
+    BridgeDropReason.REFUSED: (
+        "Give the bridge's user the right to publish these topics at the broker that refused."
+    ),
 }
 """What to do, in the words of the reference page, whose links it has."""
 

@@ -7,7 +7,9 @@ from tests.cluster.lone_node import LoneNode
 
 from penstock.admin.view import JournalView
 from penstock.config.schema import Signing
+from penstock.obs.bridge_view import BridgeState, BridgeView, Copying
 from penstock.obs.counters import Counters
+from penstock.obs.reasons import BridgeDropReason
 from penstock.store.store import TopicInfo
 from penstock.trust.gate import Gate
 from penstock.trust.keys import KeyRing
@@ -26,6 +28,25 @@ class FixedStore:
         return (info for info in infos if info.name.startswith(prefix))
 
 
+class OneBridge:
+    def views(self):
+        drops = dict.fromkeys(BridgeDropReason, 0) | {BridgeDropReason.LOOP: 43}
+        return [
+            BridgeView(
+                name="old",
+                url="mqtt://old:1883",
+                state=BridgeState.CONNECTED,
+                since_ms=0,
+                version=5,
+                error="",
+                advice="",
+                retry_ms=0,
+                incoming=Copying(["#"], 41, dict.fromkeys(BridgeDropReason, 0), 0),
+                outgoing=Copying(["#"], 42, drops, 0),
+            )
+        ]
+
+
 class FixedView(Current):
     version = "9.8.7"
 
@@ -37,6 +58,7 @@ class FixedView(Current):
         self.queues = Book()
         self.audiences = {}
         self.node = LoneNode(self.store)
+        self.bridges = OneBridge()
 
     def connections(self):
         return 2

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from tests.tidy.files import ROOT
 
 from penstock.admin.metrics import METRICS
+from penstock.admin.metrics_bridges import BRIDGES
 from penstock.admin.metrics_cluster import CLUSTER
 from penstock.admin.metrics_queues import QUEUES
 from penstock.cli import penstock
@@ -20,7 +21,7 @@ from penstock.cli.ready_made.panels import ROWS
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.testing import Broker
 
-KNOWN = {metric.name: metric for metric in (*METRICS, *QUEUES, *CLUSTER)}
+KNOWN = {metric.name: metric for metric in (*METRICS, *QUEUES, *CLUSTER, *BRIDGES)}
 OF_PROMETHEUS = {"job", "instance", "le"}  # labels that a broker does not set
 promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="needs promtool (Debian: prometheus)"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.config.bridge_options import BridgeOptions
 from penstock.config.keys import KEYS, RULE_KEYS, ConfigKey
 from penstock.config.load import load
 from penstock.config.schema import Config, ListenerOptions, RetentionRule, SigningRule
@@ -49,6 +50,7 @@ def numbers(key: ConfigKey):
 
 
 RULES = {
+    "bridges": BridgeOptions,
     "listeners": ListenerOptions,
     "retention.rules": RetentionRule,
     "signing.rules": SigningRule,
@@ -62,11 +64,21 @@ def rules(key: ConfigKey):
     if key.name == "listeners":  # some options make no sense without others
         leaves["address"] = st.integers(1, 65_535).map(lambda port: f"127.0.0.1:{port}")
         leaves |= {"proxy": st.just(True), "tls": st.sampled_from(["auto", "required"])}
+    if key.name == "bridges":
+        leaves["url"] = st.integers(1, 65_535).map(lambda port: f"mqtts://127.0.0.1:{port}")
+        leaves |= dict.fromkeys(("local_prefix", "remote_prefix"), st.sampled_from(["", "a/"]))
+        leaves |= {"user": st.just(""), "name": st.integers(1).map(lambda number: f"b{number}")}
     return st.builds(RULES[key.name], **leaves)
 
 
-def identity(rule: ListenerOptions | RetentionRule | SigningRule) -> str:
-    return rule.address if isinstance(rule, ListenerOptions) else repr(rule)
+def identity(rule: BridgeOptions | ListenerOptions | RetentionRule | SigningRule) -> str:
+    match rule:
+        case BridgeOptions():
+            return rule.name
+        case ListenerOptions():
+            return rule.address
+        case _:
+            return repr(rule)
 
 
 def values_of(key: ConfigKey):

@@ -222,6 +222,26 @@ _QUEUES: Final = (
     ),
 )
 
+_BRIDGES: Final = (
+    Alert(
+        "PenstockBridgeDown",
+        "max by (job, bridge) (penstock_bridge_connected) == 0",
+        "5m",
+        "warning",
+        "The bridge {{ $labels.bridge }} copies nothing",
+        "What it copies waits at both brokers, up to their limits. penstock bridges says why it"
+        " cannot connect.",
+    ),
+    Alert(
+        "PenstockBridgeDrops",
+        "sum by (job, bridge, direction, reason) (increase(penstock_bridge_drops_total[10m])) > 0",
+        "0m",
+        "warning",
+        "The bridge {{ $labels.bridge }} does not copy some messages: {{ $labels.reason }}",
+        "The page of bridges says what each reason means, and what to do.",
+    ),
+)
+
 _CLUSTER: Final = (
     Alert(
         "PenstockNoLeader",
@@ -282,6 +302,7 @@ ALERTS: Final = {
     "penstock-disk": _DISK,
     "penstock-messages": _MESSAGES,
     "penstock-queues": _QUEUES,
+    "penstock-bridges": _BRIDGES,
     "penstock-cluster": _CLUSTER,
 }
 """Groups of rules, by name."""

@@ -347,6 +347,22 @@ _CLUSTER: Final = Row(
     is_collapsed=True,
 )
 
+_BRIDGES: Final = Row(
+    "Bridges",
+    (
+        Panel(
+            "Connected", (Query("max by (bridge) (penstock_bridge_connected{*})", "{{bridge}}"),)
+        ),
+        Panel("Copied", (_rate("penstock_bridge_messages_total", "bridge, direction"),), "cps"),
+        Panel(
+            "Not copied",
+            (_rate("penstock_bridge_drops_total", "bridge, direction, reason"),),
+            "cps",
+        ),
+    ),
+    is_collapsed=True,
+)
+
 _PROCESS: Final = Row(
     "Process",
     (
@@ -377,5 +393,6 @@ ROWS: Final = (
     _LOSSES,
     _STORAGE,
     _CLUSTER,
+    _BRIDGES,
     _PROCESS,
 )
