@@ -1,0 +1,1 @@
+"""When schedules fire: cron expressions, time zones, firings that were missed. Pure."""
