@@ -102,12 +102,13 @@ def test_firings_are_those_that_looking_at_every_minute_finds(expression, zone, 
 @given(expressions(), st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1)))  # noqa: DTZ001
 def test_in_utc_firings_are_those_of_croniter(expression, start):
     croniter = pytest.importorskip("croniter").croniter
-    text, values, is_free = expression
-    words = text.split()
-    # croniter takes a step for a restriction of the day, and 0-0 for the whole week
-    words[4] = "*" if any(is_free) and words[2] != "*" else ",".join(map(str, values[3]))
+    _, values, is_free = expression
+    # croniter takes a step for a restriction of the day, and a range of one value for all values
+    lists = [",".join(map(str, sorted(one))) for one in values]
+    day = "*" if is_free[0] else lists[2]
+    weekday = "*" if is_free[1] else lists[3]
     start = start.replace(tzinfo=UTC, microsecond=0)
-    timing = Timing(CRON, cron=" ".join(words))
+    timing = Timing(CRON, cron=f"{lists[0]} {lists[1]} {day} * {weekday}")
     theirs = croniter(timing.cron, start)
     expected = [int(theirs.get_next(float) * 1000) for _ in range(5)]
     assert next_firings(timing, int(start.timestamp() * 1000), 5) == expected

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-TEXT_BYTES_MAX = 256
+TEXT_BYTES_MAX = 512  # every value of every field needs 333
 
 SEARCH_YEARS = 50
 """How far the next match is looked for. 29 February on a given weekday is 40 years away at most."""

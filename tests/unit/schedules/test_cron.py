@@ -58,7 +58,7 @@ def test_the_first_match_is_found(text, start, expected):
         ("* * * mon *", "'mon' is no number"),
         ("0 0 30 2 *", "never fires"),
         ("@reboot", "'@reboot' is none of @yearly"),
-        ("1" * 300 + " * * * *", "at most 256 bytes"),
+        ("1" * 600 + " * * * *", "at most 512 bytes"),
         ("99999999 * * * *", "is no number"),
     ],
 )
