@@ -34,6 +34,7 @@ from penstock.core.effects import (
     GroupChanged,
     IdentityTaken,
     OpenedForNobody,
+    ScheduleChanged,
     TopicEnded,
     WillLeft,
 )
@@ -50,7 +51,9 @@ from penstock.doors.resp.door import RespDoor
 from penstock.net.connection_ids import ConnectionIds
 from penstock.net.connections import Connections
 from penstock.net.flusher import Flusher
+from penstock.node.decided import DecidedPublisher
 from penstock.node.housekeeping import Housekeeping
+from penstock.node.schedules import ScheduleRunner
 from penstock.node.wills import Wills
 from penstock.obs.counters import Counters
 from penstock.reading.changes import Changes
@@ -111,6 +114,7 @@ class Assembly:
         on(IdentityTaken, self.binary_door.identity_taken)
         on(OpenedForNobody, self.housekeeping.opened_for_nobody)
         on(WillLeft, self.housekeeping.will_left)
+        on(ScheduleChanged, self.schedules.changed)
         on(AccessApplied, self.revocation.applied)
         self.feed.on_extras = self.envelopes.committed
         self.feed.on_extras_failed = self.envelopes.commit_failed
@@ -269,12 +273,27 @@ class Assembly:
         )
 
     @cached_property
+    def decided_publisher(self) -> DecidedPublisher:
+        return DecidedPublisher(self.admission, self.fanout, self.pipeline, self.cluster)
+
+    @cached_property
+    def schedules(self) -> ScheduleRunner:
+        return ScheduleRunner(
+            self.broker,
+            self.admission,
+            self.decided_publisher,
+            self.pipeline,
+            self.clock,
+            self.counters,
+            self.loop,
+        )
+
+    @cached_property
     def wills(self) -> Wills:
         return Wills(
             self.admission,
-            self.fanout,
+            self.decided_publisher,
             self.pipeline,
-            self.cluster,
             self.clock,
             self.counters,
             self.broker.owners,

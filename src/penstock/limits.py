@@ -104,6 +104,12 @@ STAGES_MAX = 65_536  # parts that are staged and not committed, over all sinks: 
 STAGED_BYTES_MAX = 4 * GIB  # of one sink that are staged and not committed
 STAGE_EXPIRY_S = 24 * 3600  # of rows that are neither committed nor aborted
 
+# ── Schedules
+SCHEDULES_MAX = 10_000  # each uses memory, and a row of every checkpoint after it fires
+SCHEDULE_NAME_BYTES_MAX = 128
+SCHEDULE_PAYLOAD_BYTES_MAX = 64 * KIB  # kept in memory
+SCHEDULES_BYTES_MAX = 16 * MIB  # of all messages: one commit may have to write them all
+
 # ── Journal
 CAPTURE_PENDING_BYTES_MAX = 64 * MIB  # QoS 0; beyond it messages are delivered but not captured
 CAPTURE_BESIDE_WAITING_BYTES_MAX = 2 * MIB  # the same while clients wait for acknowledgements

@@ -27,7 +27,7 @@ from penstock.config.listeners import wanted
 from penstock.config.reloading import with_changes
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
-from penstock.core.stale_publishes import has_stale_publish
+from penstock.core.stale_publishes import is_stale
 from penstock.delivery.fanout import LiveFanout
 from penstock.errors import Refused
 from penstock.limits import ACCESS_DOCUMENT_BYTES_MAX
@@ -112,6 +112,7 @@ class Server:
             self.parts.pipeline.next_index = self._whole.next_index  # leading took an entry
             self.parts.housekeeping.start()  # before the first client
             self.parts.share_keeper.led(self.parts.cluster.leadership)
+            self.parts.schedules.led(self.parts.cluster.leadership)
             check_exposure(self.config, self.broker.access, is_private=self._is_private)
             await self._listen()
             await self._open_admin_socket()
@@ -166,7 +167,9 @@ class Server:
             self._clock,
             steady,
             pass_on=fanout.pass_on,
-            is_late=lambda batch: has_stale_publish(batch.events, self.broker.sessions),
+            is_late=lambda batch: is_stale(
+                batch.events, self.broker.sessions, self.broker.schedules
+            ),
             arrived=self.replaced.set,
         )
         self.node.replica.counts.snapshots_received = self.snapshots_received
@@ -215,6 +218,7 @@ class Server:
         self.node.replica.on_leadership(parts.logins.led)
         self.node.replica.on_leadership(parts.share_keeper.led)
         self.node.replica.on_leadership(self.bridges.led)
+        self.node.replica.on_leadership(parts.schedules.led)
         self._listener = Listener(
             parts.connections,
             self._doors(),
@@ -382,6 +386,7 @@ class Server:
             self._disk.turn(now)
         self.parts.mqtt_door.turn(now)
         self.parts.housekeeping.turn()
+        self.parts.schedules.turn()
         self.parts.audit.turn(self._clock.wall_ms())
         self.parts.pipeline.turn()
         interval_s = self.config.sys.interval_s

@@ -47,7 +47,7 @@ def test_the_shortest_time_counts_so_a_busy_machine_is_not_taken_for_a_distant_o
 
 def entry(index: int, *, size: int = 10, drops: bool = False, node: int = 1) -> EntryInFlight:
     segments = [NodeSegment(node, 1, index)]
-    return EntryInFlight(index, size, 0.0, segments, drops, opens_sessions=False)
+    return EntryInFlight(index, size, 0.0, segments, drops, makes_stale=False)
 
 
 def wide() -> EntriesInFlight:
@@ -162,8 +162,8 @@ def test_a_topic_is_dropped_and_a_qos_2_publish_judged_only_when_nothing_could_c
     assert not TailState().holds_up(dropping)
     assert TailState(is_there=True).holds_up(dropping)
     assert not TailState(is_there=True).holds_up(publishing)
-    assert TailState(is_there=True, opens_sessions=True).holds_up(publishing)
-    assert not TailState(is_there=True, opens_sessions=True).holds_up(plain)
+    assert TailState(is_there=True, makes_stale=True).holds_up(publishing)
+    assert not TailState(is_there=True, makes_stale=True).holds_up(plain)
     waiting = [QueuedBatch(node, 1, 1, batch) for node, batch in ((1, plain), (2, dropping))]
     merged = merge(waiting, tail=TailState(is_there=True))
     assert merged.taken == waiting[:1]

@@ -53,7 +53,7 @@ class AuditRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     time_ms: int
     node: int
-    action: str  # access, keys, topic, group, cluster or login_failed
+    action: str  # access, keys, topic, group, cluster, schedule or login_failed
     door: str = ""
     user: str = ""
     address: str = ""

@@ -16,8 +16,10 @@ from penstock.cluster.status import ClusterStatus
 from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.groups import Group, Groups
 from penstock.core.retained import RetainedMessage
+from penstock.core.schedules import Schedules
 from penstock.core.topics import Topics
 from penstock.model.mqtt_headers import Headers
+from penstock.model.schedule import ScheduledMessage, Timing
 from penstock.obs.bridge_view import BridgeViews
 from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
@@ -204,6 +206,22 @@ class AccessAdmin(Confirmed, Protocol):
 
         Raises Refused, and AccessConflict if the book is of another version than ``expected``.
         """
+
+
+class ScheduleAdmin(Confirmed, Protocol):
+    """Reads and changes scheduled publishes; a change is durable and in force on return."""
+
+    @property
+    def schedules(self) -> Schedules: ...
+    def wall_ms(self) -> int: ...
+
+    async def create(
+        self, name: bytes, timing: Timing, message: ScheduledMessage, missed: str, by: Principal
+    ) -> None:
+        """Create a schedule that publishes with the rights of ``by``. Raises Refused."""
+
+    async def cancel(self, name: bytes, by: Principal) -> None:
+        """Forget a schedule. Raises Refused if there is none."""
 
 
 class QueueAdmin(QueueView, Confirmed, Protocol):

@@ -52,7 +52,7 @@ class EntryInFlight(msgspec.Struct, frozen=True):
     at: float
     segments: Sequence[NodeSegment]
     drops: bool  # whether it drops topics: then nothing may be encoded before it is applied
-    opens_sessions: bool
+    makes_stale: bool
 
 
 class EntriesInFlight:
@@ -78,8 +78,8 @@ class EntriesInFlight:
         return is_small and len(entries) < self._window.width and not entries[-1].drops
 
     @property
-    def opens_sessions(self) -> bool:
-        return any(entry.opens_sessions for entry in self._entries)
+    def makes_stale(self) -> bool:
+        return any(entry.makes_stale for entry in self._entries)
 
     def origins(self, applied: Origins) -> Origins:
         """``applied`` as it will be once all of these are applied."""

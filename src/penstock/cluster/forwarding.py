@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.cluster.flight import COUNT_MAX
 from penstock.cluster.frames import FORWARD_BYTES_MAX, RefusalReason
-from penstock.core.stale_publishes import has_publish, opens_sessions
+from penstock.core.stale_publishes import fires, makes_stale, may_be_stale
 from penstock.errors import StorageError
 from penstock.raft.types import NodeId
 from penstock.store.batch import Batch, NodeSegment
@@ -90,7 +90,7 @@ class MergedBatch(NamedTuple):
     batch: Batch
     taken: Sequence[QueuedBatch]
     refused: Sequence[tuple[QueuedBatch, RefusalReason]]
-    opens_sessions: bool = False
+    makes_stale: bool = False
     must_wait: bool = False  # the next one cannot be written before all of the log is applied
 
 
@@ -98,17 +98,18 @@ class TailState(NamedTuple):
     """What is in the log and not applied, as far as it decides what may follow."""
 
     is_there: bool = False
-    opens_sessions: bool = False
+    makes_stale: bool = False
 
     def holds_up(self, batch: Batch) -> bool:
         """Whether a batch must wait for the tail.
 
         Topics are dropped when all is applied. And whether the client of a publish has moved to
-        another node cannot be told while it may be on its way there.
+        another node cannot be told while it may be on its way there; nor whether a schedule is due
+        while it may have fired.
         """
         if not self.is_there:
             return False
-        return bool(batch.drops) or (self.opens_sessions and has_publish(batch.events))
+        return bool(batch.drops) or (self.makes_stale and may_be_stale(batch.events))
 
 
 def merge(
@@ -129,7 +130,7 @@ def merge(
         if queued.node in gaps:
             continue
         batch = _decoded(queued)
-        must_wait = batch is not None and tail.holds_up(batch)
+        must_wait = batch is not None and (tail.holds_up(batch) or _fires_again(batch, found))
         if must_wait or (batch is not None and found and (batch.drops or found[0][1].drops)):
             break
         if batch is None or is_late(batch):
@@ -138,8 +139,13 @@ def merge(
             gaps.add(queued.node)
             continue
         found.append((queued, batch))
-    opens = any(opens_sessions(batch.events) for _, batch in found)
-    return MergedBatch(_joined(found), [queued for queued, _ in found], refused, opens, must_wait)
+    stale = any(makes_stale(batch.events) for _, batch in found)
+    return MergedBatch(_joined(found), [queued for queued, _ in found], refused, stale, must_wait)
+
+
+def _fires_again(batch: Batch, found: Sequence[tuple[QueuedBatch, Batch]]) -> bool:
+    """Whether schedules fire in a batch and in one before it, maybe the same."""
+    return fires(batch.events) and any(fires(other.events) for _, other in found)
 
 
 def _decoded(queued: QueuedBatch) -> Batch | None:

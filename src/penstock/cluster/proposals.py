@@ -320,7 +320,7 @@ class Proposals:
         if waiting:
             self._must_wait = False
             self._encoding = (raw.term, raw.last_index)
-            tail = TailState(engine.has_tail, self._entries.opens_sessions)
+            tail = TailState(engine.has_tail, self._entries.makes_stale)
             is_late = self._node.environment.hooks.is_late
             engine.disk.encode_batch(waiting, is_late, tail, self._encoded)
 
@@ -360,8 +360,10 @@ class Proposals:
 
     def _proposed(self, merged: MergedBatch, index: int, size: int) -> None:
         batch, now = merged.batch, self._node.monotonic()
-        opens = merged.opens_sessions
-        self._entries.add(EntryInFlight(index, size, now, batch.segments, bool(batch.drops), opens))
+        makes_stale = merged.makes_stale
+        self._entries.add(
+            EntryInFlight(index, size, now, batch.segments, bool(batch.drops), makes_stale)
+        )
         self.queue.remove(merged.taken)
         if self.own:
             self._soon(self._offer_room)

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.config.schema import Config
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 """Increment it when the same journal leads to another state, or has events that an earlier version
 does not know: a node that cannot apply an entry stops."""
 

@@ -57,6 +57,7 @@ from penstock.core.effects import (
     GroupChanged,
     IdentityTaken,
     Outcome,
+    ScheduleChanged,
     TopicEnded,
 )
 from penstock.core.groups import STIRRING, GroupCommand, Groups
@@ -68,6 +69,7 @@ from penstock.core.replay_delivery import ReplayDelivery
 from penstock.core.retained import Retained
 from penstock.core.retained_delivery import RetainedDelivery
 from penstock.core.routes import Routes
+from penstock.core.schedules import ScheduleCommand, Schedules
 from penstock.core.session import (
     Publisher,
     Session,
@@ -116,6 +118,7 @@ class Broker:
         self.topics = Topics()
         self.producers = Producers()
         self.sinks = Sinks()
+        self.schedules = Schedules()
         self.keys = KeyRing()
         self.access = AccessBook()
         self.owners = Owners(self.access, self.keys, self.retained)
@@ -161,6 +164,7 @@ class Broker:
             Erased: self._erasing,
             **dict.fromkeys(get_args(GroupCommand), self._group_changed),
             **dict.fromkeys(get_args(SinkCommand), self._sink_changed),
+            **dict.fromkeys(get_args(ScheduleCommand), self._schedule_changed),
         }
 
     def _session_handlers(self) -> dict[type, Callable[..., None]]:
@@ -190,7 +194,7 @@ class Broker:
             keys=self.keys,
             owners=self.owners,
             routes=self.routes,
-            owned=(self.subscribers, self.sinks),
+            owned=(self.subscribers, self.sinks, self.schedules),
             end_sessions=self._session_commands.end_all_of,
             moment=lambda: (self.index, self._position.is_recovering),
         )
@@ -322,6 +326,16 @@ class Broker:
         value = self.sinks.apply(command, self.index, recovering=self._position.is_recovering)
         if waiter is not None:
             effects.controls.append(Outcome(waiter, value))
+
+    def _schedule_changed(
+        self, command: ScheduleCommand, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
+        recovering = self._position.is_recovering
+        fault = self.schedules.apply(command, self.index, recovering=recovering)
+        if not recovering:
+            effects.controls.append(ScheduleChanged(command.name))
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, fault))
 
     # ── checkpoint and recovery ───────────────────────────────────────────────────────────────
 

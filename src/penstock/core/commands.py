@@ -15,6 +15,7 @@ from heapq import merge
 import msgspec
 
 from penstock.model.message import Extras, Message
+from penstock.model.schedule import ScheduledMessage, Timing
 from penstock.obs.reasons import DropReason
 
 
@@ -596,6 +597,46 @@ class PublishedBy(_SessionEvent, frozen=True, tag=48):
     count: int
 
 
+class _ScheduleEvent(_Event, frozen=True):
+    name: bytes
+
+
+class ScheduleMade(_ScheduleEvent, frozen=True, tag=61):
+    """Create a scheduled publish; void if one of its name is active."""
+
+    timing: Timing
+    message: ScheduledMessage
+    missed: str
+    # by whose rights it publishes: as with ``SessionOpened``
+    user: str
+    roles: tuple[str, ...]
+    via: str
+    now_ms: int
+    next_ms: int  # its first firing
+
+
+class ScheduleFired(_ScheduleEvent, frozen=True, tag=62):
+    """What was due at ``due_ms``, and maybe later, was published by the same commit, or was not.
+
+    Void if the schedule is another by now, or has made this firing.
+    """
+
+    revision: int
+    due_ms: int
+    last_due_ms: int
+    now_ms: int
+    next_ms: int  # 0: it fires no more
+    published: int
+    refused: int
+    skipped: int
+    reason: str = ""
+    detail: str = ""
+
+
+class ScheduleCancelled(_ScheduleEvent, frozen=True, tag=63):
+    """Forget a scheduled publish."""
+
+
 class Published(msgspec.Struct, frozen=True, gc=False):
     """Messages of the batch from ``position`` on, to be routed, retained or both.
 
@@ -624,7 +665,7 @@ Event = (
     | Swept | Resumed | GroupCommitted | GroupConfigured | DeadLettered | TopicConfigured
     | TopicGone | SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten | Identified | Trimmed
     | Erased | AccessChanged | KeysStored | Authored | SinkClaimed | WillSent | PublishedBy
-    | RetainedExpired | Replayed
+    | RetainedExpired | Replayed | ScheduleMade | ScheduleFired | ScheduleCancelled
 )  # fmt: skip
 Command = Event | Published
 

@@ -141,6 +141,13 @@ class GroupChanged(msgspec.Struct, frozen=True):
     waiter: None = None
 
 
+class ScheduleChanged(msgspec.Struct, frozen=True):
+    """A schedule was created, has fired or was cancelled: it may be due at another time."""
+
+    name: bytes
+    waiter: None = None
+
+
 class TopicEnded(msgspec.Struct, frozen=True):
     """Another node deleted a topic: what connections remember by its offsets is void."""
 
@@ -182,6 +189,7 @@ Control = (
     Accepted | SessionDenied | TakenOver | Ended | SubscribeAnswer | UnsubscribeAnswer | FollowUp
     | PageTurned | ReplayTurned | PortionSent | Unkept | Outcome | OpenedForNobody | WillLeft
     | IdentityTaken | GroupChanged | TopicEnded | Erasing | AccessApplied
+    | ScheduleChanged
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from penstock.core.live import LiveSubscriber
 from penstock.core.pending_will import PendingWill
 from penstock.core.replay_routes import JoiningSubscription
 from penstock.core.retained import Retained, RetainedMessage
+from penstock.core.schedules import Schedule
 from penstock.core.session import Session
 from penstock.trust.book import RIGHTS_CACHED_MAX, AccessBook
 from penstock.trust.key_logins import KeyRights, key_id_of
@@ -47,7 +48,7 @@ class Owners:
         self._retained = retained
         self._of_keys: dict[tuple[int, Key, bytes], Rights] = {}  # by version, key and client id
 
-    def rights(self, session: Session | PendingWill) -> Rights:
+    def rights(self, session: Session | PendingWill | Schedule) -> Rights:
         if session.via == "key" and not self._book.is_open:
             return self._key_rights(session.user, session.client_id)
         return self._book.rights_for(session.user, session.roles, session.client_id, session.via)

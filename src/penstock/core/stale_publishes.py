@@ -1,4 +1,6 @@
-"""Publishes over a connection that its client has left for another node.
+"""Messages that came too late, and would be there twice: QoS 2, and those of schedules.
+
+**QoS 2**: publishes over a connection that its client has left for another node.
 
 A batch may be delayed for long: its node is cut off from the leader, and sends it when it is back.
 Meanwhile the client may have moved to another node and repeated what was unfinished, with the same
@@ -6,27 +8,67 @@ packet ids. For QoS 2 that must not become a second message, but nothing could t
 copy is in the journal after the second. So the leader checks before it proposes a batch, when
 everything committed is known, and refuses stale publishes. Clients that are still there repeat
 them.
+
+**Schedules**: a leader that was refused for lack of a quorum does not know whether its batch will
+be in the log all the same, and publishes the same firing again. Of two such batches the later is
+refused (``core.schedules.is_due``).
 """
 
 from collections.abc import Iterable, Mapping
 
-from penstock.core.commands import Received, SessionOpened, from_event, to_event
+import msgspec
+
+from penstock.core.commands import (
+    Received,
+    ScheduleCancelled,
+    ScheduleFired,
+    ScheduleMade,
+    SessionOpened,
+    from_event,
+)
+from penstock.core.schedules import Schedules, is_due
 from penstock.core.session import Session
 
-_RECEIVED = to_event(Received(b"", []))[0]  # tag of these events
-_OPENED = to_event(SessionOpened(b"", 0, clean=True, will=None))[0]
+
+def _tag(event: type[msgspec.Struct]) -> object:
+    return event.__struct_config__.tag
+
+
+_RECEIVED, _FIRED = _tag(Received), _tag(ScheduleFired)
+_MAY_BE_STALE = {_RECEIVED, _FIRED}
+_MAKE_STALE = {_tag(SessionOpened), _FIRED, _tag(ScheduleMade), _tag(ScheduleCancelled)}
 
 Events = Iterable[tuple[int, tuple[object, ...]]]
 
 
-def has_publish(events: Events) -> bool:
-    """Whether the events include QoS 2 messages, of which ``has_stale_publish`` can tell."""
-    return any(event[0] == _RECEIVED for _, event in events)
+def may_be_stale(events: Events) -> bool:
+    """Whether the events are about messages of which ``is_stale`` can tell."""
+    return any(event[0] in _MAY_BE_STALE for _, event in events)
 
 
-def opens_sessions(events: Events) -> bool:
-    """Whether the events include what may make other publishes stale."""
-    return any(event[0] == _OPENED for _, event in events)
+def makes_stale(events: Events) -> bool:
+    """Whether the events include what may make other messages stale."""
+    return any(event[0] in _MAKE_STALE for _, event in events)
+
+
+def fires(events: Events) -> bool:
+    """Whether the events include firings of schedules."""
+    return any(event[0] == _FIRED for _, event in events)
+
+
+def is_stale(events: Events, sessions: Mapping[bytes, Session], schedules: Schedules) -> bool:
+    """Whether the messages of the events must not be written, because they were already."""
+    return has_stale_publish(events, sessions) or _has_stale_firing(events, schedules)
+
+
+def _has_stale_firing(events: Events, schedules: Schedules) -> bool:
+    fired = (from_event(event) for _, event in events if event[0] == _FIRED)
+    return any(isinstance(event, ScheduleFired) and _was_made(event, schedules) for event in fired)
+
+
+def _was_made(fired: ScheduleFired, schedules: Schedules) -> bool:
+    schedule = schedules.get(fired.name)
+    return schedule is None or not is_due(schedule, fired)
 
 
 def has_stale_publish(events: Events, sessions: Mapping[bytes, Session]) -> bool:

@@ -18,7 +18,6 @@ from penstock.core.broker import Broker
 from penstock.core.group_row import encode_group
 from penstock.core.groups import Groups
 from penstock.core.retained import RetainedMessage
-from penstock.trust.book import AccessBook
 from penstock.trust.keys import Key
 
 Row = tuple[str, bytes, bytes | None]  # name of the table on disk, key, value; None deletes the row
@@ -137,33 +136,46 @@ class _GroupTable(KeyedTable):
             yield encode((group.topic, group.name)), encode_group(group, 0) + encode(pending)
 
 
-class _AccessTable(KeyedTable):
-    """Users, roles, tokens and bans.
+class _Whole(Protocol):
+    """State that is stored as it was at one moment."""
 
-    Other commands are judged by the book, so replay needs the book of the entry at which it begins.
-    The rows are those of the beginning of the round, and the commit that writes the mark has all of
-    them.
+    @property
+    def dirty(self) -> dict[bytes, None]: ...
+
+    def row(self, key: bytes, /) -> bytes | None: ...
+
+    def row_keys(self) -> Iterable[bytes]: ...
+
+    def load(self, rows: Iterable[tuple[bytes, bytes]], /) -> None: ...
+
+
+class _WholeTable(KeyedTable):
+    """Users, roles, tokens and bans; schedules.
+
+    Other commands are judged by the access book, and a schedule by all others, so replay needs the
+    table of the entry at which it begins. The rows are those of the beginning of the round, and the
+    commit that writes the mark has all of them.
     """
 
-    def __init__(self, book: AccessBook) -> None:
+    def __init__(self, name: str, part: _Whole) -> None:
         def rows(key: bytes, _moment: Moment) -> list[Row]:
-            return [("access", key, book.row(key))]
+            return [(name, key, part.row(key))]
 
         def state() -> StateRows:
-            return ((key, book.row(key)) for key in book.row_keys())
+            return ((key, part.row(key)) for key in part.row_keys())
 
-        super().__init__("access", book.dirty, rows, lambda rows: book.load(rows("access")), state)
+        super().__init__(name, part.dirty, rows, lambda rows: part.load(rows(name)), state)
         self.is_taken_last = True
-        self._book = book
+        self._part = part
         self._rows_then: dict[bytes, bytes | None] = {}
 
     def begin_round(self) -> None:
         super().begin_round()
-        self._rows_then = {key: self._book.row(key) for key in self._left}
+        self._rows_then = {key: self._part.row(key) for key in self._left}
 
     def take(self, room: int, moment: Moment) -> Iterator[Row]:  # noqa: ARG002 - all, as they were
         rows, self._rows_then, self._left = self._rows_then, {}, {}
-        return (("access", key, row) for key, row in rows.items())
+        return ((self.name, key, row) for key, row in rows.items())
 
 
 class ChangeQueue(Protocol):
@@ -225,7 +237,8 @@ def tables_of(broker: Broker) -> tuple[DurableTable, ...]:
         _sinks(broker),
         _producers(broker),
         _keys(broker),
-        _AccessTable(broker.access),
+        _WholeTable("access", broker.access),
+        _WholeTable("schedules", broker.schedules),
     )
 
 

@@ -61,6 +61,10 @@ class Counters:
     sink_repetitions_total: int = 0
     stages_aborted_total: int = 0
     stages_expired_total: int = 0
+    # messages published for schedules; firings refused, or missed without a message
+    schedule_firings_total: dict[str, int] = field(
+        default_factory=lambda: {"published": 0, "refused": 0, "skipped": 0}
+    )
     read_failures_total: int = 0
     redelivered_total: int = 0
     commit_failures_total: int = 0

@@ -21,6 +21,7 @@ class Plan(NamedTuple):
     firings: tuple[int, ...]  # times for which a message is published
     skipped: int  # missed firings without a message of their own
     next_ms: int  # 0: it fires no more
+    last_ms: int  # the last firing that was made or missed
 
 
 def plan(timing: Timing, policy: str, due_ms: int, now_ms: int) -> Plan:
@@ -36,4 +37,5 @@ def plan(timing: Timing, policy: str, due_ms: int, now_ms: int) -> Plan:
         late.append(at)
         at = next_ms(timing, at)
     made_up = {"skip": [], "all": missed}.get(policy, missed[-1:])
-    return Plan((*made_up, *late), len(missed) - len(made_up), at)
+    last_ms = (late or missed)[-1]
+    return Plan((*made_up, *late), len(missed) - len(made_up), at, last_ms)
