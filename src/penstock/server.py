@@ -44,6 +44,7 @@ from penstock.node.cluster_admin import NodeClusterAdmin
 from penstock.node.key_admin import NodeKeyAdmin
 from penstock.node.node import Node
 from penstock.node.queue_admin import NodeQueueAdmin
+from penstock.node.schedule_admin import NodeScheduleAdmin
 from penstock.node.sys_topics import SysTopics
 from penstock.node.tls_admin import NodeTlsAdmin, TlsView
 from penstock.node.topic_publisher import NodeTopicPublisher
@@ -274,6 +275,14 @@ class Server:
                 self.config.auth,
                 self.broker,
                 parts.admission.denials,
+                parts.pipeline,
+                parts.cluster,
+                self._clock,
+                parts.audit,
+            ),
+            schedules=NodeScheduleAdmin(
+                self.broker,
+                parts.schedules,
                 parts.pipeline,
                 parts.cluster,
                 self._clock,

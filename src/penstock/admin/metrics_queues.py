@@ -1,4 +1,4 @@
-"""The metrics of queues, consumer groups and sinks.
+"""The metrics of queues, consumer groups, sinks and schedules.
 
 Sums are over the topics and groups of a :class:`~penstock.admin.survey.Survey`. It excludes
 dead-letter topics: they are not consumed, and dead letters are counted separately.
@@ -64,6 +64,19 @@ QUEUES: tuple[Metric, ...] = (
     counted(
         "rate_limited_total",
         "Times that a topic had messages for a consumer, but its rate limit allowed none yet.",
+    ),
+    # ── Schedules
+    gauge(
+        "penstock_schedules",
+        "Schedules, those that fire no more included.",
+        lambda s: s.view.schedules(),
+    ),
+    counter(
+        "penstock_schedule_firings_total",
+        "Firings that this node made, by result: published messages, refused firings, and missed"
+        " ones that were skipped.",
+        lambda s: s.counters.schedule_firings_total,
+        "result",
     ),
     # ── Sinks
     counted("staged_bytes", "Bytes that sinks have staged and neither committed nor aborted."),

@@ -104,6 +104,7 @@ class BrokerView(Confirmed, Protocol):
         """Bytes waiting to be sent, their limit, and the connections waiting for room."""
 
     def retained(self) -> int: ...
+    def schedules(self) -> int: ...
     def subscriptions(self) -> int: ...  # over all protocols, queue workers included
     def followers(self) -> int: ...  # subscriptions of binary clients: they read the journal
     def durable_subscribers(self) -> int: ...  # binary client ids with stored acknowledgements

@@ -9,6 +9,7 @@ from penstock.admin.view import (
     ClusterAdmin,
     KeyAdmin,
     QueueAdmin,
+    ScheduleAdmin,
     TopicPublisher,
 )
 from penstock.obs.bridge_view import BridgeViews
@@ -26,3 +27,4 @@ class Parts:
     cluster: ClusterAdmin | None = None
     access: AccessAdmin | None = None
     bridges: BridgeViews | None = None
+    schedules: ScheduleAdmin | None = None

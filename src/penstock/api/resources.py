@@ -10,6 +10,7 @@ from penstock.api.bridges import BridgePages
 from penstock.api.call import Call
 from penstock.api.openapi import openapi
 from penstock.api.operations import JSON, Operation, Resource, operation, operations_of
+from penstock.api.schedules import SchedulePages
 from penstock.api.session import Session
 
 
@@ -22,7 +23,7 @@ class Description(Resource):
         return Response(_document(), media_type=JSON)
 
 
-RESOURCES: tuple[type[Resource], ...] = (Session, BridgePages, Description)
+RESOURCES: tuple[type[Resource], ...] = (Session, BridgePages, SchedulePages, Description)
 
 
 def all_operations() -> list[Operation]:

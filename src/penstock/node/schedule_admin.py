@@ -55,7 +55,10 @@ class NodeScheduleAdmin:
             raise Refused("it would never fire: its time has passed", "give a time to come")
         user, roles, via = _owner(by)
         command = ScheduleMade(name, timing, message, missed, user, roles, via, now_ms, first_ms)
-        after = {"topic": printable(message.topic, 256), "timing": in_words(timing)}
+        after: dict[str, object] = {
+            "topic": printable(message.topic, 256),
+            "timing": in_words(timing),
+        }
         await self._change(command, by, after)
 
     async def cancel(self, name: bytes, by: Principal) -> None:

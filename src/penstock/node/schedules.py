@@ -107,7 +107,9 @@ class ScheduleRunner:
 
     def turn(self) -> None:
         """Called periodically. A wall clock that was set is noticed here."""
-        if self._heap:
+        if self._heap and self._heap[0].at_ms <= self._wall_ms():
+            self._fire_due()
+        elif self._heap:
             self._set_timer()
 
     def _await(self, due: _Due) -> None:
@@ -199,13 +201,11 @@ class ScheduleRunner:
         counts["published"] += fired.published
         counts["refused"] += fired.refused
         counts["skipped"] += fired.skipped
-        if fired.refused or fired.skipped:
-            _log.warning(
-                "schedule_refused" if fired.refused else "schedule_missed",
-                schedule=printable(fired.name),
-                count=fired.refused or fired.skipped,
-                reason=fired.reason,
-            )
+        name = printable(fired.name)
+        if fired.refused:
+            _log.warning("schedule_refused", schedule=name, why=printable(fired.detail))
+        if fired.skipped:
+            _log.warning("schedule_missed", schedule=name, count=fired.skipped)
         for message in messages:
             self._publisher.forward(message)
 

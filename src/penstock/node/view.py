@@ -83,6 +83,9 @@ class NodeView:
     def retained(self) -> int:
         return self._broker.retained.count
 
+    def schedules(self) -> int:
+        return len(self._broker.schedules)
+
     def clients(self, prefix: bytes, count_max: int, *, are_away: bool) -> list[ClientView]:
         if are_away:
             return away_clients(self._broker, prefix, count_max)

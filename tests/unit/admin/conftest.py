@@ -96,6 +96,9 @@ class FixedView(Current):
     def queued(self):
         return 5
 
+    def schedules(self):
+        return 0
+
     def retained(self):
         return 6
 

@@ -5,10 +5,53 @@ creates one, or with ``dry_run`` only says when it would fire. ``DELETE schedule
 ``GET schedules/preview`` answers when a timing would fire.
 """
 
-import msgspec
+from typing import Annotated, Literal
 
+import msgspec
+from msgspec import Meta
+
+from penstock.api.documents.common import ListQuery, Query
 from penstock.api.documents.lists import Missing
 from penstock.api.documents.payloads import Header, Payload
+
+AT = Annotated[
+    str, Meta(description="Once: RFC 3339, or a local time of `timezone`.", max_length=64)
+]
+IN_S = Annotated[float, Meta(description="Once, this long from now.", gt=0, le=10**9)]
+EVERY_S = Annotated[float, Meta(description="From `anchor` on.", ge=1, le=366 * 24 * 3600)]
+ANCHOR = Annotated[
+    str, Meta(description="As `at`; by default the time of creation.", max_length=64)
+]
+CRON = Annotated[str, Meta(description="Five fields, or @hourly and the like.", max_length=512)]
+TIMEZONE = Annotated[str, Meta(description="A name of the tz database.", max_length=64)]
+NAME = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class ScheduleQuery(ListQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which schedules to list."""
+
+    name: Annotated[str, Meta(description="The one of this name.", max_length=128)] = ""
+    prefix: Annotated[str, Meta(description="Of names.", max_length=128)] = ""
+    state: Literal["", "active", "done", "ownerless"] = ""
+
+
+class CancelQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which schedule to cancel."""
+
+    name: NAME
+    dry_run: bool = False
+
+
+class PreviewQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A timing to try: one of ``at``, ``in_s``, ``every_s`` and ``cron``."""
+
+    at: AT | None = None
+    in_s: IN_S | None = None
+    every_s: EVERY_S | None = None
+    anchor: ANCHOR | None = None
+    cron: CRON | None = None
+    timezone: TIMEZONE = "UTC"
+    count: Annotated[int, Meta(description="Of firings.", ge=1, le=100)] = 5
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -24,23 +67,25 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
 class ScheduleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A schedule to create. Its payload is ``text`` or ``base64``; neither: an empty one."""
 
-    name: str
+    name: NAME
     topic: str
-    at: str | None = None
-    in_s: float | None = None  # once, this long from now
-    every_s: float | None = None
-    anchor: str | None = None
-    cron: str | None = None
-    timezone: str = "UTC"
-    missed: str = "once"  # skip, once or all: firings that no broker could make in time
+    at: AT | None = None
+    in_s: IN_S | None = None
+    every_s: EVERY_S | None = None
+    anchor: ANCHOR | None = None
+    cron: CRON | None = None
+    timezone: TIMEZONE = "UTC"
+    # what becomes of firings that no broker could make in time
+    missed: Literal["skip", "once", "all"] = "once"
     text: str | None = None
     base64: str | None = None
-    qos: int = 1
+    qos: Annotated[int, Meta(ge=0, le=2)] = 1
     retain: bool = False
     headers: list[tuple[str, str]] = []
     content_type: str = ""
-    priority: int = 0
-    expires_s: float = 0  # how long each message is worth delivering; 0: for ever
+    priority: Annotated[int, Meta(ge=0, le=7)] = 0
+    # how long each message is worth delivering; 0: for ever
+    expires_s: Annotated[float, Meta(ge=0, le=2**32 - 1)] = 0
     dry_run: bool = False
 
 
