@@ -8,6 +8,7 @@ import asyncio
 import http.client
 import json
 import threading
+import time
 from base64 import b64encode
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -30,16 +31,27 @@ class Answer(NamedTuple):
 
 
 class ApiClient:
-    """Asks one broker; each request has a connection of its own."""
+    """Asks one broker; each request has a connection of its own.
 
-    def __init__(self, port, user="", secret="", **headers):
+    Who asks too often is told so; a test usually has another question, so it waits its turn.
+    """
+
+    def __init__(self, port, user="", secret="", *, is_patient=True, **headers):
         self.port = port
+        self.is_patient = is_patient
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if user:
             basic = b64encode(f"{user}:{secret}".encode()).decode()
             self.headers["authorization"] = f"Basic {basic}"
 
     def ask(self, method, path, body=None, headers=(), **query):
+        while True:
+            answer = self._ask(method, path, body, headers, query)
+            if not (self.is_patient and is_throttled(answer)):
+                return answer
+            time.sleep(0.05)
+
+    def _ask(self, method, path, body, headers, query):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request(
@@ -63,11 +75,16 @@ class ApiClient:
         return self.ask("DELETE", path, body, **query)
 
 
+def is_throttled(answer):
+    return answer.status == 429 and answer.document["code"] == "too_many_requests"
+
+
 def url(path, query):
     """``query``: parameters by name; those that are None are left out, lists are repeated."""
     given = {name: value for name, value in query.items() if value is not None}
     text = urlencode(given, doseq=True)
-    return f"{BASE}/{path}" + (f"?{text}" if text else "")
+    full = path if path.startswith("/") else f"{BASE}/{path}"
+    return full + (f"?{text}" if text else "")
 
 
 def encoded(body):
@@ -87,14 +104,69 @@ class _First(asyncio.Protocol):
         self._door.accept(self._transport, data, origin)
 
 
+class Events:
+    """A stream of events: ``next()`` waits for one."""
+
+    def __init__(self, client, headers=(), **query):
+        self.connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
+        self.connection.request("GET", url("stream", query), headers=client.headers | dict(headers))
+        self.response = self.connection.getresponse()
+        self.status = self.response.status
+        self.last_id = ""
+
+    def next(self):
+        """The next event; None at the end."""
+        name = data = None
+        while line := self.response.readline():
+            field, _, value = line.decode().rstrip("\n").partition(": ")
+            if field == "event":
+                name = value
+            elif field == "data":
+                data = json.loads(value)
+            elif field == "id":
+                self.last_id = value
+            elif not line.strip() and name is not None:
+                return name, data
+        return None
+
+    def until(self, name):
+        while (event := self.next()) is not None:
+            if event[0] == name:
+                return event[1]
+        raise AssertionError(f"the stream ended without {name}")
+
+    def document(self):
+        return json.loads(self.response.read())
+
+    def close(self):
+        self.response.close()
+        self.connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        self.close()
+
+
 @contextmanager
-def served(view, *resources, **parts):
-    """An API of these resources alone, on a port of its own: yields a client of it."""
+def served(view, *resources, before=lambda _strike: None, **parts):
+    """An API of these resources alone, on a port of its own: yields a client of it.
+
+    ``before`` is given a function that lets streams look for news, as each second does.
+    """
     loop = asyncio.new_event_loop()
     started, stop, ports = threading.Event(), asyncio.Event(), []
 
+    async def strike(beat):
+        beat.strike()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
     async def run():
-        api = create_api(Parts(view=view, guard=Guard(), **parts), resources=resources)
+        made = Parts(view=view, guard=Guard(), **parts)
+        before(lambda: asyncio.run_coroutine_threadsafe(strike(made.beat), loop).result())
+        api = create_api(made, resources=resources)
         door = HttpDoor(create_app(view, api=api))
         server = await loop.create_server(lambda: _First(door), "127.0.0.1", 0)
         ports.append(server.sockets[0].getsockname()[1])

@@ -1,7 +1,6 @@
 """The reference page of the API, from the declarations of its operations."""
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 
 from penstock import __version__
 from penstock.api.openapi import BASE, Schema, openapi
@@ -20,8 +19,10 @@ broker describes itself at `{BASE}/openapi.json`.
 def markdown() -> str:
     operations = all_operations()
     document = openapi(operations, __version__)
-    families = groupby(operations, lambda operation: operation.family)
-    parts = [_family(family, found, document) for family, found in families]
+    families: dict[str, list[Operation]] = {}
+    for operation in operations:
+        families.setdefault(operation.family, []).append(operation)
+    parts = [_family(family, found, document) for family, found in families.items()]
     return "\n".join([HEAD, _contents(operations), *parts, _structs(document)])
 
 
@@ -51,7 +52,9 @@ def _operation(operation: Operation, document: Schema) -> str:
 
 def _parameter(parameter: Schema) -> str:
     schema = parameter["schema"]
-    default = "required" if parameter.get("required") else f"default {_value(schema['default'])}"
+    default = (
+        "required" if parameter.get("required") else f"default {_value(schema.get('default'))}"
+    )
     text = parameter.get("description", "")
     return f"| `{parameter['name']}` | {_kind(schema)}; {default} | {text} |"
 
@@ -127,4 +130,9 @@ def _title(name: str) -> str:
 
 
 def _value(value: object) -> str:
-    return {"": "none", False: "false", True: "true", None: "none"}.get(value, f"`{value}`")  # type: ignore[call-overload]
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case "" | None | []:
+            return "none"
+    return f"`{value}`"

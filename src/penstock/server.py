@@ -14,7 +14,10 @@ from penstock.access.exposure import check_exposure
 from penstock.admin.app import create_app
 from penstock.admin.bootstrap import bootstrap_token
 from penstock.admin.guard import AccessParts, Guard
+from penstock.admin.web_sessions import WebSessions
 from penstock.api.app import create_api
+from penstock.api.beat import Beat
+from penstock.api.measurements import Measurements
 from penstock.api.parts import Parts
 from penstock.assembly import Assembly
 from penstock.bridge.bridges import NodeBridges
@@ -63,6 +66,7 @@ from penstock.store.store import LogStore, Store
 from penstock.trust.bans import Bans
 
 TURN_S = 0.25  # between two rounds of periodic tasks
+STREAMS_END_S = 0.5  # for event streams to say that the broker stops
 
 _log = get_logger("server")
 
@@ -214,6 +218,8 @@ class Server:
         self._sys_topics = SysTopics(
             self.broker, self.store, fanout, self._clock, __version__, self.view.uptime_s
         )
+        self._beat = Beat(self._clock)
+        self.measurements = Measurements(self.view, self._beat)
         self._http = self._make_http_door()
         self.node.replica.on_leadership(parts.housekeeping.led)
         self.node.replica.on_leadership(parts.logins.led)
@@ -250,14 +256,48 @@ class Server:
         )
 
     def _make_http_door(self) -> HttpDoor:
-        parts, admin, hosts = self.parts, self.config.admin, own_names(self.config)
+        parts, hosts = self.parts, own_names(self.config)
         publisher = NodeTopicPublisher(parts.admission, parts.pipeline, parts.connections)
-        served = Parts(
+        served = self._make_api_parts(publisher)
+        app = create_app(
+            self.view,
+            served.keys,
+            queue_admin=served.queues,
+            cluster_admin=served.cluster,
+            access_admin=served.access,
+            tls_admin=NodeTlsAdmin(self.certificates) if self.certificates else None,
+            publisher=publisher,
+            hosts=hosts,
+            guard=served.guard,
+            api=create_api(served, hosts),
+        )
+        timeout_s = self.config.limits.connect_timeout_s
+        return HttpDoor(
+            app,
+            parts.connections.http_closed,
+            entrance=WebSocketEntrance(
+                parts.connections,
+                parts.mqtt_door.accept,
+                lambda: self.config.http.allowed_origins,
+                hosts,
+            ),
+            body_bytes_max=max(
+                BODY_BYTES_MAX, publisher.payload_bytes_max, ACCESS_DOCUMENT_BYTES_MAX
+            ),
+            request_timeout_s=timeout_s,
+            keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
+        )
+
+    def _make_api_parts(self, publisher: NodeTopicPublisher) -> Parts:
+        """What the HTTP pages and the API are made of."""
+        parts = self.parts
+        return Parts(
             view=self.view,
             guard=Guard(
-                admin.token,
+                self.config.admin.token,
                 AccessParts(self.broker.access, parts.logins, parts.admission),
                 bootstrap_token(self.config.auth.bootstrap_token_file),
+                WebSessions(self._clock),
             ),
             publisher=publisher,
             bridges=self.bridges,
@@ -288,34 +328,9 @@ class Server:
                 self._clock,
                 parts.audit,
             ),
-        )
-        app = create_app(
-            self.view,
-            served.keys,
-            queue_admin=served.queues,
-            cluster_admin=served.cluster,
-            access_admin=served.access,
-            tls_admin=NodeTlsAdmin(self.certificates) if self.certificates else None,
-            publisher=publisher,
-            hosts=hosts,
-            guard=served.guard,
-            api=create_api(served, hosts),
-        )
-        timeout_s = self.config.limits.connect_timeout_s
-        return HttpDoor(
-            app,
-            parts.connections.http_closed,
-            entrance=WebSocketEntrance(
-                parts.connections,
-                parts.mqtt_door.accept,
-                lambda: self.config.http.allowed_origins,
-                hosts,
-            ),
-            body_bytes_max=max(
-                BODY_BYTES_MAX, publisher.payload_bytes_max, ACCESS_DOCUMENT_BYTES_MAX
-            ),
-            request_timeout_s=timeout_s,
-            keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
+            counters=self.counters,
+            beat=self._beat,
+            measurements=self.measurements,
         )
 
     def _make_tls_entrance(self) -> TlsEntrance | None:
@@ -393,6 +408,7 @@ class Server:
             self.certificates.turn()
         if self._disk is not None:
             self._disk.turn(now)
+        self.measurements.turn()
         self.parts.mqtt_door.turn(now)
         self.parts.housekeeping.turn()
         self.parts.schedules.turn()
@@ -425,6 +441,7 @@ class Server:
                 self.parts.audit.finish(self._clock.wall_ms())
                 await self.parts.pipeline.drain()
                 await self.node.hand_over()
+                await self._end_streams()
                 self._close_clients()
                 await self.parts.pipeline.drain()
                 await self._until_closed()
@@ -451,6 +468,14 @@ class Server:
         for client in list(self.parts.connections.clients):
             client.pause()
 
+    async def _end_streams(self) -> None:
+        """Let event streams say that they end; one that is not read has a deadline."""
+        self._beat.close()
+        deadline = self.parts.loop.time() + STREAMS_END_S
+        while self._http.streams and self.parts.loop.time() < deadline:
+            self._beat.strike()
+            await asyncio.sleep(0.01)
+
     def _close_clients(self) -> None:
         for client in list(self.parts.connections.clients):
             client.close(DisconnectReason.SERVER_SHUTDOWN)
@@ -475,6 +500,8 @@ class Server:
             if self._listener.tls is not None:
                 self._listener.tls.close()
             self.parts.connections.abort_all()
+            self._beat.close()
+            self.measurements.close()
             await self.node.stop()
             self.parts.close()
         self.store.close()

@@ -8,6 +8,8 @@ client certificate, or by where it comes from (the roles ``local`` and ``anonymo
 names the action that it needs, and the same rules decide as at every other door. ``admin.token``
 stays a token of an administrator. The administrator's socket has full rights in any case.
 
+The **console** logs in once, and then presents a cookie (:mod:`penstock.admin.web_sessions`).
+
 **Browsers** can reach loopback addresses on behalf of any web page. The same-origin policy keeps
 other origins from reading the response, unless they point their own name here (DNS rebinding). So
 a request without credentials must have an address, ``localhost`` or a configured name
@@ -35,6 +37,8 @@ from penstock.access.admission import Admission
 from penstock.access.audit import CALLER
 from penstock.access.logins import Credentials, LoginFault, LoginRefusal, Logins
 from penstock.admin.refusals import RequestRefused
+from penstock.admin.web_sessions import WebSessions
+from penstock.clock import SystemClock
 from penstock.model.ip import is_loopback
 from penstock.net.http import ORIGIN
 from penstock.net.origin import Origin
@@ -60,6 +64,7 @@ class Caller(NamedTuple):
 
     principal: Principal
     has_api_token: bool = False  # such a request may make neither passwords nor tokens
+    session: bytes = b""  # id of the session of a browser; empty: there is none
 
 
 class _Admitted(NamedTuple):
@@ -86,11 +91,13 @@ class Guard:
         token: str = "",
         parts: AccessParts | None = None,
         bootstrap: Callable[[], str] = lambda: "",
+        sessions: WebSessions | None = None,
     ) -> None:
         """``bootstrap``: the token for the first administrator; empty if there is none."""
         self._token = token
         self._parts = parts
         self._bootstrap = bootstrap
+        self._sessions = WebSessions(SystemClock()) if sessions is None else sessions
 
     @property
     def _is_open(self) -> bool:
@@ -161,17 +168,83 @@ class Guard:
         if origin.owner:
             return Caller(_administrator(origin, origin.owner))
         bearer = _bearer(request)
-        if bearer:
-            self._check_may_try(origin, bearer)
-        if bearer and self._is_bootstrap(bearer):
-            return Caller(_administrator(origin, BOOTSTRAP))
+        if named := self._by_configuration(origin, bearer):
+            return named
+        if "authorization" not in request.headers and (found := self._by_cookie(request)):
+            return found
         if self._is_open:
             return self._caller_without_users(request, origin, bearer, is_public=is_public)
-        if self._token and _is_same(bearer, self._token):
-            return Caller(_administrator(origin, CONFIGURED_TOKEN))
         if "authorization" in request.headers:
-            return await self._logged_in(request, origin)
+            return await self._logged_in(origin, _credentials(request))
         return self._unnamed(request, origin)
+
+    def _by_configuration(self, origin: Origin, secret: str) -> Caller | None:
+        """The administrator who has a token of the configuration."""
+        if not secret:
+            return None
+        self._check_may_try(origin, secret)
+        if self._is_bootstrap(secret):
+            return Caller(_administrator(origin, BOOTSTRAP))
+        if self._token and not self._is_open and _is_same(secret, self._token):
+            return Caller(_administrator(origin, CONFIGURED_TOKEN))
+        return None
+
+    # ── sessions of browsers ──────────────────────────────────────────────────────────────────
+
+    async def log_in(self, request: Request, user: str, secret: str) -> tuple[Caller, str]:
+        """Begin a session; without a user the secret is a token. Returns the cookie's text, too."""
+        origin = origin_of(request)
+        caller = None if user else self._by_configuration(origin, secret)
+        if caller is None and self._is_open:
+            if user or not self._token:
+                what, advice = "there are no users yet", "penstock users add NAME --admin adds one"
+                raise RequestRefused(401, what, advice)
+            self._check_configured_token(origin, secret, is_given=bool(secret))
+            caller = Caller(_administrator(origin, CONFIGURED_TOKEN))
+        if caller is None:
+            caller = await self._logged_in(origin, Credentials(user, secret.encode()))
+        principal, has_api_token = caller.principal, caller.has_api_token
+        text = self._sessions.begin(principal, self._version, has_api_token=has_api_token)
+        return self._by_text(text, origin) or caller, text
+
+    def log_out(self, caller: Caller) -> None:
+        self._sessions.end(caller.session)
+
+    async def still(self, request: Request) -> None:
+        """Raise HTTPException if what a long request was admitted by has ended."""
+        await self.readmit(request)
+        caller = caller_of(request)
+        if caller.session and not self._sessions.look(caller.session, self._version, self._renewed):
+            raise _unauthenticated("the session has ended")
+        principal = caller.principal
+        if principal.expires_ms and self._sessions.wall_ms() >= principal.expires_ms:
+            raise _unauthenticated("the credentials have expired")
+
+    def _by_cookie(self, request: Request) -> Caller | None:
+        text = request.cookies.get(cookie_name(request))
+        return self._by_text(text, origin_of(request)) if text else None
+
+    def _by_text(self, text: str, origin: Origin) -> Caller | None:
+        found = self._sessions.find(text, self._version, self._renewed)
+        if found is None:
+            return None
+        principal = replace(found.principal, address=origin.peer)
+        if self._parts is not None and self._parts.logins.ban(principal, origin):
+            return None
+        return Caller(principal, found.has_api_token, found.id)
+
+    def _renewed(self, principal: Principal) -> Principal | None:
+        """The same by the users and rules of now; None: it may not go on."""
+        if self._parts is None:
+            return principal
+        if principal.user == BOOTSTRAP:
+            return None if self._parts.book.has_admin() else principal
+        if principal.user == CONFIGURED_TOKEN:
+            return principal
+        renewed = self._parts.logins.renewed(principal)
+        return renewed if isinstance(renewed, Principal) and renewed.is_known else None
+
+    # ── without a session ─────────────────────────────────────────────────────────────────────
 
     def _check_may_try(self, origin: Origin, bearer: str) -> None:
         """Whoever guesses has to wait, also for tokens of the configuration."""
@@ -187,10 +260,8 @@ class Guard:
         if is_public:
             return Caller(_administrator(origin, ""))
         if self._token:
-            if bearer and self._parts is not None and not _is_same(bearer, self._token):
-                credentials = Credentials("", bearer.encode())
-                self._parts.logins.note(origin, DOOR, credentials, is_right=False)
-            _check_token(request, bearer, self._token)
+            is_given = "authorization" in request.headers
+            self._check_configured_token(origin, bearer, is_given=is_given)
             return Caller(_administrator(origin, CONFIGURED_TOKEN))
         if not origin.is_local:
             what = "administration is limited to the broker's own machine while there are no users"
@@ -198,6 +269,16 @@ class Guard:
             raise RequestRefused(403, what, advice)
         check_host(request)
         return Caller(_administrator(origin, ""))
+
+    def _check_configured_token(self, origin: Origin, secret: str, *, is_given: bool) -> None:
+        if _is_same(secret, self._token):
+            return
+        if secret and self._parts is not None:
+            credentials = Credentials("", secret.encode("utf-8", "surrogateescape"))
+            self._parts.logins.note(origin, DOOR, credentials, is_right=False)
+        what = f"the administrator token is {'wrong' if is_given else 'missing'}"
+        advice = "send it as Authorization: Bearer TOKEN (the penstock command: --token-file)"
+        raise RequestRefused(401, what, advice, {"www-authenticate": "Bearer"})
 
     def _unnamed(self, request: Request, origin: Origin) -> Caller:
         assert self._parts is not None
@@ -214,9 +295,8 @@ class Guard:
         expected = "" if has_admin else self._bootstrap()
         return bool(expected) and _is_same(bearer, expected)
 
-    async def _logged_in(self, request: Request, origin: Origin) -> Caller:
+    async def _logged_in(self, origin: Origin, credentials: Credentials) -> Caller:
         assert self._parts is not None
-        credentials = _credentials(request)
         done: asyncio.Future[Principal | LoginRefusal] = asyncio.get_running_loop().create_future()
 
         def note(result: Principal | LoginRefusal) -> None:
@@ -286,14 +366,6 @@ def _is_same(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode())
 
 
-def _check_token(request: Request, bearer: str, token: str) -> None:
-    if not _is_same(bearer, token):
-        is_given = "authorization" in request.headers
-        what = f"the administrator token is {'wrong' if is_given else 'missing'}"
-        advice = "send it as Authorization: Bearer TOKEN (the penstock command: --token-file)"
-        raise RequestRefused(401, what, advice, {"www-authenticate": "Bearer"})
-
-
 def _advice(principal: Principal, action: Action, topic: bytes) -> str:
     if not principal.user:
         return (
@@ -328,6 +400,16 @@ def _login_refused(refusal: LoginRefusal) -> RequestRefused:
             return RequestRefused(403, refusal.text, "ask an administrator")
 
 
+def cookie_name(request: Request) -> str:
+    """With the port: browsers send a cookie to every port of a host.
+
+    Only a cookie that this host set over TLS, for all its paths, can have the name ``__Host-…``.
+    """
+    server = request.scope.get("server")
+    name = f"penstock-{server[1]}" if server and server[1] else "penstock"
+    return f"__Host-{name}" if origin_of(request).is_encrypted else name
+
+
 # ── browsers ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -360,3 +442,27 @@ def check_web_page(request: Request) -> None:
         advice = "use the penstock command, or a program that sends no Origin header"
         raise RequestRefused(403, "requests from web pages are not accepted", advice)
     check_host(request)  # a name that somebody else points here is not ours
+
+
+def check_browser(request: Request) -> None:
+    """Refuse what another web page asks for, and changes that are not meant by our own.
+
+    Browsers say where a request comes from (``Sec-Fetch-Site``, ``Origin``), and only they have our
+    cookie. A change from a browser needs both signs of our own page: its origin, and a header that
+    no form can send.
+    """
+    check_web_page(request)
+    site = request.headers.get("sec-fetch-site", "none")
+    is_read = request.method in {"GET", "HEAD"}
+    if site not in {"same-origin", "none"}:
+        raise _foreign()
+    if not is_read and ("cookie" in request.headers or "sec-fetch-site" in request.headers):
+        is_meant = "origin" in request.headers and request.headers.get("x-penstock") == "1"
+        if not is_meant:
+            advice = "a browser must send Origin, and X-Penstock: 1"
+            raise RequestRefused(403, "changes by browsers must be meant", advice)
+
+
+def _foreign() -> RequestRefused:
+    advice = "use the console of this broker, or a program"
+    return RequestRefused(403, "requests from other web pages are not accepted", advice)

@@ -8,6 +8,8 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from penstock.net.http_refusals import refusal_body
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -45,15 +47,14 @@ class Hardened:
 
         encodings = [value for name, value in scope["headers"] if name == b"content-encoding"]
         if any(value.strip().lower() != b"identity" for value in encodings):
-            await _refuse_encoding(send_hardened)
+            await _refuse_encoding(scope, send_hardened)
             return
         await self._app(scope, receive, send_hardened)
 
 
-async def _refuse_encoding(send: Send) -> None:
-    body = (
-        b'{"error":"compressed bodies are not read","advice":"send it without Content-Encoding"}\n'
-    )
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+async def _refuse_encoding(scope: Scope, send: Send) -> None:
+    error, advice = "compressed bodies are not read", "send it without Content-Encoding"
+    media_type, body = refusal_body(scope["path"], 415, error, advice)
+    headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 415, "headers": headers})
     await send({"type": "http.response.body", "body": body})

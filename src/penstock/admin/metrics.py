@@ -128,6 +128,10 @@ METRICS: tuple[Metric, ...] = (
         _denied,
         "door, action",
     ),
+    counted(
+        "api_throttled_total",
+        "Requests of the HTTP API refused with 429, because their caller asked too often.",
+    ),
     # ── TLS
     counter(
         "penstock_tls_handshakes_total",

@@ -1,12 +1,13 @@
 """The application below ``/api/v1``: from the declarations of operations to routes.
 
-Each request passes the same steps: the guard admits the caller, the parameters and the body are
-checked, the handler answers, the answer is encoded and its size is checked. Whatever goes wrong
-becomes a problem document.
+Each request passes the same steps: it is no other web page's, the guard admits the caller, who does
+not ask too often; the parameters and the body are checked, the handler answers, the answer is
+encoded and its size is checked. Whatever goes wrong becomes a problem document.
 """
 
 import asyncio
 from collections.abc import Collection
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -16,14 +17,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.admin.guard import Guard, check_host, check_web_page
+from penstock.admin.guard import caller_of, check_browser, check_host, origin_of
 from penstock.admin.pages import read_payload
 from penstock.api.call import Call
+from penstock.api.idempotency import Answers
 from penstock.api.operations import JSON, Operation, Resource, operations_of
 from penstock.api.parts import Parts
 from penstock.api.problems import Problem, broker_problem, http_problem, internal_problem
-from penstock.api.requests import check_no_query, read_body, read_query
+from penstock.api.requests import body_of, check_no_query, read_query
 from penstock.api.resources import RESOURCES
+from penstock.api.throttle import Throttle
 from penstock.errors import PenstockError
 from penstock.limits import API_ANSWER_BYTES_MAX, API_READERS_MAX
 
@@ -34,12 +37,12 @@ def create_api(
     resources: Collection[type[Resource]] = RESOURCES,
 ) -> Starlette:
     """``hosts`` are further names for the Host header."""
-    reading = asyncio.Semaphore(API_READERS_MAX)
+    shared = _Shared(parts)
     by_path: dict[str, dict[str, _Endpoint]] = {}
     for resource in resources:
         served = resource(parts)
         for operation in operations_of(resource):
-            endpoint = _Endpoint(operation, served, parts.guard, reading)
+            endpoint = _Endpoint(operation, served, shared)
             by_path.setdefault(operation.path, {})[operation.method] = endpoint
     app = Starlette(
         routes=[_route(path, endpoints) for path, endpoints in by_path.items()],
@@ -55,12 +58,23 @@ def create_api(
     return app
 
 
+class _Shared:
+    """What all operations share."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.guard = parts.guard
+        self.counters = parts.counters
+        self.throttle = Throttle()
+        self.answers = Answers()
+        self.reading = asyncio.Semaphore(API_READERS_MAX)
+
+
 def _route(path: str, endpoints: "dict[str, _Endpoint]") -> Route:
     """One route for all methods of a path, so that a refusal of others names them all."""
 
     async def endpoint(request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
-        return await endpoints[method].answer(request)
+        return await endpoints[method].serve(request)
 
     return Route(f"/{path}", endpoint, methods=list(endpoints))
 
@@ -68,47 +82,69 @@ def _route(path: str, endpoints: "dict[str, _Endpoint]") -> Route:
 class _Endpoint:
     """Serves one operation."""
 
-    def __init__(
-        self, operation: Operation, resource: Resource, guard: Guard, reading: asyncio.Semaphore
-    ) -> None:
+    def __init__(self, operation: Operation, resource: Resource, shared: _Shared) -> None:
         self._operation = operation
         self._handler = getattr(resource, operation.name)
-        self._guard = guard
-        self._reading = reading
+        self._shared = shared
 
-    async def answer(self, request: Request) -> Response:
-        await self._admit(request)
-        arguments = await self._arguments(request)
-        call = Call(request, self._guard, self._reading)
-        answer = await self._handler(call, **arguments)
-        return answer if isinstance(answer, Response) else _encoded(answer)
-
-    async def _admit(self, request: Request) -> None:
-        if self._operation.is_public:
-            check_web_page(request)
+    async def serve(self, request: Request) -> Response:
+        operation = self._operation
+        check_browser(request)
+        if operation.is_public:
             check_host(request)
         else:
-            await self._guard.admit(request, self._operation.action)
+            await self._shared.guard.admit(request, operation.action)
+        self._check_rate(request)
+        arguments, body = await self._arguments(request)
+        call = Call(request, self._shared.guard, self._shared.reading)
+        key = request.headers.get("idempotency-key")
+        if key is None or not operation.is_change:
+            return await self._answer(call, arguments)
+        asked = f"{request.method} {request.url.path}?{request.url.query}\n".encode() + body
+        return await self._shared.answers.once(
+            self._login(request),
+            key,
+            sha256(asked).digest(),
+            asyncio.get_running_loop().time(),
+            lambda: self._answer(call, arguments),
+        )
 
-    async def _arguments(self, request: Request) -> dict[str, Any]:
-        operation = self._operation
+    async def _answer(self, call: Call, arguments: dict[str, Any]) -> Response:
+        answer = await self._handler(call, **arguments)
+        return answer if isinstance(answer, Response) else _encoded(answer, call.headers)
+
+    def _check_rate(self, request: Request) -> None:
+        now = asyncio.get_running_loop().time()
+        try:
+            self._shared.throttle.check(self._login(request), now)
+        except Problem:
+            self._shared.counters.api_throttled_total += 1
+            raise
+
+    def _login(self, request: Request) -> object:
+        """Whose request it is, for limits: a user, or an address."""
+        origin = origin_of(request)
+        user = "" if self._operation.is_public else caller_of(request).principal.user
+        return user or origin.host or origin.owner
+
+    async def _arguments(self, request: Request) -> tuple[dict[str, Any], bytes]:
+        """What the handler is called with, and the body as it came."""
+        operation, body = self._operation, b""
         arguments: dict[str, Any] = {}
         if operation.query is None:
             check_no_query(request)
         else:
             arguments["query"] = read_query(request, operation.query)
-        if operation.body is bytes:
-            bytes_max = operation.body_bytes_max
-            arguments["body"] = await read_payload(request, bytes_max, "the request body")
-        elif operation.body is not None:
-            kind, bytes_max = operation.body, operation.body_bytes_max
-            arguments["body"] = await read_body(request, kind, bytes_max)
-        return arguments
+        if operation.body is not None:
+            body = await read_payload(request, operation.body_bytes_max, "the request body")
+            is_raw = operation.body is bytes
+            arguments["body"] = body if is_raw else body_of(body, operation.body)
+        return arguments, body
 
 
-def _encoded(answer: object) -> Response:
+def _encoded(answer: object, headers: dict[str, str]) -> Response:
     body = msgspec.json.encode(answer) + b"\n"
     if len(body) > API_ANSWER_BYTES_MAX:
         advice = "ask for fewer items (limit)"
         raise Problem(400, "answer_too_large", "the answer would be too large", advice)
-    return Response(body, headers={"cache-control": "no-store"}, media_type=JSON)
+    return Response(body, headers={"cache-control": "no-store", **headers}, media_type=JSON)

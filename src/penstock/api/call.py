@@ -20,6 +20,7 @@ class Call:
 
     def __init__(self, request: Request, guard: Guard, reading: asyncio.Semaphore) -> None:
         self.request = request
+        self.headers: dict[str, str] = {}  # of the answer
         self._guard = guard
         self._reading = reading
 

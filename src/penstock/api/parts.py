@@ -1,6 +1,6 @@
 """The parts of a broker that resources are made of. Whoever needs another one adds a field."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.admin.guard import Guard
 from penstock.admin.view import (
@@ -12,7 +12,10 @@ from penstock.admin.view import (
     ScheduleAdmin,
     TopicPublisher,
 )
+from penstock.api.beat import Beat
+from penstock.api.measurements import Measurements
 from penstock.obs.bridge_view import BridgeViews
+from penstock.obs.counters import Counters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,3 +31,6 @@ class Parts:
     access: AccessAdmin | None = None
     bridges: BridgeViews | None = None
     schedules: ScheduleAdmin | None = None
+    counters: Counters = field(default_factory=Counters)
+    beat: Beat = field(default_factory=Beat)
+    measurements: Measurements | None = None

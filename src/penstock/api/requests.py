@@ -11,13 +11,11 @@ import msgspec
 from msgspec.inspect import BoolType, ListType, StructType, type_info
 from starlette.requests import Request
 
-from penstock.admin.pages import read_payload
 from penstock.api.documents.common import FieldFault, Query
 from penstock.api.problems import Problem
 from penstock.obs.log import printable
 
 _Query = TypeVar("_Query", bound=Query)
-_Body = TypeVar("_Body", bound=msgspec.Struct)
 
 _WHERE = re.compile(r" - at `\$\.?(.*)`\Z")
 _FLAGS = {"": True, "1": True, "true": True, "0": False, "false": False}
@@ -96,15 +94,16 @@ def _accepted(names: _Names) -> str:
     return f"this operation takes {', '.join(names.all)}"
 
 
-async def read_body(request: Request, kind: type[_Body], bytes_max: int) -> _Body:
-    body = await read_payload(request, bytes_max, "the request body")
+def body_of(body: bytes, kind: Any) -> msgspec.Struct:
+    """What a body in JSON says."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        found: msgspec.Struct = msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         name, detail = _fault(error)
         raise _invalid(name, detail, "invalid_body", _fields(kind)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "invalid_body", f"no JSON: {error}", _fields(kind)) from None
+    return found
 
 
 def _fields(kind: type[msgspec.Struct]) -> str:

@@ -10,8 +10,10 @@ from penstock.api.bridges import BridgePages
 from penstock.api.call import Call
 from penstock.api.openapi import openapi
 from penstock.api.operations import JSON, Operation, Resource, operation, operations_of
+from penstock.api.rates_source import RatesSource
 from penstock.api.schedules import SchedulePages
 from penstock.api.session import Session
+from penstock.api.stream import Source, StreamPages
 
 
 class Description(Resource):
@@ -23,7 +25,22 @@ class Description(Resource):
         return Response(_document(), media_type=JSON)
 
 
-RESOURCES: tuple[type[Resource], ...] = (Session, BridgePages, SchedulePages, Description)
+SOURCES: tuple[type[Source], ...] = (RatesSource,)
+
+
+class Stream(StreamPages):
+    """With every source."""
+
+    sources = SOURCES
+
+
+RESOURCES: tuple[type[Resource], ...] = (
+    Session,
+    Stream,
+    BridgePages,
+    SchedulePages,
+    Description,
+)
 
 
 def all_operations() -> list[Operation]:

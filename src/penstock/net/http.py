@@ -7,6 +7,7 @@
   finish a request, or does not read its answer, within ``request_timeout_s`` is cut off. An idle
   connection is closed after ``keep_alive_s``.
 * **Number**: requests on more than ``connections_max`` connections at once get 503.
+* **Streams** are answers without end, in a lane of their own: :mod:`penstock.net.http_streams`.
 
 A request that asks for a WebSocket is the ``entrance``'s: it leaves this door, or is refused.
 
@@ -27,6 +28,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from penstock.limits import CONNECT_TIMEOUT_S, KIB
+from penstock.net.http_refusals import refusal_body
+from penstock.net.http_streams import (
+    STREAM,
+    STREAM_SILENCE_S,
+    STREAMS_MAX,
+    StreamWatch,
+    end_if_unacknowledged,
+)
 from penstock.net.origin import Origin
 from penstock.net.stalls import STALL_S
 from penstock.net.websocket_entrance import UpgradeRefused, UpgradeRequest, WebSocketEntrance
@@ -64,13 +73,19 @@ class HttpDoor:
         connections_max: int = CONNECTIONS_MAX,
         request_timeout_s: float = CONNECT_TIMEOUT_S,
         keep_alive_s: float = KEEP_ALIVE_S,
+        streams_max: int = STREAMS_MAX,
+        stream_silence_s: float = STREAM_SILENCE_S,
     ) -> None:
         assert keep_alive_s <= request_timeout_s, "the timer would cut idle connections first"
         self.on_close = on_close
         self.entrance = entrance
         self.body_bytes_max = body_bytes_max
+        self.connections_max = connections_max
         self.request_timeout_s = request_timeout_s
         self.keep_alive_s = keep_alive_s
+        self.streams_max = streams_max
+        self.stream_silence_s = stream_silence_s
+        self.streams: set[_HttpConnection] = set()
         self.state = ServerState()
         self.config = uvicorn.Config(
             app,
@@ -83,7 +98,6 @@ class HttpDoor:
             access_log=False,
             proxy_headers=False,
             h11_max_incomplete_event_size=head_bytes_max,
-            limit_concurrency=connections_max + 1,  # uvicorn refuses *at* its limit
         )
         self.config.load()
 
@@ -110,7 +124,8 @@ class HttpDoor:
             connection.transport.abort()
 
     def _open(self) -> "list[_HttpConnection]":
-        return [c for c in self.state.connections if isinstance(c, _HttpConnection)]
+        connections = [c for c in self.state.connections if isinstance(c, _HttpConnection)]
+        return [*connections, *self.streams]
 
 
 class _HttpConnection(H11Protocol):
@@ -128,6 +143,8 @@ class _HttpConnection(H11Protocol):
         self._reason: DisconnectReason | None = None
         self._detail = ""
         self._timer = self._start_timer()
+        self._stream: StreamWatch | None = None
+        self._task: asyncio.Task[None] | None = None  # of a stream
 
     def end(self, reason: DisconnectReason, detail: str = "") -> None:
         """Note why the connection is about to end; the first reason stands."""
@@ -155,15 +172,16 @@ class _HttpConnection(H11Protocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn never keeps it open
         """Keep a half-closed connection until the answer is sent, as shell pipes need it."""
-        if self._idle():
+        if self._idle() or self._stream is not None:  # a stream is over when its reader says so
             return False
         self.cycle.keep_alive = False
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
+        self._leave_lane()
         self._unset_keepalive_if_required()
-        orderly = exc is None and self._answered and self._idle()
+        orderly = exc is None and (self._stream is not None or (self._answered and self._idle()))
         super().connection_lost(exc)
         if self._origin.visitor is not None:  # it never logs in, so it was a stranger all along
             self._origin.visitor.left()
@@ -234,6 +252,33 @@ class _HttpConnection(H11Protocol):
         del self.app
         entrance.enter(self.transport, key, data, self._origin, is_fresh=not self._answered)
 
+    # ── streams ───────────────────────────────────────────────────────────────────────────────
+
+    def begin_stream(self) -> bool:
+        """Let this answer go on without end; False: there are too many. It leaves the door."""
+        door = self._door
+        if len(door.streams) >= door.streams_max:
+            return False
+        door.streams.add(self)
+        self.connections.discard(self)
+        self._task = asyncio.current_task()
+        if self._task is not None:
+            self.tasks.discard(self._task)  # which count as well; this object refers to it
+        self._timer.cancel()
+        silence_s = door.stream_silence_s
+        self._stream = StreamWatch(self.loop, self.transport, silence_s, self._stalled)
+        end_if_unacknowledged(self.transport, silence_s)
+        return True
+
+    def _stalled(self) -> None:
+        self.end(DisconnectReason.STREAM_STALLED)
+        self.transport.abort()
+
+    def _leave_lane(self) -> None:
+        if self._stream is not None:
+            self._stream.cancel()
+            self._door.streams.discard(self)
+
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def timeout_keep_alive_handler(self) -> None:
@@ -249,15 +294,28 @@ class _HttpConnection(H11Protocol):
     def shutdown(self) -> None:
         self.end(DisconnectReason.SERVER_SHUTDOWN)
         super().shutdown()
+        if self._stream is not None:
+            self.transport.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._door.connections > self._door.connections_max:
+            await _refuse(scope, send, 503, "too many connections", "try again later")
+            return
         if _body_bytes_announced(scope) > self._door.body_bytes_max:
             self.end(DisconnectReason.PACKET_TOO_LARGE)
-            await _send_too_large(send)
+            advice = f"send at most {self._door.body_bytes_max} bytes, with Content-Length"
+            await _refuse(scope, send, 413, "Request body too large", advice)
             return
         scope[ORIGIN] = self._origin
+        scope[STREAM] = self.begin_stream
+
+        async def send_counted(message: MutableMapping[str, Any]) -> None:
+            await send(message)
+            if self._stream is not None:
+                self._stream.wrote(len(message.get("body", b"")))
+
         try:
-            await self.config.loaded_app(scope, receive, send)
+            await self.config.loaded_app(scope, receive, send_counted)
         except Exception:
             self.end(DisconnectReason.INTERNAL_ERROR)
             _log.exception("http_request_failed", path=printable(scope["path"]))
@@ -292,12 +350,12 @@ def _body_bytes_announced(scope: Scope) -> float:
     return int(headers.get(b"content-length", 0))  # h11 has checked that it is a number
 
 
-async def _send_too_large(send: Send) -> None:
-    body = b'{"error":"Request body too large"}\n'
+async def _refuse(scope: Scope, send: Send, status: int, error: str, advice: str) -> None:
+    media_type, body = refusal_body(scope["path"], status, error, advice)
     headers = [
-        (b"content-type", b"application/json"),
+        (b"content-type", media_type),
         (b"content-length", b"%d" % len(body)),
         (b"connection", b"close"),
     ]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -73,6 +73,7 @@ class Counters:
     login_kinds: dict[str, int] = field(default_factory=dict)  # accepted, by kind of credentials
     logins_clear_text_total: int = 0
     logins_waiting: int = 0  # for a thread that hashes passwords
+    api_throttled_total: int = 0
     login_seconds: Histogram = field(default_factory=Histogram)
     publish_seconds: Histogram = field(default_factory=Histogram)
     delivery_seconds: Histogram = field(default_factory=Histogram)

@@ -101,6 +101,8 @@ class DisconnectReason(Enum):
     """A new persistent session while the maximum number of sessions was reached."""
     SLOW_READER = "slow_reader"
     """The client read so slowly that its waiting acknowledgements exceeded their limit."""
+    STREAM_STALLED = "stream_stalled"
+    """The reader of an HTTP event stream took nothing for half a minute."""
     STORAGE_FULL = "storage_full"
     """The request needed the disk, and the disk is full."""
     STORAGE_FAILED = "storage_failed"
@@ -358,6 +360,10 @@ ADVICE: Final[dict[Enum, str]] = {
     ),
     DisconnectReason.SLOW_READER: (
         "The client publishes without reading its acknowledgements: fix it."
+    ),
+    DisconnectReason.STREAM_STALLED: (
+        "The page or program behind it stopped, or its link did; it may ask again, and goes on"
+        " where it was."
     ),
     DisconnectReason.STORAGE_FULL: (
         "Free disk space; see [storage](../operating/storage.md#when-the-disk-is-full). The broker "

@@ -36,3 +36,9 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __repr__(self) -> str:
         return f"Login({self.user!r})"  # the secret must not get into a log
+
+
+class LoggedOut(msgspec.Struct, frozen=True):
+    """Whether there was a session to end."""
+
+    ended: bool

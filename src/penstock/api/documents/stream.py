@@ -2,6 +2,8 @@
 
 import msgspec
 
+from penstock.api.documents.common import ProblemDocument
+
 
 class StreamStarted(msgspec.Struct, frozen=True, kw_only=True):
     """The first event, ``started``."""
@@ -16,3 +18,10 @@ class StreamEnded(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str  # server_shutdown, credentials_revoked, ...
     text: str
+
+
+class StreamFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """An event ``failed``: a source has ended, the others go on."""
+
+    of: str
+    problem: ProblemDocument
