@@ -16,7 +16,7 @@ from penstock.cluster.forwarding import (
     merge,
 )
 from penstock.cluster.frames import RefusalReason
-from penstock.core.commands import Received, to_event
+from penstock.core.commands import Received, ScheduleFired, to_event
 from penstock.store.batch import Batch, NodeSegment
 from penstock.store.segments import pack_batch
 from tests.cluster.cluster_bench import batch_of
@@ -168,3 +168,19 @@ def test_a_topic_is_dropped_and_a_qos_2_publish_judged_only_when_nothing_could_c
     merged = merge(waiting, tail=TailState(is_there=True))
     assert merged.taken == waiting[:1]
     assert merged.must_wait
+
+
+def test_schedules_fire_only_when_all_that_may_have_fired_them_is_applied() -> None:
+    """Two batches may make the same firing: the first was given up, and is in the log all the same."""
+    fired = to_event(ScheduleFired(b"s", 1, 1_000, 1_000, 1_001, 2_000, 1, 0, 0))
+    first, again = Batch(), Batch()
+    first.add_event(fired)
+    again.add_event(fired)
+    assert TailState(is_there=True, makes_stale=True).holds_up(first)
+    waiting = [QueuedBatch(node, 1, 1, batch) for node, batch in ((1, first), (2, again))]
+    merged = merge(waiting)
+    assert merged.taken == waiting[:1]
+    assert merged.must_wait
+    assert merged.makes_stale
+    refused = merge(waiting[1:], is_late=lambda _batch: True).refused
+    assert refused == [(waiting[1], RefusalReason.LATE)]
