@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "queue": ("penstock.cli.queue:queue", "Inspect and configure work queues, and push jobs."),
     "groups": ("penstock.cli.groups:groups", "Inspect and configure consumer groups."),
     "dlq": ("penstock.cli.dlq:dlq", "Inspect, redrive and drop dead letters."),
+    "schedule": ("penstock.cli.schedule:schedule", "Publish later, once or again and again."),
     "keys": ("penstock.cli.keys:keys", "Create and manage the keys that devices sign with."),
     "certs": ("penstock.cli.certs:certs", "Make certificates to try TLS with."),
     "users": ("penstock.cli.users:users", "Add and change users."),

@@ -180,7 +180,8 @@ class AdminClient:
             document = msgspec.json.decode(content, type=Document)
             if status == http.HTTPStatus.OK:
                 return document
-            error, advice = document["error"], document.get("advice", "")
+            error = document["error"] if "error" in document else document["detail"]
+            advice = document.get("advice", "")
         except (msgspec.DecodeError, KeyError):
             what = f"the server at {self.server} is not a Penstock broker (status {status})"
             raise PenstockError(what, "give the address of the broker: -h HOST -p PORT") from None

@@ -14,7 +14,7 @@ HEX: Final = "hex:"
 _FORMATS: Final = {"bytes": 0, "utf-8": 1}
 
 
-def _pairs(
+def name_value_pairs(
     _context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
     pairs = [text.partition("=") for text in texts]
@@ -40,7 +40,7 @@ _options = option_set(
         "--property",
         "user_properties",
         multiple=True,
-        callback=_pairs,
+        callback=name_value_pairs,
         metavar="NAME=VALUE",
         help="User property of the message; repeatable.",
     ),
