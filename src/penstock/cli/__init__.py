@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "context": ("penstock.cli.context:context", "Name brokers, and how to log in there."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
     "doctor": ("penstock.cli.doctor:doctor", "Say what is wrong, weak or slow about a broker."),
+    "completion": ("penstock.cli.completion:completion", "Let a shell complete commands."),
     "generate": ("penstock.cli.generate:generate", "Print dashboards, alerts and units."),
     "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),
     "backup": ("penstock.cli.backup:backup", "Back up a broker to one file, while it runs."),

@@ -11,6 +11,7 @@ Available lines are published together, a typed line at once.
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import BinaryIO, Final
 
 import click
@@ -19,6 +20,7 @@ import msgspec
 from penstock.cli.connection import BrokerTarget, checked_topic, client_id_option, mqtt_options
 from penstock.cli.inputs import READ_BYTES, flag, in_lines, is_given
 from penstock.cli.message_options import property_options
+from penstock.cli.replaying import Plan, Renaming, replay_file, replay_options
 from penstock.client import Client, ClientError, ConnectionLostError, PublishProperties
 from penstock.client.dial import lost
 from penstock.errors import PenstockError
@@ -73,6 +75,7 @@ class _Pub(click.Command):
     "-n", "--null", is_flag=True, help="Publish an empty message; with -r, clear the retained one."
 )
 @property_options()
+@replay_options
 @client_id_option("Client id. A stored session with this id is discarded.")
 @click.option("-v", "--verbose", is_flag=True, help="Report success also with QoS 0.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
@@ -89,15 +92,29 @@ def pub(
     file: BinaryIO | None,
     null: bool,
     properties: PublishProperties | None,
+    recording: Path | None,
+    speed: float,
+    renamings: tuple[Renaming, ...],
+    filters: tuple[str, ...],
+    skip: int,
+    dry_run: bool,
     client_id: str,
     verbose: bool,
     quiet: bool,
 ) -> None:
     """Publish MESSAGE to TOPIC; without MESSAGE, each line of standard input.
 
+    With --replay, publish a recording: each message with its own topic, QoS and properties.
+
     Exits with 0 once the broker has confirmed all messages (QoS 1 and 2), or read all of them
     (QoS 0, where a message that this user may not publish is dropped silently); otherwise with 1.
     """
+    if recording is not None:
+        if words or topic or message or file or null or lines:
+            raise click.UsageError("--replay has its own topics and messages: give no others")
+        plan = Plan(speed=speed, renamings=renamings, filters=filters, skip=skip)
+        replay_file(recording, target, plan, quiet=quiet, dry_run=dry_run)
+        return
     topic, message = _named(words, topic, message)
     payload = _payload(message, file, null=null, lines=lines)
     outcome = _Outcome(topic, qos, retain)

@@ -15,7 +15,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil, inf
-from time import monotonic
+from pathlib import Path
+from time import monotonic, time_ns
 from typing import Final
 
 import click
@@ -26,6 +27,8 @@ from penstock.cli.interrupts import discard_output
 from penstock.cli.journal_reader import JournalReader, StartPosition, start_options
 from penstock.cli.listening import UNREACHABLE, Listening, Output, Wanted
 from penstock.cli.message_lines import delivery_json, delivery_text, record_json, record_text
+from penstock.cli.output import counted
+from penstock.cli.recording import Recorder
 from penstock.client import Client, Delivery, ReplyTimeoutError
 
 POLL_S: Final = 1.0  # how long the broker waits for new messages of the journal
@@ -93,6 +96,12 @@ _subscribe_options = option_set(
 )
 @click.option("--quiet", is_flag=True, help="Do not report the subscription on standard error.")
 @flag("--json", help="Print a JSON object per message.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write messages to FILE instead, for pub --replay; .gz compresses it.",
+)
 def sub(
     filters: tuple[str, ...],
     *,
@@ -109,6 +118,7 @@ def sub(
     session_expiry: float | None,
     count: int | None,
     timeout_s: float | None,
+    record: Path | None,
     verbose: bool,  # noqa: ARG001 - for users of mosquitto_sub
     quiet: bool,
 ) -> None:
@@ -138,7 +148,11 @@ def sub(
     )
     output = Output(count, inf if timeout_s is None else monotonic() + timeout_s, quiet=quiet)
     try:
-        if begin is None and since is None:
+        if record is not None:
+            if begin is not None or since is not None:
+                raise click.UsageError("--record takes what is live; --replay starts with history")
+            _record(target, wanted, output, record)
+        elif begin is None and since is None:
             _listen(target, wanted, output)
         else:
             _check_start(wanted, begin, since)
@@ -159,6 +173,25 @@ def _listen(target: BrokerTarget, wanted: Wanted, output: Output) -> None:
         output.write([show(delivery) for delivery in deliveries])
 
     Listening(target, wanted, output).run(write)
+
+
+def _record(target: BrokerTarget, wanted: Wanted, output: Output, path: Path) -> None:
+    """A message is acknowledged once it is in the file, on disk."""
+    recorder = Recorder(path, wanted.filters, _wall_ms())
+
+    def write(_client: Client, deliveries: list[Delivery]) -> None:
+        recorder.write(deliveries, _wall_ms())
+        output.printed += len(deliveries)
+
+    try:
+        Listening(target, wanted, output).run(write)
+    finally:
+        recorder.finish()
+        output.note(f"recorded {counted(recorder.count, 'message')} to {path}")
+
+
+def _wall_ms() -> int:
+    return time_ns() // 1_000_000
 
 
 # ── Journal ───────────────────────────────────────────────────────────────────────────────────

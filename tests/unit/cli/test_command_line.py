@@ -169,3 +169,10 @@ def test_an_absent_broker_is_said_at_once_and_by_every_command_alike(monkeypatch
         f"penstock: no broker is listening on 127.0.0.1:{port}; start one with `penstock serve`\n"
     )
     assert result.stderr == line
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_what_makes_it_ask_for_completions(shell):
+    result = CliRunner().invoke(cli.penstock, ["completion", shell], prog_name="penstock")
+    assert result.exit_code == 0
+    assert f"_PENSTOCK_COMPLETE={shell}_complete" in result.output

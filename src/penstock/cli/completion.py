@@ -1,0 +1,32 @@
+"""``penstock completion``: what a shell needs to complete commands and options.
+
+Click answers the shell; this prints the few lines that make the shell ask.
+"""
+
+from typing import Final
+
+import click
+from click.shell_completion import get_completion_class
+
+from penstock.errors import PenstockError
+
+SHELLS: Final = ("bash", "zsh", "fish")
+_VARIABLE: Final = "_PENSTOCK_COMPLETE"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    r"""Print what makes SHELL complete penstock's commands and options.
+
+    \b
+    bash:  penstock completion bash >> ~/.bashrc
+    zsh:   penstock completion zsh >> ~/.zshrc
+    fish:  penstock completion fish > ~/.config/fish/completions/penstock.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise PenstockError(f"this version of click knows no completion for {shell}")
+    top = context.find_root()
+    click.echo(kind(top.command, {}, top.info_name or "penstock", _VARIABLE).source())
