@@ -42,8 +42,8 @@ class MessageRow(msgspec.Struct, frozen=True):
 class Messages(msgspec.Struct, frozen=True):
     """A page of a topic.
 
-    ``stopped`` is empty if the page is full or the topic is over, else ``messages`` or ``time``:
-    a search looked at ``scanned`` messages, that is enough for one request, and ``next`` goes on.
+    ``stopped`` is empty if the page is full or the topic is over, else ``messages``, ``bytes`` or
+    ``time``: ``scanned`` messages are enough for one request, and ``next`` goes on.
     """
 
     topic: str
@@ -142,11 +142,13 @@ class Published(msgspec.Struct, frozen=True):
 class TailEvent(msgspec.Struct, frozen=True):
     """An event of the stream: the newest messages under a filter, oldest first.
 
-    ``skipped`` messages under the filter came too fast to be shown; ``source`` is ``journal``, or
-    ``live`` for topics that are not journaled.
+    ``skipped`` messages under the filter came too fast to be shown, and ``unseen`` ones of any
+    topic too fast to be looked at; ``source`` is ``journal``, or ``live`` for topics that are not
+    journaled.
     """
 
     items: list[MessageRow]
     skipped: int
+    unseen: int
     source: str
     sequence: int  # up to here the journal was looked at
