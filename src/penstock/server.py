@@ -18,6 +18,7 @@ from penstock.admin.web_sessions import WebSessions
 from penstock.api.app import create_api
 from penstock.api.beat import Beat
 from penstock.api.measurements import Measurements
+from penstock.api.messages import BODY_BYTES_MAX as MESSAGE_BODY_BYTES_MAX
 from penstock.api.parts import Parts
 from penstock.assembly import Assembly
 from penstock.bridge.bridges import NodeBridges
@@ -43,14 +44,17 @@ from penstock.net.origin import Origin
 from penstock.net.tls_entrance import TlsEntrance
 from penstock.net.websocket_entrance import WebSocketEntrance
 from penstock.node.access_admin import NodeAccessAdmin
+from penstock.node.client_admin import NodeClientAdmin
 from penstock.node.cluster_admin import NodeClusterAdmin
 from penstock.node.key_admin import NodeKeyAdmin
 from penstock.node.node import Node
 from penstock.node.queue_admin import NodeQueueAdmin
+from penstock.node.retained_admin import NodeRetainedAdmin
 from penstock.node.schedule_admin import NodeScheduleAdmin
 from penstock.node.sys_topics import SysTopics
 from penstock.node.tls_admin import NodeTlsAdmin, TlsView
-from penstock.node.topic_publisher import NodeTopicPublisher
+from penstock.node.topic_publisher import NodePublishing, NodeTopicPublisher
+from penstock.node.topic_view import NodeTopicView
 from penstock.node.view import NodeView
 from penstock.obs.counters import Counters
 from penstock.obs.events import Events
@@ -255,6 +259,23 @@ class Server:
             bridges=self.bridges,
         )
 
+    def _make_client_admin(self) -> NodeClientAdmin:
+        parts = self.parts
+        return NodeClientAdmin(
+            self.broker,
+            parts.connections,
+            parts.pipeline,
+            parts.feed,
+            parts.cluster,
+            parts.steady,
+            parts.audit,
+        )
+
+    def _fault(self) -> str:
+        """Why the broker takes no messages now; empty: it does."""
+        is_ready, why_not = self.view.ready()
+        return "" if is_ready else why_not
+
     def _make_http_door(self) -> HttpDoor:
         parts, hosts = self.parts, own_names(self.config)
         publisher = NodeTopicPublisher(parts.admission, parts.pipeline, parts.connections)
@@ -282,7 +303,10 @@ class Server:
                 hosts,
             ),
             body_bytes_max=max(
-                BODY_BYTES_MAX, publisher.payload_bytes_max, ACCESS_DOCUMENT_BYTES_MAX
+                BODY_BYTES_MAX,
+                publisher.payload_bytes_max,
+                ACCESS_DOCUMENT_BYTES_MAX,
+                MESSAGE_BODY_BYTES_MAX,
             ),
             request_timeout_s=timeout_s,
             keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
@@ -301,6 +325,12 @@ class Server:
             ),
             publisher=publisher,
             bridges=self.bridges,
+            topics=NodeTopicView(self.broker, parts.admission, parts.feed, self.config.journal),
+            publishing=NodePublishing(
+                parts.admission, parts.pipeline, parts.connections, self._fault
+            ),
+            retained=NodeRetainedAdmin(self.broker, parts.pipeline, parts.connections, parts.audit),
+            clients=self._make_client_admin(),
             keys=NodeKeyAdmin(
                 self.broker.keys, parts.pipeline, parts.cluster, self._clock, parts.audit
             ),

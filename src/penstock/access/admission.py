@@ -210,10 +210,13 @@ class Admission:
 
     def may_retain(self, topic: bytes, payload: bytes) -> bool:
         """Whether there is room to retain a message; if not it is only delivered, and counted."""
-        if not payload or self._retained.admits(topic):
+        if not payload or self.has_room_to_retain(topic):
             return True
         self._counters.dropped(DropReason.RETAINED_LIMIT, 1, topic=topic)
         return False
+
+    def has_room_to_retain(self, topic: bytes) -> bool:
+        return self._retained.admits(topic)
 
     def policy(self, topic: bytes) -> int:
         if topic.startswith(ENVELOPE_PREFIX):

@@ -53,7 +53,8 @@ class AuditRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     time_ms: int
     node: int
-    action: str  # access, keys, topic, group, cluster, schedule or login_failed
+    # access, keys, topic, group, cluster, schedule, client, session, retained or login_failed
+    action: str
     door: str = ""
     user: str = ""
     address: str = ""

@@ -14,6 +14,7 @@ from penstock.admin.view import (
 )
 from penstock.api.beat import Beat
 from penstock.api.measurements import Measurements
+from penstock.api.views import ClientAdmin, Publishing, RetainedAdmin, TopicView
 from penstock.obs.bridge_view import BridgeViews
 from penstock.obs.counters import Counters
 
@@ -34,3 +35,7 @@ class Parts:
     counters: Counters = field(default_factory=Counters)
     beat: Beat = field(default_factory=Beat)
     measurements: Measurements | None = None
+    topics: TopicView | None = None
+    publishing: Publishing | None = None
+    retained: RetainedAdmin | None = None
+    clients: ClientAdmin | None = None

@@ -8,12 +8,16 @@ from starlette.responses import Response
 from penstock import __version__
 from penstock.api.bridges import BridgePages
 from penstock.api.call import Call
+from penstock.api.clients import ClientPages
+from penstock.api.messages import MessagePages
 from penstock.api.openapi import openapi
 from penstock.api.operations import JSON, Operation, Resource, operation, operations_of
 from penstock.api.rates_source import RatesSource
+from penstock.api.retained import RetainedPages
 from penstock.api.schedules import SchedulePages
 from penstock.api.session import Session
 from penstock.api.stream import Source, StreamPages
+from penstock.api.topics import TopicPages
 
 
 class Description(Resource):
@@ -39,6 +43,10 @@ RESOURCES: tuple[type[Resource], ...] = (
     Stream,
     BridgePages,
     SchedulePages,
+    TopicPages,
+    MessagePages,
+    RetainedPages,
+    ClientPages,
     Description,
 )
 

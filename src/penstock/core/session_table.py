@@ -38,10 +38,11 @@ class SessionTable:
         self.away: dict[bytes, Session] = {}  # those without a connection
         self.with_offers: set[Session] = set()  # durable ones that are owed retained messages
         self.dirty: dict[bytes, None] = {}  # client ids whose row on disk is outdated
-        self.ends = SessionTimes(self.away, self._end_of)
+        self.ends = SessionTimes(self.away, self.end_ms)
         self.wills = SessionTimes(self.by_id, lambda session: session.next_will_ms)
 
-    def _end_of(self, session: Session) -> int | None:
+    def end_ms(self, session: Session) -> int | None:
+        """When a session whose client is away ends; None: it is over."""
         if not session.durable:
             return None  # nothing is left of it but a will
         asked_s = session.expiry_s if session.expiry_s >= 0 else self._expiry_s

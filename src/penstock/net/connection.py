@@ -24,6 +24,7 @@ from penstock.net.incomplete import WORTH_COUNTING
 from penstock.net.meter import Meter
 from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
+from penstock.net.tcp_info import tcp_bytes
 from penstock.net.turns import CHUNK_S, TURN_S
 from penstock.obs.log import get_logger, on_one_line, printable
 from penstock.obs.reasons import DisconnectReason
@@ -133,6 +134,14 @@ class Connection(asyncio.Protocol, Generic[Event]):
     @property
     def last_packet_at(self) -> float:
         return self._last_packet_at
+
+    @property
+    def output(self) -> Outbox:
+        return self.outbox
+
+    def wire_bytes(self) -> tuple[int, int] | None:
+        """Bytes received and sent, as the kernel has counted them; None: it does not tell."""
+        return tcp_bytes(self._transport)
 
     def handle_some(
         self, events: list[Event], position: int, now_ms: int, turn_ends_at: float

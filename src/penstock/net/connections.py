@@ -47,6 +47,15 @@ class PausedReader(Protocol):
     def resume_reading(self) -> None: ...
 
 
+class Output(Protocol):
+    """What waits to be sent to a client, and what gave way."""
+
+    dropped: int
+
+    @property
+    def waiting_bytes(self) -> int: ...
+
+
 class ConnectedClient(Protocol):
     """A connected client, whatever its protocol."""
 
@@ -60,6 +69,10 @@ class ConnectedClient(Protocol):
     def peer(self) -> str: ...
     @property
     def last_packet_at(self) -> float: ...
+    @property
+    def output(self) -> Output: ...
+    def deadline(self) -> tuple[float, DisconnectReason]: ...  # when it ends if it stays silent
+    def wire_bytes(self) -> tuple[int, int] | None: ...  # received and sent, if that is known
     @property
     def pattern_count(self) -> int: ...  # subscriptions to patterns, which RESP alone has
     def topic_deleted(self, topic: bytes) -> None: ...  # forget offsets of the deleted topic

@@ -33,6 +33,7 @@ class Outbox(OutputQueue):
         "_is_restricted",
         "_is_squeezed",
         "_room",
+        "dropped",
         "when_resumed",
     )
 
@@ -45,6 +46,7 @@ class Outbox(OutputQueue):
         super().__init__(connections, transport)
         self._client = client
         self._is_restricted = False  # whether the client has yet to log in
+        self.dropped = 0  # live messages that gave way
         self._is_squeezed = False  # whether the transport calls ``resume`` only when it is empty
         self.when_resumed: Callable[[], None] | None = None  # for readers that found no room
         self._room = min(WRITE_BUFFER_HIGH, connections.limits.outbound_bytes_max // 2)
@@ -61,6 +63,12 @@ class Outbox(OutputQueue):
             self._transport.set_write_buffer_limits(
                 high=STRANGER_OUTPUT_BYTES_MAX if is_stranger else self._room
             )
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits here and in the transport."""
+        self.refresh()
+        return self.counted
 
     def flush_bounded(self) -> None:
         if self._live_bytes and self._connections.budget.is_tight and not self._is_paused:
@@ -150,9 +158,11 @@ class Outbox(OutputQueue):
             dropped += self._held_bytes(live[taken])
             taken += 1
         self.replace_live(live[taken:], counts[taken:], self._live_bytes - dropped)
+        count = sum(counts[:taken])
+        self.dropped += count
         self._connections.counters.dropped(
             DropReason.SLOW_READER,
-            sum(counts[:taken]),
+            count,
             self._client.name,
             detail=f"{dropped} bytes of QoS 0 unread",
         )

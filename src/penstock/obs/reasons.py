@@ -113,6 +113,8 @@ class DisconnectReason(Enum):
     """Another node became leader while the request was in progress; outcome unknown, retry."""
     CLIENT_KILLED = "client_killed"
     """Another Redis client closed it with CLIENT KILL."""
+    KICKED = "kicked"
+    """An administrator ended the connection; nothing keeps the client from coming back."""
     SERVER_SHUTDOWN = "server_shutdown"
     """The broker is stopping."""
     INTERNAL_ERROR = "internal_error"
@@ -135,7 +137,7 @@ class DropReason(Enum):
     RETENTION = "retention"
     """Not delivered yet to a session, subscriber, queue or group when retention removed it."""
     SESSION_EXPIRED = "session_expired"
-    """Queued for a session that expired."""
+    """Queued for a session that expired, or that an administrator ended."""
     RETAINED_LIMIT = "retained_limit"
     """Delivered but not retained: the maximum number of retained messages was reached."""
     ACKNOWLEDGEMENT_HOLES = "acknowledgement_holes"
@@ -383,6 +385,10 @@ ADVICE: Final[dict[Enum, str]] = {
     ),
     DisconnectReason.CLIENT_KILLED: (
         "Ask the administrator of the Redis clients; CLIENT LIST shows them."
+    ),
+    DisconnectReason.KICKED: (
+        "Intended: the audit log (`penstock access log`) has who and when. To keep the client out,"
+        " ban it: `penstock bans add`."
     ),
     DisconnectReason.SERVER_SHUTDOWN: _NOTHING,
     DisconnectReason.INTERNAL_ERROR: "Report it, with the traceback from the log.",

@@ -22,9 +22,8 @@ class Client(msgspec.Struct, frozen=True):
     """
 
     client_id: str  # empty: it gave none
-    connection: int | None  # unique on its node; None: it is away
     node: int
-    protocol: str  # mqtt, resp, binary, queue
+    protocol: str  # mqtt, redis, binary, queue
     version: str  # of MQTT: 3.1.1 or 5
     away: bool
     address: str | None
@@ -49,7 +48,7 @@ class Client(msgspec.Struct, frozen=True):
 
 
 class Clients(msgspec.Struct, frozen=True):
-    """Clients by id, then node and connection."""
+    """Clients by id, then address."""
 
     items: list[Client]
     next: str | None = None
@@ -102,19 +101,22 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Subscriptions(msgspec.Struct, frozen=True):
-    """Subscriptions by client id and filter."""
+    """Subscriptions of MQTT sessions by client id and filter.
+
+    ``live``: how many other subscribers the topic has that was asked for (RESP, binary clients).
+    """
 
     items: list[Subscription]
+    live: int = 0
     next: str | None = None
     incomplete: list[Missing] = []
 
 
 class KickRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Connections to end: by client id, and of these one ``connection`` if several have it."""
+    """Connections to end: all with a client id, or of these the one from an ``address``."""
 
     client_id: str
-    connection: int | None = None
-    node: int | None = None
+    address: str | None = None
 
 
 class Kicked(msgspec.Struct, frozen=True):

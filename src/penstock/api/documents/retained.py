@@ -31,12 +31,16 @@ class RetainedList(msgspec.Struct, frozen=True):
 
 
 class RetainedCleared(msgspec.Struct, frozen=True):
-    """What was cleared, or would be. ``undo`` is for ``retained/undo``, until ``undo_until``."""
+    """What was cleared, or would be. ``undo`` is for ``retained/undo``, until ``undo_until``.
+
+    ``kept`` are messages of topics that the caller may not manage.
+    """
 
     filter: str
     dry_run: bool
     count: int
     bytes: int
+    kept: int
     first: list[str]  # topics of the first 20
     undo: str | None
     undo_until: str | None
@@ -49,3 +53,16 @@ class RetainedRestored(msgspec.Struct, frozen=True):
     restored: int
     superseded: int
     expired: int
+
+
+class RetainedClearing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to clear: the retained messages of all topics that a filter matches."""
+
+    filter: str
+    dry_run: bool = False
+
+
+class RetainedUndo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to take back: ``undo`` of the answer to the clearing."""
+
+    undo: str

@@ -141,3 +141,10 @@ class TopicValues(msgspec.Struct, frozen=True):
     """An event of the stream: new values of the topics that it was asked for."""
 
     items: list[Peek]
+
+
+class TopicDeletion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A topic to delete, with its messages, groups and settings."""
+
+    name: str
+    dry_run: bool = False

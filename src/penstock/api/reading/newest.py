@@ -62,7 +62,7 @@ def busiest(
         sizes[message.topic] += len(message.payload)
     hidden = sum(count for topic, count in counts.items() if not may_read(topic))
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    span_s = max((until - since) / 1000, 0.001)
+    span_s = max((until - since) / 1000, 1.0)
     looked_at = bounds.scanned
     return Busiest(
         items=[

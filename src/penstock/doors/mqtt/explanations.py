@@ -33,6 +33,7 @@ SENTENCES: Final[Mapping[Why, str]] = MappingProxyType(
         Why.NO_QUORUM: "too few nodes of the cluster answered; try again, or another node",
         Why.LEADERSHIP_LOST: "another node leads the cluster now; connect again",
         Why.CLIENT_KILLED: "an operator ended this connection",
+        Why.KICKED: "an administrator ended this connection",
         Why.SERVER_SHUTDOWN: "the broker is stopping",
         Why.INTERNAL_ERROR: "the broker failed while it served this connection; see its log",
     }
