@@ -46,6 +46,8 @@ from penstock.net.websocket_entrance import WebSocketEntrance
 from penstock.node.access_admin import NodeAccessAdmin
 from penstock.node.client_admin import NodeClientAdmin
 from penstock.node.cluster_admin import NodeClusterAdmin
+from penstock.node.explaining.explainer import NodeExplainer
+from penstock.node.explaining.parts import ExplainingParts
 from penstock.node.key_admin import NodeKeyAdmin
 from penstock.node.node import Node
 from penstock.node.queue_admin import NodeQueueAdmin
@@ -361,6 +363,22 @@ class Server:
             counters=self.counters,
             beat=self._beat,
             measurements=self.measurements,
+            explainer=NodeExplainer(self._explaining()),
+        )
+
+    def _explaining(self) -> ExplainingParts:
+        parts = self.parts
+        return ExplainingParts(
+            config=self.config,
+            broker=self.broker,
+            store=self.store,
+            pipeline=parts.pipeline,
+            connections=parts.connections,
+            dispatchers=parts.dispatchers,
+            admission=parts.admission,
+            quotas=parts.quotas,
+            cluster=parts.cluster,
+            clock=self._clock,
         )
 
     def _make_tls_entrance(self) -> TlsEntrance | None:

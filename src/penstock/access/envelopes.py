@@ -84,7 +84,7 @@ class Envelopes:
                     len(envelopes) - taken,
                     topic=topic,
                     user=principal.user,
-                    detail=refused.text,
+                    detail=refused.detail,
                 )
                 reason = Refusal(DisconnectReason.SIGNATURE_REFUSED, refused.text)
                 return done._replace(taken=taken, refused=reason)

@@ -13,6 +13,7 @@ from penstock.admin.view import (
     TopicPublisher,
 )
 from penstock.api.beat import Beat
+from penstock.api.explainer import Explainer
 from penstock.api.measurements import Measurements
 from penstock.api.views import ClientAdmin, Publishing, RetainedAdmin, TopicView
 from penstock.obs.bridge_view import BridgeViews
@@ -39,3 +40,4 @@ class Parts:
     publishing: Publishing | None = None
     retained: RetainedAdmin | None = None
     clients: ClientAdmin | None = None
+    explainer: Explainer | None = None

@@ -13,11 +13,13 @@ from penstock.api.messages import MessagePages
 from penstock.api.openapi import openapi
 from penstock.api.operations import JSON, Operation, Resource, operation, operations_of
 from penstock.api.rates_source import RatesSource
+from penstock.api.recorded import Recorded
 from penstock.api.retained import RetainedPages
 from penstock.api.schedules import SchedulePages
 from penstock.api.session import Session
 from penstock.api.stream import Source, StreamPages
 from penstock.api.topics import TopicPages
+from penstock.api.why import Explanations
 
 
 class Description(Resource):
@@ -47,6 +49,8 @@ RESOURCES: tuple[type[Resource], ...] = (
     MessagePages,
     RetainedPages,
     ClientPages,
+    Explanations,
+    Recorded,
     Description,
 )
 

@@ -42,6 +42,8 @@ COMMANDS: Final = {
     "bridges": ("penstock.cli.bridges:bridges", "List bridges to other MQTT brokers."),
     "context": ("penstock.cli.context:context", "Name brokers, and how to log in there."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
+    "why": ("penstock.cli.why:why", "Explain what became of a client, a message, a topic."),
+    "events": ("penstock.cli.events:events", "List why clients left and messages were dropped."),
     "doctor": ("penstock.cli.doctor:doctor", "Say what is wrong, weak or slow about a broker."),
     "completion": ("penstock.cli.completion:completion", "Let a shell complete commands."),
     "generate": ("penstock.cli.generate:generate", "Print dashboards, alerts and units."),

@@ -139,6 +139,7 @@ class _SessionRow(msgspec.Struct, array_like=True):
     receive_maximum: int = 0
     wills: tuple[PendingWill, ...] = ()
     replays: list[ReplayOffer] = []
+    births: int | dict[bytes, int] = 0
 
 
 _decoder = msgspec.msgpack.Decoder(_SessionRow)
@@ -188,6 +189,7 @@ class Session:
         "_taken_ids",
         "applied",
         "away_since_ms",
+        "births",
         "client",
         "client_id",
         "connected",
@@ -245,6 +247,8 @@ class Session:
         # filter → options and identifier (``core.subscription_options``)
         self.subscriptions: dict[bytes, int] | None = None
         self.marked_count = 0  # subscriptions that are more than a QoS
+        # the last sequence before each subscription; one number if it is the same for all
+        self.births: int | dict[bytes, int] = 0
         # when its shared subscriptions began, in ms
         self.shares: dict[bytes, int] | None = None
         self.inflight: dict[int, int] | None = None
@@ -340,7 +344,24 @@ class Session:
             self.marked_count -= is_marked(before)
         if self.shares:
             self.shares.pop(topic_filter, None)
+        if isinstance(self.births, dict):
+            self.births.pop(topic_filter, None)
         return before is not None
+
+    def note_birth(self, topic_filter: bytes, sequence: int) -> None:
+        """Remember after which message a new subscription began, for whoever asks why."""
+        if len(self.subscriptions or ()) == 1:
+            self.births = sequence
+        elif self.births != sequence:
+            if isinstance(self.births, int):
+                self.births = dict.fromkeys(self.subscriptions or (), self.births)
+            self.births[topic_filter] = sequence
+
+    def birth_of(self, topic_filter: bytes) -> int:
+        """The last sequence before the subscription began; 0: not known."""
+        if isinstance(self.births, int):
+            return self.births
+        return self.births.get(topic_filter, 0)
 
     def note_share(self, topic_filter: bytes, now_ms: int) -> None:
         if self.shares is None:
@@ -641,6 +662,7 @@ class Session:
             row.offers, row.offers_made = self.offers or [], self.offers_made
             row.notes = self.notes if self.notes is not None and not self.notes.is_empty else None
             row.replays = self.replays or []
+            row.births = self.births
         return _encoder.encode(row)
 
     @classmethod
@@ -669,4 +691,5 @@ class Session:
         session.user, session.roles, session.via = data.user, data.roles, data.via
         session.version, session.expiry_s, session.wills = data.version, data.expiry_s, data.wills
         session.receive_maximum = data.receive_maximum
+        session.births = data.births
         return session

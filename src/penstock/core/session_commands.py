@@ -272,6 +272,8 @@ class SessionCommands:
             if self._replay_delivery.begin(session, topic_filter, options):
                 continue
             is_new = session.subscribe(topic_filter, options)
+            if is_new:
+                session.note_birth(topic_filter, self._position.last_sequence)
             if is_new and command.now_ms and is_shared(topic_filter):
                 session.note_share(topic_filter, command.now_ms)
             self._routes.subscribe(topic_filter, session, options)

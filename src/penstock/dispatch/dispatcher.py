@@ -448,6 +448,8 @@ class Dispatcher:
                 self._give_back(share)
             return
         if found:
+            if not worker.settles:
+                self._host.leases.given(share.lease, len(share.offsets), worker.consumer)
             worker.work(found)
             if worker.settles:
                 leases = [leased.lease for leased in found]

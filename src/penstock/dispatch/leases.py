@@ -4,6 +4,7 @@ A lease that is over cannot be settled, given back or extended. A request that n
 leases is answered at once, without a commit.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
@@ -12,7 +13,11 @@ from penstock.core.commands import LeasesExtended, LeasesReturned, LeasesSettled
 from penstock.core.completion import Completion
 from penstock.dispatch.parts import RETRY_S, DispatchParts
 from penstock.dispatch.unacked import ranges_of
+from penstock.obs.events import RETURNED
+from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
+
+HOLDERS_MAX = 20_000  # shares whose worker is remembered
 
 
 @runtime_checkable
@@ -38,6 +43,7 @@ class Leases:
         # A crash may undo the record of a lease while its worker still has it. So each incarnation
         # has lease numbers of its own: an old worker must not settle what another one has.
         self._next = parts.clock.wall_ms() << 10 if are_volatile else 0
+        self._holders: dict[int, tuple[int, bytes]] = {}  # by first lease: how many, who
         self._departing: set[tuple[bytes, bytes, bytes]] = set()  # topic, group, worker
 
     def reserve(self, count: int) -> int:
@@ -45,6 +51,21 @@ class Leases:
         first = max(self._next, self._parts.broker.groups.next_lease)
         self._next = first + count
         return first
+
+    def given(self, first: int, count: int, holder: bytes) -> None:
+        """Note who was given leases, for whoever asks; bounded, in memory of this node alone."""
+        self._holders[first] = (count, holder)
+        if len(self._holders) > HOLDERS_MAX:
+            del self._holders[next(iter(self._holders))]
+
+    def holder(self, lease: int) -> bytes:
+        """Who was given a lease; empty: not known."""
+        firsts = sorted(self._holders)
+        place = bisect_right(firsts, lease) - 1
+        if place < 0:
+            return b""
+        count, holder = self._holders[firsts[place]]
+        return holder if lease < firsts[place] + count else b""
 
     def settle(
         self,
@@ -91,7 +112,23 @@ class Leases:
             topic, group, ranges_of(held), now_ms, delay_ms, reason, counts, is_failure
         )
         self._parts.counters.returned_total += len(held)
+        if is_failure:
+            self._note_return(topic, group, held, reason)
         self._submit_return(command, completion)
+
+    def _note_return(self, topic: bytes, group: bytes, held: list[int], reason: bytes) -> None:
+        """Record who gave messages back, and why."""
+        known = self._parts.broker.groups.get(topic, group)
+        self._parts.counters.events.note(
+            RETURNED,
+            "returned",
+            self.holder(held[0]),
+            topic,
+            group=group,
+            count=len(held),
+            offset=known.leases.get(held[0], -1) if known else -1,
+            detail=printable(reason),
+        )
 
     def extend(
         self,

@@ -31,11 +31,12 @@ ENDED: Final = "ended"
 REFUSED: Final = "refused"
 DROPPED: Final = "dropped"
 KICKED: Final = "kicked"
+RETURNED: Final = "returned"  # by a worker of a group
 TRACED: Final = "traced"
 
 _Key = tuple[str, str, bytes, bytes, str]  # kind, reason, client, group, user
 
-KINDS: Final = (CONNECTED, ENDED, REFUSED, DROPPED, KICKED, TRACED)
+KINDS: Final = (CONNECTED, ENDED, REFUSED, DROPPED, KICKED, RETURNED, TRACED)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -138,18 +139,24 @@ class Events:
             if len(self.ends) > ENDS_KEPT:
                 self.ends.popitem(last=False)
 
+    def now_ms(self) -> int:
+        return self._wall_ms()
+
+    @property
+    def oldest_ms(self) -> int:
+        """When the oldest record that is kept was made; 0: nothing was pushed out."""
+        return self._ring[self.next % self._kept].ms if self.next > self._kept else 0
+
     def __len__(self) -> int:
         return len(self._ring)
 
-    def newest(self, before: int | None = None) -> Iterator[Event]:
-        """Records from the newest to the oldest; ``before``: with lower numbers only."""
+    def newest(self) -> Iterator[Event]:
+        """Records from the newest to the oldest."""
         ring, end = list(self._ring), self.next  # any thread: the copy is made at once
         if len(ring) == self._kept:
             start = max((event.number for event in ring), default=0) + 1
         else:
             start = len(ring)
-        if before is not None:
-            start = min(start, before)
         for number in range(start - 1, max(-1, end - len(ring) - 1), -1):
             event = ring[number % self._kept]
             if event.number == number:  # else it was overwritten meanwhile
@@ -174,18 +181,18 @@ class Events:
         kind: str = "",
         reason: str = "",
         since_ms: int = 0,
-        until_ms: int = 1 << 62,
-        before: int | None = None,
+        is_before: Callable[[Event], bool] | None = None,
     ) -> list[Event]:
         """The newest records that match, newest first. Takes milliseconds: call it in a thread."""
         found: list[Event] = []
-        for event in self.newest(before):
+        for event in self.newest():
             if (
                 (client is None or event.client == client)
                 and (topic is None or event.topic == topic)
                 and (not kind or event.kind == kind)
                 and (not reason or event.reason == reason)
-                and since_ms <= event.ms < until_ms
+                and since_ms <= event.ms
+                and (is_before is None or is_before(event))
             ):
                 found.append(event)
                 if len(found) == limit:

@@ -72,12 +72,13 @@ class SignatureRefusal(msgspec.Struct, frozen=True, gc=False):
 
     reason: SignatureFault
     text: str
+    detail: str = ""  # for the operator: which key, how old
 
     @classmethod
-    def of(cls, fault: SignatureFault, topic: bytes) -> "SignatureRefusal":
+    def of(cls, fault: SignatureFault, topic: bytes, detail: str = "") -> "SignatureRefusal":
         template = _TEXTS[fault]
         room = TEXT_BYTES_MAX - len(template.replace("{topic}", ""))
-        return cls(fault, template.replace("{topic}", _cut(topic, room)))
+        return cls(fault, template.replace("{topic}", _cut(topic, room)), detail)
 
 
 def _cut(topic: bytes, room: int) -> str:

@@ -57,7 +57,17 @@ class Gate:
         """Refuse a publish with an invalid signature; ``now_ms`` is wall-clock time."""
         self.verifications_total += 1
         fault = self._fault(topic, payload, signature, now_ms)
-        return None if fault is None else self._refuse(fault, topic)
+        if fault is None:
+            return None
+        return self._refuse(fault, topic, detail=self._detail(fault, signature, now_ms))
+
+    def _detail(self, fault: SignatureFault, signature: Signature, now_ms: int) -> str:
+        who = f"{fault.value}: key {signature.key_id}"
+        if fault not in {SignatureFault.STALE, SignatureFault.AHEAD}:
+            return who
+        age_s = (now_ms - signature.signed_ms) / 1000
+        when = f"{age_s:.0f} s ago" if age_s >= 0 else f"{-age_s:.0f} s in the future"
+        return f"{who} signed {when}, the window is {self._window.window_ms // 1000} s"
 
     def _fault(
         self, topic: bytes, payload: bytes, signature: Signature, now_ms: int
@@ -84,6 +94,8 @@ class Gate:
         """Whether the message of a signature just refused as ``REPLAYED`` is on disk."""
         return self._window.is_stored(signature.key_id, signature.nonce, signature.signed_ms)
 
-    def _refuse(self, fault: SignatureFault, topic: bytes, count: int = 1) -> SignatureRefusal:
+    def _refuse(
+        self, fault: SignatureFault, topic: bytes, count: int = 1, detail: str = ""
+    ) -> SignatureRefusal:
         self.failures[fault] += count
-        return SignatureRefusal.of(fault, topic)
+        return SignatureRefusal.of(fault, topic, detail)

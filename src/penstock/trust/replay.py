@@ -36,12 +36,12 @@ class ReplayWindow:
         "_remembers_from_ms",
         "_started_ms",
         "_unstored",
-        "_window_ms",
         "count",
+        "window_ms",
     )
 
     def __init__(self, window_ms: int, entries_max: int, started_ms: int) -> None:
-        self._window_ms = window_ms
+        self.window_ms = window_ms
         self._entries_max = entries_max
         self._started_ms = self._remembers_from_ms = started_ms
         self._bucket_ms = max(1, window_ms // BUCKETS_PER_WINDOW)
@@ -93,7 +93,7 @@ class ReplayWindow:
         return _entry(key_id, nonce, signed_ms) not in self._unstored
 
     def _time_fault(self, signed_ms: int, now_ms: int) -> SignatureFault | None:
-        if signed_ms < now_ms - self._window_ms:
+        if signed_ms < now_ms - self.window_ms:
             return SignatureFault.STALE
         if signed_ms > now_ms + AHEAD_MS_MAX:
             return SignatureFault.AHEAD
@@ -104,7 +104,7 @@ class ReplayWindow:
         return None
 
     def _drop_old(self, now_ms: int) -> None:
-        oldest = (now_ms - self._window_ms) // self._bucket_ms
+        oldest = (now_ms - self.window_ms) // self._bucket_ms
         if oldest * self._bucket_ms <= self._remembers_from_ms:
             return
         self._remembers_from_ms = oldest * self._bucket_ms

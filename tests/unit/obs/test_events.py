@@ -85,7 +85,7 @@ def test_a_page_goes_on_where_the_last_one_ended():
         time.ms += 1_000
         events.note(DROPPED, "expired", b"%d" % number)
     first = events.find(4)
-    rest = events.find(100, before=first[-1].number)
+    rest = events.find(100, is_before=lambda event: event.number < first[-1].number)
     assert [event.client for event in first + rest] == [b"%d" % n for n in range(9, -1, -1)]
 
 

@@ -125,7 +125,9 @@ def test_client_cannot_tell_why_a_signature_is_invalid_but_the_operator_can(
 def test_key_without_permission_is_told_so():
     refusal = gate().admit_signed(b"other", b"x", signed(b"other"), NOW)
     assert refusal == SignatureRefusal(
-        SignatureFault.NOT_AUTHORIZED, "Key not authorized for topic 'other'"
+        SignatureFault.NOT_AUTHORIZED,
+        "Key not authorized for topic 'other'",
+        "not_authorized: key 7",
     )
 
 

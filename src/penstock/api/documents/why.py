@@ -6,111 +6,74 @@
 
 import msgspec
 
-from penstock.explain.fates import Certainty, Fate
+from penstock.api.documents.common import Count, Query
+from penstock.api.documents.lists import Missing
+from penstock.explain.explanation import (
+    Advice,
+    Check,
+    Explanation,
+    Fact,
+    Receiver,
+    Subject,
+)
+
+__all__ = [
+    "Advice", "Check", "Explanation", "Fact", "PublishQuestion", "Receiver", "Subject", "Trace",
+    "TraceRequest", "Traces", "Why", "WhyClient", "WhyMessage", "WhyTopic",
+]  # fmt: skip
 
 
-class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was asked about: one of the four."""
+class Why(Explanation, frozen=True):
+    """What became of it, in plain words. ``incomplete`` are nodes that could not be asked."""
 
-    kind: str  # client, message, topic, publish
-    client_id: str | None = None
-    topic: str | None = None
-    offset: int | None = None
-    user: str | None = None
+    incomplete: list[Missing] = msgspec.field(default_factory=list)
 
 
-class Fact(msgspec.Struct, frozen=True):
-    """A line of the explanation, oldest first."""
+class WhyClient(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which client."""
 
-    at: str | None  # RFC 3339, UTC; null: no single moment
-    code: str  # a fate, a reason, or another snake_case word
-    certainty: Certainty
-    text: str
-    is_trouble: bool = False
+    client_id: str
 
 
-class Receiver(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a message for one receiver: a client with its session, or a group."""
+class WhyMessage(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which message."""
 
-    kind: str  # client, group, subscriber, retained
-    name: str
-    fate: Fate
-    reason: str | None = None  # a drop reason, or what a worker gave
-    filter: str | None = None  # the subscription that matched
-    holder: str | None = None  # the worker that has it
-    until: str | None = None
-    attempts: int | None = None
-    attempts_max: int | None = None
-    ahead: int | None = None  # messages before it
-    limit: int | None = None
-    text: str = ""
+    topic: str
+    offset: Count
 
 
-class Check(msgspec.Struct, frozen=True):
-    """One question of a dry run, and whether the publish would pass."""
+class WhyTopic(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which topic."""
 
-    code: str  # topic, access, signature, size, quota, disk, quorum, receivers
-    passes: bool
-    text: str
-    certainty: Certainty = Certainty.DERIVED
-
-
-class Advice(msgspec.Struct, frozen=True):
-    """What to do; ``command`` is a line for the shell where there is one."""
-
-    text: str
-    command: str | None = None
-
-
-class Why(msgspec.Struct, frozen=True):
-    """What became of it, in plain words."""
-
-    subject: Subject
-    fate: str  # the fate that matters most, or a state or reason code
-    summary: str
-    receivers: list[Receiver]
-    receivers_total: int
-    facts: list[Fact]
-    checks: list[Check]  # of a dry run
-    advice: list[Advice]
-    not_kept: list[str]  # what the broker keeps no record of
-    near: list[str] = []  # filters that almost match
-    incomplete: list["Unheard"] = []
-
-
-class Unheard(msgspec.Struct, frozen=True):
-    """A node that could not be asked."""
-
-    node: int
-    reason: str
+    topic: str
 
 
 class PublishQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A publish that is only tried: body of ``POST why/publish``."""
+    """A publish that is only tried."""
 
     topic: str
-    user: str = ""  # the user to publish as; empty: whoever asks
-    payload_bytes: int = 0
-    qos: int = 1
+    user: str = ""  # the user to publish as; empty: a client that has not logged in
+    payload_bytes: Count = 0
+    qos: Count = 1
     retain: bool = False
 
 
 class TraceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of ``POST traces``: a client or a topic to follow for a while."""
+    """A client or a topic to follow for a while."""
 
     client_id: str | None = None
     topic: str | None = None
-    seconds: int = 60  # at most 900
+    seconds: Count = 60  # at most 900
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """A trace that is on; ``GET traces`` lists them, ``DELETE traces?id=...`` ends one."""
+    """A trace that is on. What it records is among the events of kind ``traced``."""
 
     id: str
     client_id: str | None
     topic: str | None
     until: str
-    events: int  # recorded so far; read them from ``events?trace=ID``
+    events: int  # recorded so far
 
 
 class Traces(msgspec.Struct, frozen=True):

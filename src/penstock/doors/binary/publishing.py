@@ -100,7 +100,7 @@ class BinaryPublishing:
         if refused is None:
             return None
         self._door.connections.counters.dropped(
-            DropReason.SIGNATURE_REFUSED, 1, b"", event.topic, detail=refused.text
+            DropReason.SIGNATURE_REFUSED, 1, b"", event.topic, detail=refused.detail
         )
         return refused.text
 

@@ -133,6 +133,11 @@ class QueueConnection(Connection[Event]):
         enable_tcp_keep_alive(transport)
         self.check_deadline_at(origin.accepted_at + door.limits.connect_timeout_s)
 
+    @property
+    def worker_prefix(self) -> bytes:
+        """What the names of its workers begin with."""
+        return self._name
+
     def next_name(self) -> bytes:
         self._names += 1
         return self._name + b"%d" % self._names

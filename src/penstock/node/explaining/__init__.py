@@ -1,0 +1,1 @@
+"""Gathers the facts from which ``explain`` derives what became of something."""
