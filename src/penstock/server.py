@@ -327,7 +327,14 @@ class Server:
             ),
             publisher=publisher,
             bridges=self.bridges,
-            topics=NodeTopicView(self.broker, parts.admission, parts.feed, self.config.journal),
+            topics=NodeTopicView(
+                self.broker,
+                parts.admission,
+                parts.feed,
+                parts.fanout,
+                self.config.journal,
+                self._clock.wall_ms,
+            ),
             publishing=NodePublishing(
                 parts.admission, parts.pipeline, parts.connections, self._fault
             ),

@@ -19,6 +19,7 @@ from penstock.api.schedules import SchedulePages
 from penstock.api.session import Session
 from penstock.api.stream import Source, StreamPages
 from penstock.api.topics import TopicPages
+from penstock.api.values_source import TailSource, TopicsSource
 from penstock.api.why import Explanations
 
 
@@ -31,7 +32,7 @@ class Description(Resource):
         return Response(_document(), media_type=JSON)
 
 
-SOURCES: tuple[type[Source], ...] = (RatesSource,)
+SOURCES: tuple[type[Source], ...] = (RatesSource, TopicsSource, TailSource)
 
 
 class Stream(StreamPages):

@@ -25,6 +25,21 @@ class Audience(NamedTuple):
     examples: list[str]  # client ids of some sessions
 
 
+class Tapped(NamedTuple):
+    """Messages that the journal does not keep: topics and payloads."""
+
+    messages: list[tuple[bytes, bytes]]
+    skipped: int  # others, which came too fast
+
+
+class Tap(Protocol):
+    """Watches messages that the journal does not keep, until ``leave``."""
+
+    def wall_ms(self) -> int: ...
+    def take(self) -> Tapped: ...  # what came since the last time
+    def leave(self) -> None: ...
+
+
 class TopicView(Protocol):
     """What the broker does with messages of a topic."""
 
@@ -35,6 +50,11 @@ class TopicView(Protocol):
         """Who gets its messages, as a function that counts them, which any thread may call."""
 
     def has_retained(self, topic: bytes) -> bool: ...
+
+    def tap(
+        self, topic_filter: bytes, principal: Principal, is_wanted: Callable[[bytes], bool]
+    ) -> Tap:
+        """Watch what a filter matches and the journal does not keep."""
 
 
 class Check(NamedTuple):

@@ -10,16 +10,29 @@ from penstock.config.schema import Journal
 from penstock.core.broker import Broker
 from penstock.core.live import LiveSubscriber
 from penstock.core.session import Session
+from penstock.delivery.fanout import LiveFanout
+from penstock.node.live_tap import LiveTap, uncaptured
 from penstock.obs.log import printable
+from penstock.trust.principal import Principal
 
 
 class NodeTopicView:
     """Implements ``api.views.TopicView`` for one node."""
 
-    def __init__(self, broker: Broker, admission: Admission, feed: Feed, journal: Journal) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        admission: Admission,
+        feed: Feed,
+        fanout: LiveFanout,
+        journal: Journal,
+        wall_ms: Callable[[], int],
+    ) -> None:
         self._broker = broker
         self._admission = admission
         self._feed = feed
+        self._fanout = fanout
+        self._wall_ms = wall_ms
         self._journal = journal
 
     def capture(self, topic: bytes) -> str:
@@ -36,6 +49,12 @@ class NodeTopicView:
         targets = (routes.cached.get(topic) or routes.resolve(topic)).targets
         followers = len((followed.cached.get(topic) or followed.resolve(topic)).targets)
         return lambda: _counted(targets, followers)
+
+    def tap(
+        self, topic_filter: bytes, principal: Principal, is_wanted: Callable[[bytes], bool]
+    ) -> LiveTap:
+        filters = uncaptured(topic_filter, self._journal)
+        return LiveTap(self._fanout, filters, principal, is_wanted, self._wall_ms)
 
     def has_retained(self, topic: bytes) -> bool:
         return self._broker.retained.get(topic) is not None

@@ -136,10 +136,10 @@ def test_large_payloads_are_not_read_by_the_hundred(monkeypatch):
 
 def test_a_tail_says_what_it_skipped_and_what_it_did_not_see():
     store = mixed([(b"a", 50), (b"b", 10), (b"a", 5)])
-    found = tail(store, 0, lambda topic: topic == b"a", 3, Bounds(20))
+    found = tail(store, 0, 65, lambda topic: topic == b"a", 3, Bounds(20))
     assert [message.sequence for message in found.messages] == [63, 64, 65]
     assert (found.skipped, found.unseen) == (7, 45)
-    everything = tail(store, 60, lambda _topic: True, 10, Bounds())
+    everything = tail(store, 60, 65, lambda _topic: True, 10, Bounds())
     assert ([m.sequence for m in everything.messages], everything.unseen) == (
         [61, 62, 63, 64, 65],
         0,

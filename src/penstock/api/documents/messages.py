@@ -21,8 +21,8 @@ class MessageRow(msgspec.Struct, frozen=True):
     """
 
     topic: str
-    offset: int
-    sequence: int
+    offset: int | None  # None, like ``sequence``: the journal does not keep it
+    sequence: int | None
     time: str | None
     qos: int
     retain: bool

@@ -138,9 +138,13 @@ class Busiest(msgspec.Struct, frozen=True):
 
 
 class TopicValues(msgspec.Struct, frozen=True):
-    """An event of the stream: new values of the topics that it was asked for."""
+    """Newest messages of topics; as an event of the stream: of those with another one.
+
+    ``gone``: topics that were deleted since.
+    """
 
     items: list[Peek]
+    gone: list[str] = []
 
 
 class TopicDeletion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

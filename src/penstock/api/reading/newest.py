@@ -32,9 +32,9 @@ class Tail(NamedTuple):
     unseen: int  # sequences that were not looked at
 
 
-def newest(store: Store, after: int, bounds: Bounds) -> Iterator[Message]:
-    """Messages with greater sequences than ``after``, the newest first."""
-    end = store.next_sequence
+def newest(store: Store, after: int, bounds: Bounds, upto: int | None = None) -> Iterator[Message]:
+    """Messages with greater sequences than ``after`` up to ``upto``, the newest first."""
+    end = store.next_sequence if upto is None else upto + 1
     while end > after + 1 and not bounds.is_over():
         count = AT_ONCE_BYTES // bounds.message_bytes if bounds.scanned else FIRST_READ
         first = max(after + 1, end - max(1, min(READ_MAX, count)))
@@ -78,13 +78,17 @@ def busiest(
 
 
 def tail(
-    store: Store, after: int, is_wanted: Callable[[bytes], bool], count_max: int, bounds: Bounds
+    store: Store,
+    after: int,
+    upto: int,
+    is_wanted: Callable[[bytes], bool],
+    count_max: int,
+    bounds: Bounds,
 ) -> Tail:
-    """The newest messages after a sequence."""
-    upto = store.next_sequence - 1
+    """The newest messages after a sequence, up to another."""
     messages: list[Message] = []
     skipped, seen_from = 0, upto + 1
-    for message in newest(store, after, bounds):
+    for message in newest(store, after, bounds, upto):
         seen_from = message.sequence
         if not is_wanted(message.topic):
             continue
