@@ -7,7 +7,9 @@ published), commit what was accepted, close the store.
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock import __version__
 from penstock.access.exposure import check_exposure
@@ -19,7 +21,7 @@ from penstock.api.app import create_api
 from penstock.api.beat import Beat
 from penstock.api.measurements import Measurements
 from penstock.api.messages import BODY_BYTES_MAX as MESSAGE_BODY_BYTES_MAX
-from penstock.api.parts import Parts
+from penstock.api.parts import Configured, Parts
 from penstock.assembly import Assembly
 from penstock.bridge.bridges import NodeBridges
 from penstock.clock import Clock, SteadyClock, SystemClock
@@ -77,6 +79,13 @@ STREAMS_END_S = 0.5  # for event streams to say that the broker stops
 _log = get_logger("server")
 
 
+class Origins(NamedTuple):
+    """Where the options of a configuration came from."""
+
+    sources: Mapping[str, str] = {}  # by option
+    file: str | None = None
+
+
 class Server:
     """One broker in this process. ``start`` it on a running loop; ``stop`` it on the same."""
 
@@ -88,12 +97,14 @@ class Server:
         store: LogStore | None = None,
         snapshots_received: int = 0,
         is_private: bool = False,
+        origins: Origins | None = None,
     ) -> None:
         """``snapshots_received``: snapshots installed by this process so far.
 
         ``is_private``: it is reached by the administrator's socket alone.
         """
         self.config = config
+        self.origins = origins or Origins()
         self._is_private = is_private
         self._admin_socket: AdminSocket | None = None
         self.counters = Counters(events=Events((clock or SystemClock()).wall_ms))
@@ -370,6 +381,7 @@ class Server:
             counters=self.counters,
             beat=self._beat,
             measurements=self.measurements,
+            configured=Configured(lambda: self.config, self.origins.sources, self.origins.file),
             explainer=NodeExplainer(self._explaining()),
         )
 

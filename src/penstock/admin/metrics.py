@@ -132,6 +132,10 @@ METRICS: tuple[Metric, ...] = (
         "api_throttled_total",
         "Requests of the HTTP API refused with 429, because their caller asked too often.",
     ),
+    counted(
+        "csp_reports_total",
+        "Reports of browsers that something was blocked on a page of the console.",
+    ),
     # ── TLS
     counter(
         "penstock_tls_handshakes_total",

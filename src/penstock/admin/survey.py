@@ -70,6 +70,10 @@ class Survey:
         largest = self._reader_lags.most_common(self._series_max)
         return {(text_of(name),): lag for name, lag in largest}
 
+    def largest(self) -> list[tuple[bytes, bytes, int]]:
+        """Topic, group and lag of the groups that are furthest behind."""
+        return [(topic, name, lag) for lag, topic, name in self._lags]
+
     @property
     def largest_lags(self) -> dict[tuple[str, ...], float]:
         return {(text_of(topic), text_of(name)): lag for lag, topic, name in self._lags}

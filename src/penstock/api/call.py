@@ -32,6 +32,10 @@ class Call:
         """Whether the caller may do this; for lists, which leave out the rest."""
         return self._guard.may(self.request, action, topic)
 
+    def rights_to(self, action: Action) -> Callable[[bytes], bool]:
+        """``may`` for one action, for whoever wants a function of the topic."""
+        return lambda topic: self.may(action, topic)
+
     def require(self, action: Action, topic: bytes = b"") -> None:
         """Refuse the request unless the caller may do this."""
         self._guard.require(self.request, action, topic)

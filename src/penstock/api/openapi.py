@@ -64,8 +64,17 @@ def _schemas(operations: list[Operation]) -> tuple[dict[Any, Schema], Schema]:
     for operation in operations:
         kinds += [operation.query, operation.body, operation.answer]
     wanted = list(dict.fromkeys(kind for kind in kinds if kind not in {None, bytes}))
-    refs, components = msgspec.json.schema_components(wanted, ref_template=_REF)
+    refs, components = msgspec.json.schema_components(
+        wanted, schema_hook=_anything, ref_template=_REF
+    )
     return dict(zip(wanted, refs, strict=True)), components
+
+
+def _anything(kind: type) -> Schema:
+    """``object`` is any JSON; other types that msgspec does not know are mistakes."""
+    if kind is not object:
+        raise NotImplementedError
+    return {"description": "Any value."}  # an empty schema would count as none
 
 
 def _kept(components: Schema, schemas: dict[Any, Schema], operations: list[Operation]) -> Schema:

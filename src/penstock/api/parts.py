@@ -1,6 +1,8 @@
 """The parts of a broker that resources are made of. Whoever needs another one adds a field."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock.admin.guard import Guard
 from penstock.admin.view import (
@@ -16,8 +18,17 @@ from penstock.api.beat import Beat
 from penstock.api.explainer import Explainer
 from penstock.api.measurements import Measurements
 from penstock.api.views import ClientAdmin, Publishing, RetainedAdmin, TopicView
+from penstock.config.schema import Config
 from penstock.obs.bridge_view import BridgeViews
 from penstock.obs.counters import Counters
+
+
+class Configured(NamedTuple):
+    """The configuration: as it is now, and where its options came from at the start."""
+
+    config: Callable[[], Config]
+    sources: Mapping[str, str] = {}
+    file: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,3 +52,4 @@ class Parts:
     retained: RetainedAdmin | None = None
     clients: ClientAdmin | None = None
     explainer: Explainer | None = None
+    configured: Configured = field(default_factory=lambda: Configured(Config))

@@ -9,14 +9,18 @@ from penstock import __version__
 from penstock.api.bridges import BridgePages
 from penstock.api.call import Call
 from penstock.api.clients import ClientPages
+from penstock.api.csp_reports import CspReportPages
+from penstock.api.history import HistoryPages
 from penstock.api.messages import MessagePages
 from penstock.api.openapi import openapi
 from penstock.api.operations import JSON, Operation, Resource, operation, operations_of
+from penstock.api.overview import OverviewPages
 from penstock.api.rates_source import RatesSource
 from penstock.api.recorded import Recorded
 from penstock.api.retained import RetainedPages
 from penstock.api.schedules import SchedulePages
 from penstock.api.session import Session
+from penstock.api.settings import SettingsPages
 from penstock.api.stream import Source, StreamPages
 from penstock.api.topics import TopicPages
 from penstock.api.values_source import TailSource, TopicsSource
@@ -43,7 +47,11 @@ class Stream(StreamPages):
 
 RESOURCES: tuple[type[Resource], ...] = (
     Session,
+    OverviewPages,
+    HistoryPages,
     Stream,
+    SettingsPages,
+    CspReportPages,
     BridgePages,
     SchedulePages,
     TopicPages,

@@ -23,7 +23,7 @@ from penstock.config.load import Loaded
 from penstock.config.schema import Config
 from penstock.errors import StorageError, StorageFull
 from penstock.obs import log
-from penstock.server import Server
+from penstock.server import Origins, Server
 
 
 @click.command()
@@ -45,7 +45,8 @@ class _StopRequested(BaseException):
 
 async def _serve(config: Config, loaded: Loaded) -> None:
     stop = asyncio.Event()
-    server = Server(config)
+    origins = Origins(loaded.sources, loaded.file)
+    server = Server(config, origins=origins)
     try:
         await _start(server, stop)
     except _StopRequested:
@@ -66,7 +67,8 @@ async def _serve(config: Config, loaded: Loaded) -> None:
         logger.warning("store_replaced", why="this node was too far behind and received a snapshot")
         manager.recovering()
         await server.give_way()
-        server = Server(server.config, snapshots_received=server.snapshots_received + 1)
+        received = server.snapshots_received + 1
+        server = Server(server.config, snapshots_received=received, origins=origins)
         reloader.server = server
         gc.unfreeze()
         gc.collect()  # what is left of the old one has a descriptor for each of its blocks

@@ -74,6 +74,7 @@ class Counters:
     logins_clear_text_total: int = 0
     logins_waiting: int = 0  # for a thread that hashes passwords
     api_throttled_total: int = 0
+    csp_reports_total: int = 0
     login_seconds: Histogram = field(default_factory=Histogram)
     publish_seconds: Histogram = field(default_factory=Histogram)
     delivery_seconds: Histogram = field(default_factory=Histogram)

@@ -44,7 +44,7 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: int
     queued: int  # messages in the queues of sessions
     retained: int
-    topics: int
+    topics: int  # in the journal; at least so many, if there are 10,000
     groups: int
     lag: int  # of all groups
     in_flight: int  # messages with workers of groups
