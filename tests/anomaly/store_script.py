@@ -16,6 +16,7 @@ import lmdb
 import structlog
 
 from penstock.model.message import Message
+from penstock.store import unsettled
 from penstock.store.batch import Batch
 from penstock.store.blocks import tail_folding
 from penstock.store.blocks.folder import inline_folder
@@ -45,13 +46,15 @@ def live(path: Path, acknowledge) -> None:
     """Create a store, commit, delete, trim, drop, retain, make room, open: a bit of everything."""
     tail_folding.TOPICS_PER_STEP = tail_folding.ENTRIES_PER_STEP = 2  # slices within a short run
     retention.SLICE_STEPS = total_limit.SHRINK_GROUPS = 3
+    unsettled.WORTH_RECORDS = 0
     for _ in range(2):
         store = open_store(path)
-        for _ in range(6):
+        for number in range(9):
             batch = scripted_batch(store)
-            commit = store.commit(batch)
+            commit = store.commit_small(batch) if number % 3 else store.commit(batch)
             acknowledge(f"{commit.base_sequence} {commit.count}\n")
-            store.prepare()  # folds a little
+            if number % 3 == 0:
+                store.prepare()  # folds a little
         remove(store, acknowledge)
         drop(store, acknowledge)
         store.retain(RetentionRequest(RULES, 0, 10**9))
@@ -200,6 +203,8 @@ class Killer:
     def watch(self) -> None:
         """Stand between the store and LMDB, and before the marker file."""
         os.fsync = self.watched(os.fsync)
+        os.fdatasync = self.watched(os.fdatasync)
+        os.pwrite = self.watched(os.pwrite)
         Path.rename = self.watched(Path.rename)
         Path.unlink = self.watched(Path.unlink)
         opened = lmdb.open

@@ -3,10 +3,10 @@
 Each message carries its own marker. In the order of the system calls, a PUBACK or PUBREC may
 be written to a socket only after
 
-1. the marker was written to a page of the database, and a flush, begun after that, had returned,
-2. before that flush it was written to a slot as well (``store/write_ahead.py``), so that the commit
-   counts whatever becomes of the page that says so; or that page was written after the flush, and
-   another flush, begun after that, had returned.
+1. the marker was written to a slot (``store/write_ahead.py``), so that the commit counts whatever
+   becomes of the pages of the database, and a flush, begun after that, had returned, or
+2. it was written to a page of the database, and flushed; after that the page was written that makes
+   it count, and another flush, begun after that, had returned.
 """
 
 import re
@@ -86,7 +86,7 @@ class Order:
     def _begin(self, thread: str, call: str, descriptor: str, rest: str) -> None:
         if call in FLUSHES:
             self._files.add(descriptor)
-            durable = self._counted | (self._paged & self._slotted)
+            durable = self._counted | self._slotted
             self._flushing[thread] = set(self._paged), durable
         elif call.startswith("pwrite") or descriptor in self._files:
             data = data_of(rest)
@@ -153,7 +153,9 @@ def test_no_acknowledgement_leaves_before_the_flush_that_covers_it(start, tmp_pa
         ("wsfFca", []),
         ("swfFac", []),
         ("swfaF", [1]),
-        ("sfFwa", [1]),
+        ("sfFa", []),
+        ("sfaF", [1]),
+        ("fsFa", [1]),
         ("wfsFca", [1]),
         ("wfFcfFa", []),
         ("wfFca", [1]),

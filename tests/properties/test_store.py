@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from penstock.model.history_start import HistoryStart
 from penstock.model.message import Extras, Signature
-from penstock.store import lmdb_store
+from penstock.store import lmdb_store, unsettled
 from penstock.store.batch import Batch
 from penstock.store.blocks import tail_folding
 from penstock.store.blocks.folder import InlineFolder
@@ -202,8 +202,9 @@ class StoreMachine(RuleBasedStateMachine):
         event=st.none() | st.integers(0, 9),
         back=st.none() | st.integers(0, 3),
         drops=st.just([]) | st.lists(st.sampled_from(TOPICS), max_size=2),
+        is_small=st.booleans(),
     )
-    def commit(self, appended, rows, event, back, drops):
+    def commit(self, appended, rows, event, back, drops, is_small):
         self.now_ms += 10
         batch = Batch()
         for topic in drops:
@@ -216,8 +217,28 @@ class StoreMachine(RuleBasedStateMachine):
             batch.add_event(("e", event))
         if back is not None:
             batch.checkpoint = max(self.model.next_index - 1 - back, self.model._checkpoint)
-        ours, plain = self.store.commit(batch), self.model.commit(batch)
-        assert _place(ours) == _place(plain)
+        self._commit(batch, is_small=is_small)
+
+    def _commit(self, batch, *, is_small):
+        ours = (self.store.commit_small if is_small else self.store.commit)(batch)
+        assert _place(ours) == _place(self.model.commit(batch))
+
+    @rule(
+        series=st.lists(st.tuples(runs, st.none() | st.binary(max_size=4)), max_size=6),
+        crashes=st.booleans(),
+    )
+    def commit_some(self, series, crashes):
+        """Small commits, of which no reader has seen any when the crash comes."""
+        for appended, row in series:
+            batch = Batch()
+            for run in appended:
+                append(batch, run, self.now_ms)
+            batch.add_event(("e", 1))
+            if row is not None:
+                batch.add_row("t", b"a", row)
+            self._commit(batch, is_small=True)
+        if crashes:
+            self.crash()
 
     @rule(default=limits, of_a=limits)
     def change_rules(self, default, of_a):
@@ -418,6 +439,7 @@ def small(monkeypatch):
     monkeypatch.setattr(expiry, "EXPIRED_GROUPS", 4)
     monkeypatch.setattr(total_limit, "SHRINK_GROUPS", 3)
     monkeypatch.setattr(lmdb_store, "RETAIN_S", 0)
+    monkeypatch.setattr(unsettled, "WORTH_RECORDS", 0)
     for module in (excess, expiry):
         monkeypatch.setattr(module, "AGE_STEPS", 10**9)
 

@@ -95,6 +95,9 @@ class VisibleStore:
     def commit(self, batch: Batch) -> Commit:
         return self.whole.commit(batch)
 
+    def commit_small(self, batch: Batch) -> Commit:
+        return self.whole.commit_small(batch)
+
     @property
     def has_room(self) -> bool:
         return self.whole.has_room

@@ -108,6 +108,10 @@ class Environment:
         self._last_commit = 0  # number of the last transaction, as the next one found it
         self._unseen = 0  # bytes that may be written before the map is looked at again
         self._ended: StorageBroken | None = None  # why nothing is written any more
+        # Whether there are commits that no transaction has yet, and how to give them one; see
+        # unsettled.py. Each snapshot and each other transaction comes after them.
+        self.is_unsettled = False
+        self.settle: Callable[[], None] = lambda: None
 
     def _open(self, map_bytes: int) -> None:
         self._lmdb = lmdb.open(
@@ -121,8 +125,6 @@ class Environment:
         )
         self._check_length(self._path)
         self._lmdb.reader_check()
-        # the last transaction that counts; a new database of this version is another
-        self.found_transaction = int(self._lmdb.info()["last_txnid"])
         self._databases = dict(self._open_databases())
 
     def _open_databases(self) -> Iterator[tuple[str, "lmdb._Database"]]:
@@ -151,6 +153,8 @@ class Environment:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """A snapshot; copy what should outlive it."""
+        if self.is_unsettled:
+            self.settle()
         self._gate.enter()
         try:
             with self._lmdb.begin(buffers=True) as transaction:
@@ -172,6 +176,17 @@ class Environment:
         nothing but the transaction. ``note`` gets its result and the number of the transaction,
         and says whether one flush is enough, because it wrote them down (write_ahead.py).
         """
+        if self.is_unsettled:
+            self.settle()
+        return self.write_directly(bytes_expected, job, note)
+
+    def write_directly(
+        self,
+        bytes_expected: int,
+        job: Callable[[Transaction], T],
+        note: Callable[[T, int], bool] | None,
+    ) -> tuple[T, float]:
+        """The same while there are unsettled commits."""
         if self._ended is not None:
             raise self._ended
         try:
@@ -255,6 +270,10 @@ class Environment:
         except lmdb.Error as error:
             self.end(str(error))
 
+    @property
+    def has_ended(self) -> bool:
+        return self._ended is not None
+
     def end(self, why: str) -> NoReturn:
         """Write nothing any more: what is durable is not known."""
         self._ended = _broken(why)
@@ -288,6 +307,8 @@ class Environment:
 
     def copy(self, file: int) -> None:
         """Write a compacted copy, as of one moment. The map cannot grow meanwhile."""
+        if self.is_unsettled:
+            self.settle()
         self._gate.enter()
         try:
             self._lmdb.copyfd(file, compact=True)
@@ -305,6 +326,16 @@ class Environment:
             raise storage_error(error) from error
         finally:
             self._gate.leave()
+
+    @property
+    def last_transaction(self) -> int:
+        """The number of the last transaction."""
+        return int(self._lmdb.info()["last_txnid"])
+
+    @property
+    def spare_bytes(self) -> int:
+        """What the file has beyond the last page that was ever in use."""
+        return _file_bytes(self._path) - self.end_bytes
 
     @property
     def map_bytes(self) -> int:

@@ -13,7 +13,6 @@ verifies a sample of the older ones.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
@@ -67,6 +66,7 @@ from penstock.store.store import (
     Written,
 )
 from penstock.store.topics import TopicStates
+from penstock.store.unsettled import Unsettled
 from penstock.store.write_ahead import Record, WriteAhead
 
 _log = structlog.get_logger(__name__)
@@ -119,8 +119,10 @@ class LmdbStore:
         self._directory.upgrade()
 
     def _open(self) -> None:
-        self._ahead = WriteAhead(self._environment)
-        self._commit_lost(self._ahead)
+        ahead = self._ahead = WriteAhead(self._environment)
+        self._commit_lost(ahead.records())
+        ahead.prepare()
+        self._unsettled = Unsettled(self._environment, ahead, self._put)
         self._load()
         self._make_reader()
         self._make_background()
@@ -208,6 +210,25 @@ class LmdbStore:
         size = bytes_expected(batch)
         self._budget.before(size)
         written, fsync_s = self._written(size, batch)
+        return self._committed_as(written, batch, started, fsync_s)
+
+    def commit_small(self, batch: Batch) -> Commit:
+        started = perf_counter()
+        if not batch.has_content or batch.drops or not all(self._topics.known(batch.topics)):
+            return self.commit(batch)
+        assert not self._tail.entries, "as in ``_write``"
+        position = self._position
+        self._budget.before(bytes_expected(batch))
+        assigned = self._assigner.assign(None, batch, position)
+        flush_s = self._unsettled.commit(self._record_of(assigned, batch))
+        if flush_s is None:
+            return self.commit(batch)
+        marks = self._marked(position.marks, batch.checkpoint)
+        return self._committed_as(_Written(assigned, marks), batch, started, flush_s)
+
+    def _committed_as(
+        self, written: _Written, batch: Batch, started: float, fsync_s: float
+    ) -> Commit:
         assigned, position = written.assigned, self._position
         commit = Commit(
             index=position.next_index if assigned.entry else position.next_index - 1,
@@ -222,24 +243,17 @@ class LmdbStore:
         return commit
 
     def _written(self, size: int, batch: Batch) -> tuple[_Written, float]:
-        ahead, position = self._ahead, self._position
+        ahead = self._ahead
         assert ahead is not None
 
         def note(written: _Written, transaction_id: int) -> bool:
             assigned = written.assigned
             if not assigned.entry or assigned.gone:
                 return False
-            record = Record(
-                position.next_sequence,
-                position.next_index,
-                assigned.entry,
-                batch.rows,
-                batch.checkpoint,
-            )
-            return ahead.note(transaction_id, record)
+            return ahead.note(transaction_id, self._record_of(assigned, batch))
 
         try:
-            done = self._environment.write(
+            done = self._unsettled.write(
                 size, lambda transaction: self._write(transaction, batch), note
             )
         except StorageError as error:
@@ -247,6 +261,16 @@ class LmdbStore:
             raise
         ahead.committed()
         return done
+
+    def _record_of(self, assigned: AssignedBatch, batch: Batch) -> Record:
+        position = self._position
+        return Record(
+            position.next_sequence,
+            position.next_index,
+            assigned.entry,
+            batch.rows,
+            batch.checkpoint,
+        )
 
     @property
     def has_room(self) -> bool:
@@ -286,10 +310,13 @@ class LmdbStore:
     ) -> Marks:
         for table, name, value in rows:
             self._write_row(transaction, row_prefix(table) + name, value)
-        if checkpoint is not None:
-            assert marks.checkpoint <= checkpoint
-            marks = msgspec.structs.replace(marks, checkpoint=checkpoint)
-        return marks
+        return self._marked(marks, checkpoint)
+
+    def _marked(self, marks: Marks, checkpoint: int | None) -> Marks:
+        if checkpoint is None:
+            return marks
+        assert marks.checkpoint <= checkpoint
+        return msgspec.structs.replace(marks, checkpoint=checkpoint)
 
     def _write_row(self, transaction: Transaction, name: bytes, value: bytes | None) -> None:
         key = name_key(name)
@@ -380,6 +407,7 @@ class LmdbStore:
         return found
 
     def copy(self, is_wanted: Callable[[], bool] = lambda: True) -> StoreCopy:
+        self._environment.settle()  # it is copied by another process
         data, environment = self._directory.path, self._environment
         return copy_store(data, lambda file: copy_in_process(data, environment, file, is_wanted))
 
@@ -430,20 +458,34 @@ class LmdbStore:
 
     # ── Start ─────────────────────────────────────────────────────────────────────────────────
 
-    def _commit_lost(self, ahead: WriteAhead) -> None:
-        """Commit again what a crash of the system has undone; see write_ahead.py."""
-        last = self._environment.found_transaction
-        while (lost := ahead.lost(last)) is not None:
-            self._environment.write(len(lost.entry), partial(self._rewrite, lost))
-            _log.warning("last_commit_repeated", entry=lost.index)
-            last += 1
-
-    def _rewrite(self, lost: Record, transaction: Transaction) -> None:
+    def _commit_lost(self, records: list[Record]) -> None:
+        """Commit again what no transaction has; see write_ahead.py."""
         environment = self._environment
-        key = journal_key(lost.sequence, lost.index)
-        transaction.put(key, lost.entry, db=environment["journal"], append=True)
-        before = get_marks(environment, transaction)
-        marks = self._write_beside(transaction, before, lost.rows, lost.checkpoint)
+        with environment.reading() as transaction:
+            newest = JournalCursor(environment, transaction, None).last()
+            flushed_index = get_marks(environment, transaction).flushed_index
+        last = max(newest.index if newest is not None else 0, flushed_index)
+        lost: list[Record] = []
+        for record in records:
+            if record.index == last + len(lost) + 1:
+                lost.append(record)
+        if not lost:
+            return
+
+        def job(transaction: Transaction) -> None:
+            for record in lost:
+                self._put(record, transaction)
+
+        environment.write(sum(len(record.entry) for record in lost), job)
+        _log.warning("last_commits_repeated", entry=lost[0].index, entries=len(lost))
+
+    def _put(self, record: Record, transaction: Transaction) -> None:
+        """Put what a record says."""
+        environment = self._environment
+        key = journal_key(record.sequence, record.index)
+        transaction.put(key, record.entry, db=environment["journal"], append=True)
+        before = get_marks(environment, transaction) if record.checkpoint is not None else Marks()
+        marks = self._write_beside(transaction, before, record.rows, record.checkpoint)
         if marks is not before:
             put_marks(environment, transaction, marks)
 
@@ -556,6 +598,7 @@ class LmdbStore:
 
     def close(self) -> None:
         self._folder.close()
+        self._unsettled.close()
         self._close()
         self._directory.close()
 

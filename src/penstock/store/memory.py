@@ -113,6 +113,9 @@ class MemoryStore:
             first_offsets=drawn.first_offsets,
         )
 
+    def commit_small(self, batch: Batch) -> Commit:
+        return self.commit(batch)
+
     def _draw(self, batch: Batch) -> EncodedBatch:
         if not batch.has_content:
             return EncodedBatch(b"", ())

@@ -43,7 +43,7 @@ class OffsetAssigner:
 
     def assign(
         self,
-        transaction: Transaction,
+        transaction: "Transaction | None",
         batch: Batch,
         position: LogEnd,
         ahead: TopicsAhead | None = None,
@@ -51,6 +51,7 @@ class OffsetAssigner:
         """Encode a batch as the next entry; there is none if it only has rows.
 
         ``ahead`` has the topics of entries that are not applied yet: then no topic may be dropped.
+        Without a transaction all topics must be in memory, and none may be dropped.
         """
         if not batch.has_content:
             return _NO_ENTRY
@@ -66,12 +67,12 @@ class OffsetAssigner:
         indexed = indexed_batch(batch, encoded, index, sequence, topic_ids, first_offsets)
         return AssignedBatch(encoded.data, indexed, first_offsets, states, gone)
 
-    def _gone(self, transaction: Transaction, batch: Batch) -> list[StoredTopic]:
+    def _gone(self, transaction: "Transaction | None", batch: Batch) -> list[StoredTopic]:
         found = [self.topic(transaction, name) for name in batch.drops]
         return [state for state in found if state is not None]
 
     def _states(
-        self, transaction: Transaction, batch: Batch, ahead: TopicsAhead | None
+        self, transaction: "Transaction | None", batch: Batch, ahead: TopicsAhead | None
     ) -> tuple[list[StoredTopic], list[StoredTopic]]:
         """States of the batch's topics; new ones get the next ids, remembered once committed."""
         found = self.topics.known(batch.topics)
@@ -92,10 +93,11 @@ class OffsetAssigner:
             states.append(state)
         return states, fresh
 
-    def topic(self, transaction: Transaction, name: bytes) -> StoredTopic | None:
+    def topic(self, transaction: "Transaction | None", name: bytes) -> StoredTopic | None:
         """The state of a topic, loaded into memory if needed."""
         state = self.topics.get(name)
         if state is None:
+            assert transaction is not None
             row = transaction.get(name_key(name), db=self._environment["topics"])
             if row is not None:
                 state = unpack_topic(row)

@@ -355,6 +355,12 @@ class Store(Protocol):
     def commit(self, batch: Batch) -> Commit:
         """Make a batch durable, or raise a StorageError, having changed nothing. Writer thread."""
 
+    def commit_small(self, batch: Batch) -> Commit:
+        """``commit`` faster if the batch is small, and readers do not follow each commit.
+
+        Only where flushes are known to be short: readers may have to wait for one.
+        """
+
     @property
     def has_room(self) -> bool:
         """Whether a small commit need not make room first, which may take long. Any thread."""

@@ -70,7 +70,7 @@ class Writer:
     def commit_here(self, batch: Batch) -> Commit | StorageError:
         """Commit a batch on this thread, the one that submits. Only while ``is_idle``."""
         assert self.is_idle, "one thread writes at a time"
-        outcome = self._commit(batch)
+        outcome = self._commit(batch, self._store.commit_small)
         if self._must_prepare(batch):
             self._put(self._store.prepare)
         return outcome
@@ -100,16 +100,16 @@ class Writer:
         wake_soon(NICENESS)
         while (work := self._work.get()) is not None:
             if isinstance(work, Batch):
-                self._done(work, self._commit(work))
+                self._done(work, self._commit(work, self._store.commit))
                 if self._must_prepare(work):
                     self._call(self._store.prepare)
             else:
                 self._call(work)
             self._finished += 1
 
-    def _commit(self, batch: Batch) -> Commit | StorageError:
+    def _commit(self, batch: Batch, commit: Callable[[Batch], Commit]) -> Commit | StorageError:
         try:
-            return self._store.commit(batch)
+            return commit(batch)
         except StorageError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a bug, but those who wait must be answered

@@ -190,7 +190,7 @@ def test_a_disk_that_is_full_fails_the_commit_and_not_before(open_store, tmp_pat
         def write(*_given):
             raise StorageFull("full", "Make room.")
 
-        full.setattr(store._environment, "write", write)
+        full.setattr(store._environment, "write_directly", write)
         with pytest.raises(StorageFull):
             store.commit(load.batch())
     load.counts = {name: store.topic(name).next_offset for name in TOPICS}

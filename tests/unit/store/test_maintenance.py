@@ -47,7 +47,7 @@ def data(tmp_path):
     store = opened(path)
     for number in range(60):
         batch = Batch()
-        batch.append(b"a", [os.urandom(3_000)], 1_000, 1)
+        batch.append(b"a", [os.urandom(8_000)], 1_000, 1)
         batch.append(b"b", [b"%d" % number], 1_000, 1)
         batch.checkpoint = store.next_index
         store.commit(batch)

@@ -147,6 +147,7 @@ class TailFolding:
         dropped = filter(self._memory.holds, self._dropped)
         fold = self._blocks.fold(sequences, (first, last_index), self.cuts, dropped)
         summary = None
+        self._environment.settle()  # another process reads what is folded
         if end_sequence > marks.flushed_sequence:
             summary = yield from folded(
                 self._folder, FoldJob(fold, first_index=first, last_index=last_index)
