@@ -28,6 +28,7 @@ from penstock.api.names import matcher, moment_or_none, topic_of
 from penstock.api.operations import Resource, operation
 from penstock.api.paging import first_of
 from penstock.api.problems import Problem, not_found
+from penstock.api.reading.pace import paced
 from penstock.api.views import ClientAdmin, Connection, ConnectionFacts, Subscribers
 from penstock.core.commands import WillMessage
 from penstock.core.session import Session as SessionState
@@ -103,7 +104,11 @@ def choose(
         for client_id in away:
             yield Chosen(Place(client_id, ""), None)
 
-    found = (one for one in candidates() if (after is None or one.place > after) and is_wanted(one))
+    found = (
+        one
+        for one in paced(candidates())
+        if (after is None or one.place > after) and is_wanted(one)
+    )
     return nsmallest(count, found, key=lambda one: one.place)
 
 
@@ -155,6 +160,7 @@ class ClientPages(Resource):
             raise Problem(400, "invalid_body", "neither a client id nor an address is given")
         count = await self._admin.kick(_id_of(body.client_id), body.address)
         if not count:
+            self._check_is_here(_id_of(body.client_id))
             raise not_found(f"client {body.client_id} is not connected to this node")
         return Kicked(body.client_id, count)
 
@@ -174,7 +180,7 @@ class ClientPages(Resource):
             session = admin.session(client_id)
             return session is not None and _is_session_wanted(session, query)
 
-        page = await call.read(lambda: nsmallest(query.limit + 1, filter(is_wanted, ids)))
+        page = await call.read(lambda: nsmallest(query.limit + 1, filter(is_wanted, paced(ids))))
         rows = await map_in_slices(page, lambda one: (one, self._session_row(one)))
         known = [(client_id, row) for client_id, row in rows if row is not None]
         return Sessions(
@@ -192,10 +198,7 @@ class ClientPages(Resource):
         session = self._admin.session(client_id)
         if session is None:
             raise not_found(f"client {body.client_id} has no session")
-        if self._admin.is_elsewhere(session):
-            node = self._admin.node_of(session)
-            advice = f"ask node {node}, where the client is connected"
-            raise Problem(409, "client_elsewhere", "the client is at another node", advice)
+        self._check_is_here(client_id)
         ended = SessionEnded(
             client_id=body.client_id,
             dry_run=body.dry_run,
@@ -207,6 +210,14 @@ class ClientPages(Resource):
         if not body.dry_run:
             await self._admin.end_session(client_id)
         return ended
+
+    def _check_is_here(self, client_id: bytes) -> None:
+        """Refuse what only the node can do that has the connection."""
+        session = self._admin.session(client_id)
+        if session is not None and self._admin.is_elsewhere(session):
+            node = self._admin.node_of(session)
+            advice = f"ask node {node}, where the client is connected"
+            raise Problem(409, "client_elsewhere", "the client is at another node", advice)
 
     # ── subscriptions ─────────────────────────────────────────────────────────────────────────
 
@@ -368,7 +379,7 @@ def _subscriptions(
     """Session, filter and options of the first subscriptions of a page."""
     found = (
         (session, text, options)
-        for session in sessions
+        for session in paced(sessions)
         for text, options in list((session.subscriptions or {}).items())
         if (after is None or (session.client_id, text) > after) and is_wanted(text)
     )

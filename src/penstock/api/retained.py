@@ -23,6 +23,7 @@ from penstock.api.paging import first_of
 from penstock.api.parts import Parts
 from penstock.api.problems import Problem, not_found
 from penstock.api.reading.decoding import Form, headers_of, shown
+from penstock.api.reading.pace import paced
 from penstock.api.undo import KEPT_MS, Undo
 from penstock.api.views import RetainedAdmin
 from penstock.core.retained import RetainedMessage
@@ -76,7 +77,7 @@ class RetainedPages(Resource):
         now_ms = admin.wall_ms()
         wanted = (
             message
-            for message in admin.walk(topic_filter)
+            for message in paced(admin.walk(topic_filter))
             if message is not None
             and message.topic > after
             and not message.is_expired(now_ms)
@@ -130,7 +131,7 @@ class RetainedPages(Resource):
         call: Call, admin: RetainedAdmin, topic_filter: bytes
     ) -> tuple[list[RetainedMessage], int]:
         """The messages to clear by topic, and how many the caller may not clear."""
-        matched = [message for message in admin.walk(topic_filter) if message is not None]
+        matched = [message for message in paced(admin.walk(topic_filter)) if message is not None]
         found = [one for one in matched if call.may(Action.MANAGE, one.topic)]
         return sorted(found, key=_by_topic), len(matched) - len(found)
 

@@ -37,6 +37,7 @@ from penstock.api.names import (
 from penstock.api.operations import Resource, operation
 from penstock.api.problems import Problem, not_found
 from penstock.api.reading.newest import busiest, peek
+from penstock.api.reading.pace import paced
 from penstock.api.reading.scanning import Bounds, backwards
 from penstock.api.reading.tree import Level, Looks, Node
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
@@ -121,7 +122,7 @@ class TopicPages(Resource):
         ends_at = monotonic() + SECONDS_MAX
         rows: list[Topic] = []
         scanned, last = 0, b""
-        for info in self._store.topics(max(prefix, shared), after):
+        for info in paced(self._store.topics(max(prefix, shared), after)):
             if len(rows) == query.limit or scanned == NAMES_MAX or monotonic() > ends_at:
                 return Topics(rows, scanned, cursor_of("topics", last))
             scanned, last = scanned + 1, info.name
@@ -215,7 +216,7 @@ class TopicPages(Resource):
     def _nodes(self, prefix: bytes, nodes: list[Node], query: TreeQuery) -> list[TreeNode]:
         left = VALUES_MAX if query.values else 0
         found = []
-        for node in nodes:
+        for node in paced(nodes):
             info = node.topic
             last = peek(self._store, info) if info is not None and left > 0 else None
             left -= info is not None
@@ -231,8 +232,8 @@ class TopicPages(Resource):
         return TopicValues(await call.read(self._peeks, topics))
 
     def _peeks(self, topics: list[bytes]) -> list[Peek]:
-        infos = [self._store.topic(topic) for topic in topics]
-        found = [peek(self._store, info) for info in infos if info is not None]
+        infos = [self._store.topic(topic) for topic in paced(topics)]
+        found = [peek(self._store, info) for info in paced(infos) if info is not None]
         return [one for one in found if one is not None]
 
     @operation("GET", "topics/busiest", None)

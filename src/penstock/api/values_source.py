@@ -17,6 +17,7 @@ from penstock.api.documents.topics import Peek, TopicValues
 from penstock.api.names import filter_of, invalid, matcher, topic_of
 from penstock.api.problems import not_found
 from penstock.api.reading.newest import peek, tail
+from penstock.api.reading.pace import paced
 from penstock.api.reading.pages import row_of
 from penstock.api.reading.scanning import Bounds
 from penstock.api.stream import Feed, Source, StreamEvent, StreamQuery
@@ -70,7 +71,7 @@ class _TopicsFeed:
         """Values of the topics that have others than the last time."""
         items: list[Peek] = []
         gone: list[str] = []
-        for topic in topics:
+        for topic in paced(topics):
             info = self._store.topic(topic)
             if info is None:
                 if self._known.pop(topic, None) is not None:

@@ -3,7 +3,7 @@
 Everything is called on the event loop, unless it says otherwise.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from penstock.core.retained import RetainedMessage
@@ -162,7 +162,7 @@ class ClientAdmin(Protocol):
     def node_id(self) -> int: ...
     def wall_ms(self) -> int: ...
 
-    def connected(self) -> Callable[[], Sequence[Connection]]:
+    def connected(self) -> Callable[[], Iterable[Connection]]:
         """All connections, unordered. Taking them is cheap; any thread may look at them."""
 
     def session(self, client_id: bytes) -> Session | None: ...

@@ -4,7 +4,7 @@ Nothing is gathered ahead: a list of thousands costs a copy of references on the
 thread chooses what a page shows, and only that is looked at.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from math import isfinite
 
 from penstock.access.audit import CALLER, AuditLog
@@ -127,10 +127,10 @@ class NodeClientAdmin:
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
-    def connected(self) -> Callable[[], Sequence[NodeConnection]]:
+    def connected(self) -> Callable[[], Iterator[NodeConnection]]:
         """All connections, unordered; a copy of references, made in a moment."""
         clients = list(self._connections.clients)
-        return lambda: [NodeConnection(self._connections, self._broker, one) for one in clients]
+        return lambda: (NodeConnection(self._connections, self._broker, one) for one in clients)
 
     def session(self, client_id: bytes) -> Session | None:
         """A session, unless it is over."""

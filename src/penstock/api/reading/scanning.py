@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Final
 
+from penstock.api.reading.pace import Pace
 from penstock.limits import MIB
 from penstock.model.message import Message
 from penstock.store.store import Store
@@ -32,8 +33,11 @@ class Bounds:
         self._bytes_max = bytes_max
         self._clock = clock
         self._ends_at = clock() + seconds_max
+        self._pace = Pace()
 
     def take(self, message: Message) -> None:
+        """Look at one more."""
+        self._pace()
         self.scanned += 1
         self._bytes += len(message.payload)
 

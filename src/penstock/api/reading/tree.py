@@ -14,6 +14,7 @@ somebody turns pages.
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
+from penstock.api.reading.pace import Pace
 from penstock.store.store import TopicInfo
 
 SLASH: Final = b"/"
@@ -45,8 +46,14 @@ class Looks:
         self, count_max: int = LOOKS_MAX, is_late: Callable[[], bool] = lambda: False
     ) -> None:
         self.count = 0
+        self._pace = Pace()
         self._count_max = count_max
         self._is_late = is_late
+
+    def take(self) -> None:
+        """Look at one more."""
+        self.count += 1
+        self._pace()
 
     @property
     def is_over(self) -> bool:
@@ -126,11 +133,11 @@ class Level:
         return self._ahead
 
     def _next(self) -> TopicInfo | None:
-        self._looks.count += 1
+        self._looks.take()
         return next(self._names, None)
 
     def _first(self, prefix: bytes) -> TopicInfo | None:
-        self._looks.count += 1
+        self._looks.take()
         return next(self._store.topics(prefix), None)
 
     # ── what is there ─────────────────────────────────────────────────────────────────────────
@@ -157,7 +164,7 @@ class Level:
         """How many topics are below, and whether that is not all of them."""
         count = 0
         for looked, info in enumerate(self._store.topics(prefix)):
-            self._looks.count += 1
+            self._looks.take()
             if looked == CHILDREN_MAX or (looked and self._looks.is_over):
                 return count, True
             count += self._is_wanted is None or self._is_wanted(info.name)
