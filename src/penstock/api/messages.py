@@ -1,7 +1,6 @@
 """``messages``: pages of a topic, payloads, numbers over time, publishing."""
 
 import base64
-import binascii
 from time import monotonic
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -360,7 +359,7 @@ def _payload(body: PublishRequest) -> bytes:
             raise invalid("text", "not UTF-8", "send it as base64") from None
     try:
         return base64.b64decode(body.base64, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # binascii.Error among them
         raise invalid("base64", str(error)) from None
 
 
