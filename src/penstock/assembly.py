@@ -51,6 +51,7 @@ from penstock.doors.resp.door import RespDoor
 from penstock.net.connection_ids import ConnectionIds
 from penstock.net.connections import Connections
 from penstock.net.flusher import Flusher
+from penstock.node.client_events import ClientEvents
 from penstock.node.decided import DecidedPublisher
 from penstock.node.housekeeping import Housekeeping
 from penstock.node.schedules import ScheduleRunner
@@ -227,6 +228,11 @@ class Assembly:
     @cached_property
     def audit(self) -> AuditLog:
         return AuditLog(self.pipeline, self.store, self.broker.access, self.cluster.node_id)
+
+    @cached_property
+    def client_events(self) -> ClientEvents:
+        is_on = self.config.journal.client_events
+        return ClientEvents(self.counters.events, self.pipeline, self.cluster, is_on=is_on)
 
     @cached_property
     def revocation(self) -> Revocation:

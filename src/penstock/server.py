@@ -398,6 +398,7 @@ class Server:
             quotas=parts.quotas,
             cluster=parts.cluster,
             clock=self._clock,
+            client_events=parts.client_events,
         )
 
     def _make_tls_entrance(self) -> TlsEntrance | None:
@@ -480,6 +481,7 @@ class Server:
         self.parts.housekeeping.turn()
         self.parts.schedules.turn()
         self.parts.audit.turn(self._clock.wall_ms())
+        self.parts.client_events.turn()
         self.parts.pipeline.turn()
         interval_s = self.config.sys.interval_s
         if interval_s and now >= self._sys_due_at:
@@ -506,6 +508,7 @@ class Server:
             async with asyncio.timeout(self.config.shutdown.timeout_s):
                 self._pause_clients()
                 self.parts.audit.finish(self._clock.wall_ms())
+                self.parts.client_events.finish()
                 await self.parts.pipeline.drain()
                 await self.node.hand_over()
                 await self._end_streams()

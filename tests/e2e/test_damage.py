@@ -19,7 +19,7 @@ LOCKS = {"LOCK", "lock.mdb"}
 def intact(tmp_path_factory):
     """A directory with two hundred messages, after a clean stop."""
     directory = tmp_path_factory.mktemp("intact") / "data"
-    with BrokerProcess(directory) as broker:
+    with BrokerProcess(directory, "--set", "journal.client_events=false") as broker:
         with connected(broker) as client:
             for number in range(200):
                 client.publish_acknowledged("t", b"message-%03d." % number + b"x" * PAYLOAD_BYTES)

@@ -46,7 +46,7 @@ def test_the_greeting_says_ports_clients_data_and_what_an_ack_means(start, tmp_p
 
 
 def test_the_greeting_of_a_second_life_counts_what_is_there(start):
-    broker = start()
+    broker = start("--set", "journal.client_events=false")
     with connected(broker) as client:
         for _ in range(3):
             client.publish_acknowledged("t", b"x")
@@ -55,7 +55,8 @@ def test_the_greeting_of_a_second_life_counts_what_is_there(start):
 
 
 def test_the_greeting_speaks_of_one_message_and_one_address_in_the_singular(start):
-    broker = start("--listen", "127.0.0.1:0", listen=False)
+    silent = ("--set", "journal.client_events=false")
+    broker = start("--listen", "127.0.0.1:0", *silent, listen=False)
     with connected(broker) as client:
         client.publish_acknowledged("t", b"x")
     broker.stop()

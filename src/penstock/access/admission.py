@@ -42,6 +42,7 @@ RESERVED = (
     b"$SYS",
     b"$audit",
     b"$dlq",
+    b"$events",
     b"$share",
     b"$stage",
 )  # first levels that clients may not publish to

@@ -10,6 +10,7 @@ from penstock.api.bridges import BridgePages
 from penstock.api.call import Call
 from penstock.api.clients import ClientPages
 from penstock.api.csp_reports import CspReportPages
+from penstock.api.events_source import EventsSource
 from penstock.api.history import HistoryPages
 from penstock.api.messages import MessagePages
 from penstock.api.openapi import openapi
@@ -36,7 +37,7 @@ class Description(Resource):
         return Response(_document(), media_type=JSON)
 
 
-SOURCES: tuple[type[Source], ...] = (RatesSource, TopicsSource, TailSource)
+SOURCES: tuple[type[Source], ...] = (EventsSource, RatesSource, TopicsSource, TailSource)
 
 
 class Stream(StreamPages):

@@ -2,16 +2,22 @@
 
 import shutil
 import textwrap
+import time
 from collections.abc import Iterator
+from typing import NoReturn
 
 import click
+import msgspec
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options
-from penstock.cli.output import format_time, print_result
+from penstock.cli.inputs import flag
+from penstock.cli.output import format_time, print_result, wants_json
 from penstock.obs.log import printable
 
 PAGE = 1_000
-KINDS = ("connected", "ended", "refused", "dropped", "kicked", "returned", "traced")
+POLL_S = 1.0
+FOLLOWED_S = 30  # seconds back that each question is about
+KINDS = ("connected", "ended", "refused", "dropped", "returned")
 TEXT_MAX = 400
 
 
@@ -21,6 +27,7 @@ TEXT_MAX = 400
 @click.option("--kind", type=click.Choice(KINDS), help="Only those of this kind.")
 @click.option("--reason", help="Only those with this reason; the page of reasons lists them.")
 @click.option("--since", "since_s", type=click.IntRange(min=1), metavar="S", help="Seconds back.")
+@flag("--follow", help="Go on with new ones as they are recorded, oldest first.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @admin_options
 def events(
@@ -30,6 +37,8 @@ def events(
     reason: str | None,
     since_s: int | None,
     limit: int,
+    *,
+    follow: bool,
     broker: AdminClient,
 ) -> None:
     """List why clients left and messages were dropped, newest first.
@@ -38,6 +47,8 @@ def events(
     before a restart. `penstock why` explains a single case.
     """
     asked = {"client_id": client_id, "topic": topic, "kind": kind, "reason": reason}
+    if follow:
+        _follow(broker, asked | {"since_s": since_s or 1})
     found = list(_events(broker, limit, asked | {"since_s": since_s}))
     print_result(found, "\n".join(map(_line, found)) or "nothing is recorded")
 
@@ -51,6 +62,22 @@ def _events(broker: AdminClient, limit: int, asked: dict[str, object]) -> Iterat
         cursor = page["next"]
         if cursor is None:
             return
+
+
+def _follow(broker: AdminClient, asked: dict[str, object]) -> NoReturn:
+    """Ask each second. A record is told when it is seen again: it may have grown until then."""
+    seen: dict[str, Document] = {}
+    told: dict[str, None] = {}
+    while True:
+        page = broker.get("/api/v1/events", limit=PAGE, **asked)
+        for event in reversed(page["items"]):
+            if event["id"] in seen and event["id"] not in told:
+                told[event["id"]] = None
+                click.echo(msgspec.json.encode(event) if wants_json() else _line(event))
+        seen = {event["id"]: event for event in page["items"]}
+        told = {name: None for name in told if name in seen}
+        asked = asked | {"since_s": FOLLOWED_S}
+        time.sleep(POLL_S)
 
 
 def _line(event: Document) -> str:

@@ -167,6 +167,11 @@ class Journal(Section, frozen=True, kw_only=True):
         about(form="filter"),
         "Topic filters whose QoS 0 messages are not journaled.",
     ] = ()
+    client_events: Annotated[
+        bool,
+        "Whether it is journaled who connected, left, was refused or lost messages, in the topic"
+        " $events/clients.",
+    ] = True
     capture_pending_bytes_max: Annotated[
         int,
         within(64 * KIB, 16 * GIB),

@@ -89,7 +89,7 @@ class EffectHandlers:
 
     def _record(self, effects: Effects) -> None:
         for drop in effects.drops.values():
-            self._counters.events.note(
+            event = self._counters.events.note(
                 DROPPED,
                 drop.reason.value,
                 drop.client_id,
@@ -100,6 +100,7 @@ class EffectHandlers:
                 sequences=(drop.first, drop.last),
                 detail=drop.detail,
             )
+            event.is_everywhere = True
 
     def _end_replay(
         self, client: SessionClient, deliveries: list[Delivery], pass_on: Callable[[], None]

@@ -14,6 +14,7 @@ from penstock.explain.wording import (
     derived,
     end_in_words,
     fact_of,
+    in_order,
     listed,
     number,
     several,
@@ -150,7 +151,7 @@ def _lines(facts: ClientFacts) -> list[Fact]:
     last = facts.last_end
     if last is not None and all(event.number != last.number for event in events):
         events.append(last)
-    lines = [fact_of(event) for event in sorted(events, key=lambda event: event.ms)]
+    lines = [fact_of(event) for event in sorted(events, key=in_order)]
     session = facts.session
     if session is not None and session.filters_total:
         shown = listed(session.filters)

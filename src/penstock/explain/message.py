@@ -24,6 +24,7 @@ from penstock.explain.wording import (
     clock,
     derived,
     fact_of,
+    in_order,
     listed,
     number,
     several,
@@ -355,7 +356,7 @@ def _lines(facts: MessageFacts, row: Row, receivers: list[Receiver]) -> list[Fac
     taken = f"Taken with QoS {row.qos}, {number(row.payload_bytes)} bytes{key}{durable}."
     lines = [Fact(at(row.time_ms), "taken", Certainty.RECORDED, taken)]
     concerned = [event for event in facts.events if _concerns(facts, row, event)]
-    lines += [fact_of(event) for event in sorted(concerned, key=lambda event: event.ms)]
+    lines += [fact_of(event) for event in sorted(concerned, key=in_order)]
     lines += _letter_lines(facts) + _receiver_lines(receivers)
     if not receivers:
         lines.append(derived(0, "no_match", "No subscription and no group matches, as of now."))

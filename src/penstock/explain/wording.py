@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from penstock.explain.explanation import Advice, Fact
 from penstock.explain.fates import Certainty
-from penstock.obs.events import CONNECTED, DROPPED, ENDED, KICKED, REFUSED, RETURNED, Event
+from penstock.obs.events import CONNECTED, DROPPED, ENDED, REFUSED, RETURNED, Event
 from penstock.obs.log import printable
 from penstock.obs.reasons import advice_for
 
@@ -132,6 +132,11 @@ def fact_of(event: Event) -> Fact:
     return Fact(at(event.ms), code, Certainty.RECORDED, tell(event), is_trouble(event))
 
 
+def in_order(event: Event) -> tuple[int, int]:
+    """The order of records; those of one moment have numbers that grow."""
+    return event.ms, event.number
+
+
 def derived(ms: int, code: str, text: str, *, trouble: bool = False) -> Fact:
     return Fact(at(ms), code, Certainty.DERIVED, text, trouble)
 
@@ -146,7 +151,7 @@ def _plain(reason: str) -> str:
 
 
 __all__ = [
-    "CONNECTED", "DROPPED", "ENDED", "KICKED", "ORDINARY", "REFUSED", "RETURNED",
-    "advice_on", "at", "clock", "derived", "end_in_words", "fact_of", "is_trouble", "listed",
-    "number", "several", "span", "tell",
+    "CONNECTED", "DROPPED", "ENDED", "ORDINARY", "REFUSED", "RETURNED",
+    "advice_on", "at", "clock", "derived", "end_in_words", "fact_of", "in_order", "is_trouble",
+    "listed", "number", "several", "span", "tell",
 ]  # fmt: skip

@@ -30,13 +30,12 @@ CONNECTED: Final = "connected"
 ENDED: Final = "ended"
 REFUSED: Final = "refused"
 DROPPED: Final = "dropped"
-KICKED: Final = "kicked"
 RETURNED: Final = "returned"  # by a worker of a group
 TRACED: Final = "traced"
 
 _Key = tuple[str, str, bytes, bytes, str]  # kind, reason, client, group, user
 
-KINDS: Final = (CONNECTED, ENDED, REFUSED, DROPPED, KICKED, RETURNED, TRACED)
+KINDS: Final = (CONNECTED, ENDED, REFUSED, DROPPED, RETURNED, TRACED)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -56,6 +55,7 @@ class Event(msgspec.Struct, gc=False):
     peer: str = ""
     detail: str = ""
     count: int = 1
+    is_everywhere: bool = False  # all nodes record it: it follows from the journal
 
 
 class Events:
@@ -167,6 +167,11 @@ class Events:
         first = max(number, self.next - len(self._ring))
         end = min(self.next, first + count_max)
         return [self._ring[one % self._kept] for one in range(first, end)]
+
+    def turn(self) -> None:
+        """Called periodically: let go what was kept to count by, once its second is over."""
+        if self._fresh and self._wall_ms() // 1000 != self._second:
+            self._fresh, self._counts = {}, {}
 
     def is_settled(self, event: Event) -> bool:
         """Whether nothing is counted with this record any more: its second is over."""

@@ -20,16 +20,24 @@ from penstock.store.store import (
     RetentionRules,
     TopicRetentionRule,
 )
-from penstock.trust.touched import AUDIT_PREFIX
+from penstock.trust.touched import AUDIT_PREFIX, EVENTS_PREFIX
 
 AUDIT_AGE_MS = 400 * 24 * 3600 * 1000
 AUDIT_BYTES_MAX = 64 * MIB
+
+EVENTS_MESSAGES_MAX = 100_000
+EVENTS_BYTES_MAX = 64 * MIB
 
 _AUDIT = TopicRetentionRule(
     lambda topic: topic.startswith(AUDIT_PREFIX),
     RetentionLimits(age_ms_max=AUDIT_AGE_MS, bytes_max=AUDIT_BYTES_MAX),
 )
 """Whoever may configure retention could otherwise have the audit log forget."""
+
+_EVENTS = TopicRetentionRule(
+    lambda topic: topic.startswith(EVENTS_PREFIX),
+    RetentionLimits(messages_max=EVENTS_MESSAGES_MAX, bytes_max=EVENTS_BYTES_MAX),
+)
 
 
 def configured_rules(config: Config) -> RetentionRules:
@@ -38,6 +46,7 @@ def configured_rules(config: Config) -> RetentionRules:
         default=_limits(retention.messages_max, retention.age_s_max, retention.bytes_max),
         rules=(
             _AUDIT,
+            _EVENTS,
             *(
                 TopicRetentionRule(
                     _matcher(rule.filter),

@@ -23,6 +23,7 @@ HOST = "127.0.0.1"
 DEFAULTS: Mapping[str, object] = {
     "auth.scram_iterations": 4_096,  # a test does not wait for what makes guessing slow
     "http_listen": [],
+    "journal.client_events": False,  # a test counts what it publishes itself
     "journal.map_bytes_initial": 64 * limits.MIB,  # small enough to start at once, and it grows
     "log.format": "console",
     "log.level": "warning",

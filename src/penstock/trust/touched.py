@@ -1,7 +1,8 @@
 """What a request touches: some names stand for others, and the other one is judged.
 
 Dead letters (``$dlq/TOPIC/GROUP``) are management of their topic, an envelope (``$signed/TOPIC``)
-is its topic, the audit log is for administrators. ``$SYS`` is also open to those who may monitor.
+is its topic, the audit log is for administrators, what happened to clients (``$events``) for those
+who may monitor. ``$SYS`` is also open to those.
 Doors (``access.admission``) and the fold (``core.owners``) ask here, so that a subscription that
 was granted and a message that is routed are judged alike.
 """
@@ -17,6 +18,8 @@ ENVELOPE_PREFIX = b"$signed/"
 
 AUDIT_PREFIX = b"$audit/"
 
+EVENTS_PREFIX = b"$events/"
+
 
 def touched(topic: bytes, action: Action) -> tuple[bytes, Action]:
     """The topic or filter that is judged in place of this one, and the action."""
@@ -28,6 +31,9 @@ def touched(topic: bytes, action: Action) -> tuple[bytes, Action]:
         return origin(topic)[0], Action.MANAGE
     if topic.startswith(AUDIT_PREFIX) or topic == b"$audit":
         return b"", Action.ADMIN
+    if topic.startswith(EVENTS_PREFIX) or topic == b"$events":
+        is_reading = action in {Action.READ, Action.SUBSCRIBE}
+        return b"", Action.MONITOR if is_reading else Action.ADMIN
     return topic, action
 
 

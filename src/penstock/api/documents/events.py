@@ -19,18 +19,18 @@ class EventQuery(ListQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     topic: str = ""
     kind: Annotated[
         str,
-        Meta(description="connected, ended, refused, dropped, kicked, returned or traced."),
+        Meta(description="connected, ended, refused, dropped or returned."),
     ] = ""
     reason: str = ""
     since_s: Annotated[Count, Meta(description="Of the last so many seconds; 0: all.")] = 0
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that was recorded: an end, a refusal, a drop, a connect, a kick, a trace."""
+    """Something that was recorded: an end, a refusal, a drop, a connect, a returned job."""
 
     id: str  # of this node; grows with time
     at: str
-    kind: str  # connected, ended, refused, dropped, kicked, returned, traced
+    kind: str  # connected, ended, refused, dropped, returned
     reason: str  # a code of the page of reasons; empty for connected
     node: int
     text: str  # the same in words

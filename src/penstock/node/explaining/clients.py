@@ -6,14 +6,17 @@ from penstock.core.session import Session
 from penstock.explain.facts import ClientFacts, Connection, SessionState
 from penstock.net.connection_ids import node_of
 from penstock.net.connections import ConnectedClient
+from penstock.node.client_events import StoredEvent, stored_of
 from penstock.node.explaining.parts import ExplainingParts, Reading, text
+from penstock.obs.events import Event
 
 EVENTS_MAX = 300
+LOOKED_AT = 20_000  # the newest records of $events/clients
 FILTERS_MAX = 50
 
 
 async def client_facts(parts: ExplainingParts, client_id: bytes, read: Reading) -> ClientFacts:
-    events = await read(partial(parts.events.find, EVENTS_MAX, client=client_id))
+    events = await read(partial(_events, parts, client_id))
     session = parts.broker.sessions.get(client_id)
     if session is not None and session.is_over:
         session = None  # nothing is left of it but a will
@@ -25,6 +28,33 @@ async def client_facts(parts: ExplainingParts, client_id: bytes, read: Reading) 
         events=tuple(events),
         last_end=parts.events.ends.get(client_id),
         ban=_ban(parts, client_id),
+    )
+
+
+def _events(parts: ExplainingParts, client_id: bytes) -> list[Event]:
+    """What this node remembers, and what the journal has of before and of other nodes."""
+    found = parts.events.find(EVENTS_MAX, client=client_id)
+    own, started_ms = parts.cluster.node_id, parts.client_events.started_ms
+    for number, one in enumerate(stored_of(parts.store, client_id, LOOKED_AT, EVENTS_MAX)):
+        if one.node != own or one.time_ms < started_ms:
+            found.append(_remembered(-1 - number, one))
+    return sorted(found, key=lambda event: -event.ms)[:EVENTS_MAX]
+
+
+def _remembered(number: int, one: StoredEvent) -> Event:
+    return Event(
+        number,
+        one.time_ms,
+        one.kind,
+        one.reason,
+        one.client_id.encode(),
+        one.topic.encode(),
+        sequence=one.sequence,
+        last_sequence=one.last_sequence,
+        user=one.user,
+        peer=one.peer,
+        detail=one.detail,
+        count=one.count,
     )
 
 

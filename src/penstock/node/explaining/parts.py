@@ -13,6 +13,7 @@ from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.net.connections import Connections
+from penstock.node.client_events import ClientEvents
 from penstock.obs.events import Events
 from penstock.store.store import Store
 
@@ -39,6 +40,7 @@ class ExplainingParts:
     quotas: Quotas
     cluster: Consensus
     clock: Clock
+    client_events: ClientEvents
 
     @property
     def events(self) -> Events:
