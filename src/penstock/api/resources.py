@@ -22,6 +22,7 @@ from penstock.api.retained import RetainedPages
 from penstock.api.schedules import SchedulePages
 from penstock.api.session import Session
 from penstock.api.settings import SettingsPages
+from penstock.api.stacks import Debugging
 from penstock.api.stream import Source, StreamPages
 from penstock.api.topics import TopicPages
 from penstock.api.values_source import TailSource, TopicsSource
@@ -61,6 +62,7 @@ RESOURCES: tuple[type[Resource], ...] = (
     ClientPages,
     Explanations,
     Recorded,
+    Debugging,
     Description,
 )
 

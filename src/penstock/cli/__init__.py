@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "events": ("penstock.cli.events:events", "List why clients left and messages were dropped."),
     "doctor": ("penstock.cli.doctor:doctor", "Say what is wrong, weak or slow about a broker."),
     "completion": ("penstock.cli.completion:completion", "Let a shell complete commands."),
+    "debug": ("penstock.cli.debug:debug", "Collect what is needed to find a fault."),
     "generate": ("penstock.cli.generate:generate", "Print dashboards, alerts and units."),
     "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),
     "backup": ("penstock.cli.backup:backup", "Back up a broker to one file, while it runs."),

@@ -110,6 +110,13 @@ class AdminClient:
             query["stale"] = "true"
         return self._request("GET", _with_query(path, query), None)
 
+    def text(self, path: str) -> bytes:
+        """A page that is not JSON."""
+        status, content = self._exchange("GET", path, None)
+        if status != http.HTTPStatus.OK:
+            self._document(status, content)
+        return content
+
     def pages(
         self, path: str, key: str, after: dict[str, str], **query: object
     ) -> Iterator[Document]:
