@@ -36,8 +36,10 @@ class ApiClient:
     Who asks too often is told so; a test usually has another question, so it waits its turn.
     """
 
-    def __init__(self, port, user="", secret="", *, is_patient=True, **headers):
+    def __init__(self, port, user="", secret="", *, is_patient=True, tls=None, **headers):
+        """``tls``: an SSL context."""
         self.port = port
+        self.tls = tls
         self.is_patient = is_patient
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if user:
@@ -52,7 +54,7 @@ class ApiClient:
             time.sleep(0.05)
 
     def _ask(self, method, path, body, headers, query):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = self.connect()
         try:
             connection.request(
                 method, url(path, query), encoded(body), self.headers | dict(headers)
@@ -64,6 +66,11 @@ class ApiClient:
         found = {name.lower(): value for name, value in response.getheaders()}
         is_json = "json" in found.get("content-type", "")
         return Answer(response.status, found, json.loads(content) if is_json else content)
+
+    def connect(self):
+        if self.tls is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=self.tls)
 
     def get(self, path, **query):
         return self.ask("GET", path, **query)
@@ -108,7 +115,7 @@ class Events:
     """A stream of events: ``next()`` waits for one."""
 
     def __init__(self, client, headers=(), **query):
-        self.connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
+        self.connection = client.connect()
         self.connection.request("GET", url("stream", query), headers=client.headers | dict(headers))
         self.response = self.connection.getresponse()
         self.status = self.response.status
