@@ -36,7 +36,7 @@ $(VENV)/.serve: pyproject.toml constraints.txt $(KERNEL) | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(KERNEL) | $(BIN)/python
 	@echo "installing Penstock, Spark and the test tools into $(VENV): a few minutes, once ..."
-	@$(PIP) install -c constraints.txt -e '.[dev,cli,spark,jwt]'
+	@$(PIP) install -c constraints.txt -e '.[dev,cli,spark,jwt,otel]'
 	@touch $@ $(VENV)/.serve
 
 # Clients for Node and browsers, and tools for the console, used by their tests, which are skipped where npm cannot fetch them.

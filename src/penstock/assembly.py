@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from functools import cached_property, partial
 
+from penstock import __version__
 from penstock.access.admission import Admission
 from penstock.access.audit import AuditLog
 from penstock.access.envelopes import Envelopes
@@ -40,6 +41,7 @@ from penstock.core.effects import (
 )
 from penstock.delivery.effects import EffectHandlers
 from penstock.delivery.fanout import LiveFanout
+from penstock.delivery.tracing import Tracing
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.dispatch.parts import DispatchParts
 from penstock.doors.binary import BinaryDoor
@@ -57,6 +59,7 @@ from penstock.node.housekeeping import Housekeeping
 from penstock.node.schedules import ScheduleRunner
 from penstock.node.wills import Wills
 from penstock.obs.counters import Counters
+from penstock.obs.spans import SpanExporter
 from penstock.reading.changes import Changes
 from penstock.reading.readers import JournalReaders
 from penstock.staging.context import StagingContext
@@ -120,6 +123,8 @@ class Assembly:
         self.feed.on_extras = self.envelopes.committed
         self.feed.on_extras_failed = self.envelopes.commit_failed
         self.feed.on_committed = self.changes.committed
+        if self.tracing is not None:
+            self.feed.on_own_extras = self.tracing.committed
         self.connections.meter_of = self.quotas.meter
         self.logins.on_failed = self.audit.login_failed
 
@@ -127,6 +132,8 @@ class Assembly:
         self.pipeline.submit(effect.command, effect.waiter, durable=True)
 
     def close(self) -> None:
+        if self.tracing is not None:
+            self.tracing.close()
         self.logins.close()
         self.readers.close()
         self.pipeline.close()
@@ -167,6 +174,14 @@ class Assembly:
     @cached_property
     def producing(self) -> Producing:
         return Producing(self.broker, self.pipeline, self.counters)
+
+    @cached_property
+    def tracing(self) -> Tracing | None:
+        options = self.config.tracing
+        if not options.endpoint:
+            return None
+        exporter = SpanExporter(options.endpoint, options.service_name, __version__, self.counters)
+        return Tracing(exporter, self.clock, self.cluster.node_id)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
@@ -354,6 +369,7 @@ class Assembly:
             dispatchers=self.dispatchers,
             cluster=self.cluster,
             session_ends=self.housekeeping,
+            tracing=self.tracing,
         )
 
     @cached_property
@@ -398,4 +414,5 @@ class Assembly:
             cluster=self.cluster,
             logins=self.logins,
             audit=self.audit,
+            tracing=self.tracing,
         )

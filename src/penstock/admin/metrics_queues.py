@@ -78,6 +78,14 @@ QUEUES: tuple[Metric, ...] = (
         lambda s: s.counters.schedule_firings_total,
         "result",
     ),
+    # ── Tracing
+    counter(
+        "penstock_spans_total",
+        "Spans of traced messages: exported, failed (the collector refused them or is away), or"
+        " dropped because too many waited.",
+        lambda s: s.counters.spans_total,
+        "result",
+    ),
     # ── Sinks
     counted("staged_bytes", "Bytes that sinks have staged and neither committed nor aborted."),
     counted("staged_parts", "Parts (task attempts) that those bytes belong to."),

@@ -21,6 +21,8 @@ from penstock.admin.refusals import Misdirected, RequestRefused
 from penstock.admin.view import Confirmed
 from penstock.errors import NoQuorum, NotLeader, PenstockError, StorageError
 from penstock.limits import KIB
+from penstock.model.mqtt_headers import Headers
+from penstock.model.trace_context import TRACEPARENT, TRACESTATE, is_traced, valid_headers
 from penstock.obs.log import printable
 from penstock.trust.rules import Action
 
@@ -193,3 +195,11 @@ def payload_fields(payload: bytes) -> dict[str, str]:
         return {"payload": payload.decode()}
     except UnicodeDecodeError:
         return {"payload_base64": base64.b64encode(payload).decode()}
+
+
+def trace_headers(request: Request, headers: Headers) -> Headers:
+    """Headers for a message: the span of the request that publishes it, unless it names one."""
+    if is_traced(headers):
+        return ()
+    parent, state = (request.headers.get(name.decode(), "") for name in (TRACEPARENT, TRACESTATE))
+    return valid_headers(parent.encode("latin-1"), state.encode("latin-1"))

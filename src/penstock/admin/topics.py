@@ -28,6 +28,7 @@ from penstock.admin.pages import (
     require,
     text_of,
     time_of,
+    trace_headers,
 )
 from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import BrokerView, TopicPublisher
@@ -110,6 +111,7 @@ def _headers(request: Request) -> Headers:
             advice = "write header=NAME:VALUE, once for each"
             raise RequestRefused(400, f"{printable(text)} is not a header", advice)
         headers.append((name.encode(), value.encode()))
+    headers += trace_headers(request, tuple(headers))
     if len(headers) > HEADERS_MAX or sum(map(len, chain(*headers))) > HEADERS_BYTES_MAX:
         advice = f"a message may have {HEADERS_MAX} headers of {HEADERS_BYTES_MAX} bytes together"
         raise RequestRefused(400, "too many headers, or too large ones", advice)

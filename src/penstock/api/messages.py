@@ -7,8 +7,10 @@ from urllib.parse import quote
 
 from msgspec import Meta, field
 from msgspec.structs import replace
+from starlette.requests import Request
 from starlette.responses import Response
 
+from penstock.admin.pages import trace_headers
 from penstock.api.call import Call
 from penstock.api.cursors import cursor_of, key_of
 from penstock.api.documents.common import Count, ListQuery, Query, moment, name_of
@@ -278,7 +280,7 @@ class MessagePages(Resource):
         publishing = self.parts.publishing
         if publishing is None:
             raise not_found("this broker publishes nothing by HTTP")
-        draft = _draft(topic, body, publishing.wall_ms())
+        draft = _draft(topic, body, publishing.wall_ms(), call.request)
         if body.dry_run:
             return await self._checked(call, publishing, body, draft)
         if refusal := publishing.refusal(call.principal, topic):
@@ -328,7 +330,7 @@ class MessagePages(Resource):
         )
 
 
-def _draft(topic: bytes, body: PublishRequest, now_ms: int) -> Draft:
+def _draft(topic: bytes, body: PublishRequest, now_ms: int, request: Request) -> Draft:
     """The message that a request describes. Raises Problem."""
     if body.text is not None and body.base64 is not None:
         raise invalid("base64", "there is a text, too", "send one of them")
@@ -341,7 +343,7 @@ def _draft(topic: bytes, body: PublishRequest, now_ms: int) -> Draft:
             raise invalid(name, f"not from 0 to {DURATION_S_MAX} seconds")
     kind = body.content_type.encode()
     number = CONTENT_TYPES.index(kind) if kind in CONTENT_TYPES else 0
-    headers = _headers(body, kind if kind and not number else b"")
+    headers = _headers(body, kind if kind and not number else b"", request)
     due_ms = now_ms + round(body.delay_s * 1000) if body.delay_s else 0
     expires_ms = now_ms + round(body.expires_s * 1000) if body.expires_s else 0
     extras = Extras(headers, due_ms=due_ms, expires_ms=expires_ms)
@@ -363,12 +365,13 @@ def _payload(body: PublishRequest) -> bytes:
         raise invalid("base64", str(error)) from None
 
 
-def _headers(body: PublishRequest, content_type: bytes) -> Headers:
+def _headers(body: PublishRequest, content_type: bytes, request: Request) -> Headers:
     headers = [(name.encode(), value.encode()) for name, value in body.headers]
     if any(not name for name, _ in headers):
         raise invalid("headers", "a header has no name")
     if content_type:
         headers.append((CONTENT_TYPE, content_type))
+    headers += trace_headers(request, tuple(headers))
     size = sum(len(name) + len(value) for name, value in headers)
     if len(headers) > HEADERS_MAX or size > HEADERS_BYTES_MAX:
         raise invalid("headers", f"more than {HEADERS_MAX}, or {HEADERS_BYTES_MAX} bytes together")

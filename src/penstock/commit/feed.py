@@ -113,6 +113,8 @@ class Feed:
         self.is_wanted = False  # whether there are any
         self.on_extras: Callable[[Batch], None] | None = None  # commits with signatures or headers
         self.on_extras_failed: Callable[[Batch], None] | None = None  # the same, failed
+        # the same, with their place, if they are of this node
+        self.on_own_extras: Callable[[Batch, Commit], None] | None = None
         self.on_committed: Callable[[Batch], None] | None = None  # all with messages or deletions
         # topics that were deleted, before anything of a new topic of that name
         self.on_dropped: Callable[[bytes], None] | None = None
@@ -160,12 +162,15 @@ class Feed:
         wanted = self.routes.subscription_count or self._watchers or self._taps
         self.is_wanted = bool(wanted)
 
-    def committed(self, batch: Batch, commit: Commit) -> None:
+    def committed(self, batch: Batch, commit: Commit, *, is_own: bool = False) -> None:
+        """``is_own``: its messages came to this node."""
         if batch.drops and self.on_dropped is not None:
             for topic in batch.drops:
                 _guarded(self.on_dropped, topic)
         if batch.extras and self.on_extras is not None:
             _guarded(self.on_extras, batch)
+        if is_own and batch.extras and self.on_own_extras is not None:
+            _guarded(self.on_own_extras, batch, commit)
         if self.on_committed is not None:
             _guarded(self.on_committed, batch)
         if not self.is_wanted:

@@ -536,7 +536,7 @@ class Pipeline(PendingBatches):
             self._checkpointer.changed(commit.index)
         sent = self._latency.sent
         if batch.count or batch.drops:
-            self._feed.committed(batch, commit)
+            self._feed.committed(batch, commit, is_own=True)
         if pending.offset_waiters:
             count = sum([count for _, _, count, _, _ in pending.offset_waiters])
             self._latency.acknowledged(count, pending.opened_at)

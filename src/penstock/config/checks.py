@@ -75,12 +75,21 @@ _PACKET_ORDER = partial(
     why=", so the largest messages could never be delivered",
 )
 
+
+def _tracing_faults(config: Config) -> Iterator[ConfigFault]:
+    endpoint = config.tracing.endpoint
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        advice = 'write "http://HOST:4318/v1/traces"'
+        yield ConfigFault("is no address of HTTP", advice, "tracing.endpoint")
+
+
 _RULES: Final[list[tuple[AbstractSet[str], Callable[[Config], Iterator[ConfigFault]]]]] = [
     ({"listen", "http_listen", "listeners"}, _listener_faults),
     ({"listeners"}, _option_faults),
     ({"limits.connect_bytes_max", "limits.packet_bytes_max"}, _CONNECT_ORDER),
     ({"limits.packet_bytes_max", "limits.outbound_bytes_max"}, _PACKET_ORDER),
     ({"bridges"}, bridge_faults),
+    ({"tracing.endpoint"}, _tracing_faults),
     (CLUSTER_KEYS, cluster_faults),
     (TLS_KEYS, tls_faults),
 ]

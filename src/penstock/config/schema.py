@@ -564,6 +564,17 @@ class Sys(Section, frozen=True, kw_only=True):
     ] = 10.0
 
 
+class Tracing(Section, frozen=True, kw_only=True):
+    """Spans of traced messages, for OpenTelemetry."""
+
+    endpoint: Annotated[
+        str,
+        "Where spans are sent, by OTLP over HTTP, as in http://127.0.0.1:4318/v1/traces; empty:"
+        " nowhere. Needs the extra otel.",
+    ] = ""
+    service_name: Annotated[str, "The name of this broker in spans."] = "penstock"
+
+
 class Shutdown(Section, frozen=True, kw_only=True):
     """How the broker stops."""
 
@@ -664,6 +675,7 @@ class Config(Section, frozen=True, kw_only=True):
     resp: Resp = Resp()
     log: Log = Log()
     sys: Sys = Sys()
+    tracing: Tracing = Tracing()
     shutdown: Shutdown = Shutdown()
 
 

@@ -65,6 +65,9 @@ class Counters:
     schedule_firings_total: dict[str, int] = field(
         default_factory=lambda: {"published": 0, "refused": 0, "skipped": 0}
     )
+    spans_total: dict[str, int] = field(
+        default_factory=lambda: {"exported": 0, "dropped": 0, "failed": 0}
+    )
     read_failures_total: int = 0
     redelivered_total: int = 0
     commit_failures_total: int = 0

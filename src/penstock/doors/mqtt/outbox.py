@@ -290,6 +290,8 @@ class MqttOutbox(Outbox):
         if self._deferred:  # others are before them [MQTT-4.6.0-6]
             self._defer(deliveries, marks)
             return
+        if self._door.tracing is not None:
+            deliveries = self._door.tracing.delivering(deliveries, self._client.name)
         shape, head, tail, size = None, b"", b"", 0
         room, budget, quota = self._room - self._out_bytes, self._connections.budget, self._quota
         too_large: list[int] = []
@@ -586,6 +588,9 @@ class MqttOutbox(Outbox):
     ) -> bool:
         """Send what was read, unless it is too large; return whether there was room."""
         payload, extras = message.payload, aged(message.extras, message.time_ms)
+        if extras is not None and self._door.tracing is not None:
+            sequence, client = message.sequence, self._client.name
+            extras = self._door.tracing.extras(message.topic, sequence, extras, client)
         flags |= message.content_type << DELIVER_CONTENT_TYPE_SHIFT
         if isinstance(message, Message) and message.flags & (FLAG_RETAIN | FLAG_RETAIN_UNKEPT):
             flags |= DELIVER_PUBLISHED_RETAIN

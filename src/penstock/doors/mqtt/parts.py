@@ -16,6 +16,7 @@ from penstock.core.broker import Broker
 from penstock.core.session import Session
 from penstock.delivery.effects import EffectHandlers
 from penstock.delivery.fanout import LiveFanout
+from penstock.delivery.tracing import Tracing
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.mqtt.connect_queue import ConnectQueue
 from penstock.doors.mqtt.fetch_queue import FetchQueue
@@ -61,6 +62,7 @@ class MqttParts:
     dispatchers: Dispatchers
     cluster: Consensus
     session_ends: SessionEnds
+    tracing: Tracing | None = None
     connect_queue: ConnectQueue = field(init=False)
     fetch_queue: FetchQueue = field(init=False)
     replay_memory: ReplayMemory = field(default_factory=ReplayMemory)

@@ -36,6 +36,7 @@ from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.reason_codes import CODES
 from penstock.doors.mqtt.terms import QOS_MAX, Terms
 from penstock.model.message import FLAG_RETAIN_UNKEPT, Extras
+from penstock.model.trace_context import context_of
 from penstock.net.connection import SIGNED_AT_ONCE
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
@@ -44,7 +45,7 @@ from penstock.wire.mqtt.events import Event, MqttPublishRun, Publish
 from penstock.wire.mqtt.frames import PublishFrames
 from penstock.wire.mqtt.message_properties import MessageProperties
 from penstock.wire.mqtt.reason_codes import ReasonCode
-from penstock.wire.mqtt.sent_properties import remember_block
+from penstock.wire.mqtt.sent_properties import headers_block, remember_block
 
 if TYPE_CHECKING or kernel.is_compiled:
     from penstock.kernel.publishes import pass_on
@@ -93,6 +94,9 @@ class MqttPublishing:
         """
         event = events[position]
         if type(event) is not PublishFrames:
+            return self._publish_runs(events, position, now_ms, turn_ends_at)
+        if self._door.tracing is not None and self.exchanges is not None:
+            events[position : position + 1] = _taken_apart(event)
             return self._publish_runs(events, position, now_ms, turn_ends_at)
         self.publish_frames(event, now_ms)
         if not len(event):
@@ -163,7 +167,7 @@ class MqttPublishing:
                 policy = route.policy
             if has_properties and event.properties is not None and self._is_unfit(event):
                 break
-            if policy > CAPTURED:
+            if policy > CAPTURED or (has_properties and event.each and door.tracing is not None):
                 if event.each is not None:
                     events[position - 1 : position] = _singles(event)
                     position -= 1
@@ -173,7 +177,7 @@ class MqttPublishing:
                 self._publish_signed_runs(event, now_ms)
                 break
             is_alone = route.marked is not None or (
-                has_properties and event.properties is not None and _expires(event.properties)
+                has_properties and event.properties is not None and self._is_own(event.properties)
             )
             if (
                 stretch
@@ -229,8 +233,30 @@ class MqttPublishing:
         else:
             self._door.cluster.broadcast(topic, payloads, common, marks)
 
+    def _is_own(self, properties: MessageProperties) -> bool:
+        """Whether messages are forwarded alone: others have no part in their form."""
+        is_traced = self._door.tracing is not None and context_of(properties.headers) is not None
+        return is_traced or properties.expiry_s is not None
+
+    def _traced(
+        self, topic: bytes, properties: MessageProperties | None
+    ) -> MessageProperties | None:
+        """The properties of a message that is forwarded now, with our span if it is traced."""
+        tracing = self._door.tracing
+        if tracing is None or properties is None:
+            return properties
+        headers = tracing.live_headers(topic, properties.headers)
+        if headers is properties.headers:
+            return properties
+        return replace(properties, headers=headers, block=headers_block(headers))
+
     def _forward_alone(self, route: TopicRoute, event: MqttPublishRun, now_ms: int) -> None:
         """Forward a run that expires, or whose subscribers need other forms than its frames."""
+        if self._door.tracing is not None and event.properties is not None:
+            for payload in event.payloads:
+                first = Publish(event.topic, payload, 0, False, False, 0, event.properties)
+                self._forward(event.topic, [payload], first, now_ms)
+            return
         live = SpecialLive(
             (event,),
             len(event.payloads),
@@ -249,7 +275,7 @@ class MqttPublishing:
         live = SpecialLive.of_message(
             topic,
             payloads,
-            first.properties,
+            self._traced(topic, first.properties),
             expires_ms=_expires_ms(first.properties, now_ms),
             is_retained=first.retain,
             publisher=self._client.client_id,
@@ -555,15 +581,19 @@ def _singles(event: MqttPublishRun) -> list[Event]:
     ]
 
 
+def _taken_apart(frames: PublishFrames) -> list[Event]:
+    """The packets as runs, as a broker has them that is not compiled."""
+    runs: list[Event] = []
+    while len(frames):
+        runs.append(frames.take_run(MqttPublishRun))
+    return runs
+
+
 def _expires_ms(properties: MessageProperties | None, now_ms: int) -> int:
     """When messages expire; 0: never."""
     if properties is None or properties.expiry_s is None:
         return 0
     return now_ms + 1000 * properties.expiry_s
-
-
-def _expires(properties: MessageProperties) -> bool:
-    return properties.expiry_s is not None
 
 
 def _joined(stretch: list[MqttPublishRun], count: int) -> Live:

@@ -10,6 +10,7 @@ from penstock.cluster.consensus import Consensus
 from penstock.commit.pipeline import Pipeline
 from penstock.commit.produce import Producing
 from penstock.core.broker import Broker
+from penstock.delivery.tracing import Tracing
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.queue.faults import refusal_fault, reserved_fault
 from penstock.doors.queue.scans import ScanBook
@@ -45,7 +46,9 @@ class QueueParts:
         cluster: Consensus,
         logins: Logins,
         audit: AuditLog,
+        tracing: Tracing | None = None,
     ) -> None:
+        self.tracing = tracing
         self.connections = connections
         self.limits = connections.limits
         self.counters = connections.counters

@@ -88,8 +88,10 @@ class Poll:
         if self._client.is_full():
             self._give_back(jobs)
             return
-        self._client.door.counters.messages_out_total[1] += len(jobs)
-        self._answer(encode.polled(items_of(jobs), self._slot.request_id))
+        door = self._client.door
+        door.counters.messages_out_total[1] += len(jobs)
+        items = items_of(jobs, door.tracing, self.consumer)
+        self._answer(encode.polled(items, self._slot.request_id))
 
     def _give_back(self, jobs: list[LeasedMessage]) -> None:
         topic, group, _ = self._target

@@ -152,7 +152,7 @@ class Push:
             jobs = self._without_late(jobs) if self._late else jobs
             self._track(jobs)
         self._door.counters.messages_out_total[1] += len(jobs)
-        self._client.send(encode.pushed(items_of(jobs)))
+        self._client.send(encode.pushed(items_of(jobs, self._door.tracing, self.consumer)))
 
     def _without_late(self, jobs: list[LeasedMessage]) -> list[LeasedMessage]:
         now_ms = self._door.steady_ms()

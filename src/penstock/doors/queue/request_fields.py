@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from penstock.delivery.tracing import Tracing
 from penstock.dispatch.dispatcher import LeasedMessage
 from penstock.dispatch.groups import Start, StartAt
 from penstock.model.message import (
@@ -49,8 +50,10 @@ def reason_of(message: queue_pb2.Nack | queue_pb2.NackMany) -> bytes:
     return message.reason.encode()[:REASON_BYTES_MAX]
 
 
-def items_of(jobs: list[LeasedMessage]) -> list[encode.Item]:
-    return [
+def items_of(
+    jobs: list[LeasedMessage], tracing: Tracing | None, worker: bytes
+) -> list[encode.Item]:
+    items: list[encode.Item] = [
         (
             job.lease,
             (message := job.message).offset,
@@ -62,4 +65,10 @@ def items_of(jobs: list[LeasedMessage]) -> list[encode.Item]:
             extras.headers if (extras := message.extras) else (),
         )
         for job in jobs
+    ]
+    if tracing is None:
+        return items
+    return [
+        (*item[:7], tracing.headers(job.message.topic, job.message.sequence, item[7], worker))
+        for job, item in zip(jobs, items, strict=True)
     ]
