@@ -75,7 +75,7 @@ def create(
     broker: AdminClient,
     **asked: Any,
 ) -> None:
-    """Publish MESSAGE to TOPIC by the schedule NAME.
+    """Publish a message by a schedule.
 
     Give one of --at, --in, --every and --cron. Each firing has your rights as of that time.
     """
@@ -96,7 +96,7 @@ def create(
 @click.option("--state", type=click.Choice(["active", "done", "ownerless"]))
 @admin_options
 def list_schedules(prefix: str | None, state: str | None, broker: AdminClient) -> None:
-    """List schedules with their next firing and what became of the last one."""
+    """List schedules: next firing, last result."""
     found = _all(broker, prefix=prefix, state=state)
     head = ("NAME", "TOPIC", "TIMING", "NEXT", "LAST", "PUBLISHED", "REFUSED", "SKIPPED")
     empty = "there are no schedules; penstock schedule create makes one"
@@ -107,7 +107,7 @@ def list_schedules(prefix: str | None, state: str | None, broker: AdminClient) -
 @click.argument("name")
 @admin_options
 def show(name: str, broker: AdminClient) -> None:
-    """Show the schedule NAME: its message, its next five firings, its last one."""
+    """Show a schedule with its next five firings."""
     row = _one(broker, name)
     lines = [
         ("name", printable(row["name"])),
@@ -132,7 +132,10 @@ def show(name: str, broker: AdminClient) -> None:
 @yes_option
 @admin_options
 def cancel(name: str, broker: AdminClient) -> None:
-    """Cancel the schedule NAME; messages that it has published stay."""
+    """Cancel a schedule.
+
+    Messages that it has published stay.
+    """
     row = _one(broker, name)
     if row["state"] == "active":
         confirm(f"Cancel {printable(name)}, {printable(row['timing_text'])}?")
@@ -148,7 +151,7 @@ def cancel(name: str, broker: AdminClient) -> None:
 )  # fmt: skip
 @admin_options
 def preview(count: int, broker: AdminClient, **asked: Any) -> None:
-    """Show when a schedule would fire; nothing is stored."""
+    """Show when a schedule would fire."""
     asked |= _timing(asked)
     found = broker.get(f"{PATH}/preview", count=count, **asked)
     print_result(found, _firings(found["next_firings"]))
