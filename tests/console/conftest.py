@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.console.browser import find_chromium, launched
+from tests.console.seed import devices, letters
+from tests.e2e.process import BrokerProcess
+
 HERE = Path(__file__).parent
 STATIC = Path(str(files("penstock.console") / "static"))
 
@@ -27,3 +31,28 @@ def typed_modules(tmp_path):
     shutil.copytree(HERE / "types" / "vendor", tmp_path / "vendor")
     shutil.copy(HERE / "tsconfig.json", tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium; tests that need it are skipped where it is not installed."""
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory):
+    """A broker process with devices, readings, retained messages, jobs and dead letters."""
+    find_chromium()
+    with (
+        BrokerProcess(tmp_path_factory.mktemp("console") / "data") as broker,
+        devices(broker.port),
+    ):
+        letters(broker.port)
+        yield broker
+
+
+@pytest.fixture
+def window(browser, seeded):
+    with browser.window(seeded.port) as window:
+        yield window

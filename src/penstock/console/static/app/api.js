@@ -2,6 +2,7 @@
 import { createStore } from './ui.js';
 
 const ROOT = '/api/v1/';
+const PATIENCE = 3; // times that a request waits for its turn
 
 /** What the page knows of who is there, and whether the broker answers. */
 export const session = createStore({
@@ -62,13 +63,21 @@ export async function send(method, path, { query, body, signal, key, stay = fals
   if (method !== 'GET') headers['x-penstock'] = '1';
   if (key) headers['idempotency-key'] = key;
   if (body !== undefined) headers['content-type'] = 'application/json';
-  for (;;) {
+  for (let attempt = 0; ; attempt += 1) {
     const response = await reach(apiAddress(path, query), {
       method, headers, signal, credentials: 'same-origin', redirect: 'error',
       body: body === undefined ? undefined : JSON.stringify(body),
     });
-    if (response.status !== 401 || stay || !(await askForLogin())) return response;
+    if (response.status === 429 && method === 'GET' && path !== 'stream' && attempt < PATIENCE) await pause(response, attempt);
+    else if (response.status !== 401 || stay || !(await askForLogin())) return response;
   }
+}
+
+/** Wait as long as the broker asks for, and a little more with each attempt. @param {Response} response @param {number} attempt */
+async function pause(response, attempt) {
+  await response.body?.cancel();
+  const seconds = Number(response.headers.get('retry-after')) || 1;
+  await new Promise((resolve) => setTimeout(resolve, Math.min(10, seconds) * 1000 * (1 + attempt * Math.random())));
 }
 
 /** @param {string} url @param {RequestInit} init */

@@ -16,6 +16,9 @@ export function bytesOf(payload) {
   return new TextEncoder().encode(payload?.text ?? '');
 }
 
+/** The bytes of a row of the API: with the format `hex` its text is hexadecimal. @param {any} row */
+export const bytesOfRow = (row) => (row.format === 'hex' && row.payload.text != null && fromHex(row.payload.text)) || bytesOf(row.payload);
+
 /** @param {{text?: string, base64?: string} | null | undefined} payload */
 export function textOf(payload) {
   return payload?.text ?? (payload?.base64 != null ? new TextDecoder().decode(fromBase64(payload.base64)) : '');
@@ -33,6 +36,9 @@ export function hexDump(data, most = 4096) {
   if (data.length > most) rows.push(`… ${data.length - most} bytes more`);
   return rows.join('\n');
 }
+
+/** @param {Uint8Array} data */
+export const hexOf = (data) => [...data].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
 
 /** The bytes that somebody typed in hexadecimal, or null. @param {string} text */
 export function fromHex(text) {

@@ -53,8 +53,8 @@ function Top({ onMenu, isMenuOpen, onHelp }) {
     <a class="brand" href=${address('overview')} aria-label="Penstock: overview">${LOGO}<span>Penstock</span></a>
     <${Search} />
     <div class="state"><${State} /></div>
-    <button type="button" class="plain" aria-pressed=${paused} onClick=${() => setPaused(!paused)} title="Pause what changes by itself (.)"><${Icon} name=${paused ? 'play' : 'pause'} /><span class="wordy">${paused ? 'Resume' : 'Pause'}</span></button>
-    <button type="button" class="plain" aria-expanded=${isOpen} aria-controls="user-menu" onClick=${() => setOpen(!isOpen)} aria-label=${`User and appearance: ${who?.user || 'nobody logged in'}`}><${Icon} name="user" /><span class="wordy">${visible(who?.user || 'this machine')}</span></button>
+    <button type="button" class="plain" aria-label=${paused ? 'Resume' : 'Pause'} aria-pressed=${paused} onClick=${() => setPaused(!paused)} title="Pause what changes by itself (.)"><${Icon} name=${paused ? 'play' : 'pause'} /><span class="wordy">${paused ? 'Resume' : 'Pause'}</span></button>
+    <button type="button" class="plain" aria-expanded=${isOpen} aria-controls="user-menu" onClick=${() => setOpen(!isOpen)} aria-label=${`${visible(who?.user || 'this machine')}: user and appearance`}><${Icon} name="user" /><span class="wordy">${visible(who?.user || 'this machine')}</span></button>
     ${isOpen && html`<${UserMenu} onClose=${() => setOpen(false)} onHelp=${onHelp} />`}
   </header>`;
 }
@@ -62,7 +62,7 @@ function Top({ onMenu, isMenuOpen, onHelp }) {
 /** The state of the broker in a sentence. */
 function State() {
   const { tone, text } = useStore(health);
-  return text && html`<${Mark} tone=${tone}>${visible(text)}<//>`;
+  return text && html`<span title=${text}><${Mark} tone=${tone}>${visible(text)}<//></span>`;
 }
 
 /** @param {any} props */

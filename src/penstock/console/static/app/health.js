@@ -15,10 +15,10 @@ const TONES = /** @type {Record<string, 'ok' | 'warn' | 'bad'>} */ ({ healthy: '
 
 /** @param {any} overview */
 export function summary(overview) {
-  const { health: how, cluster, version } = overview;
+  const { health: how, version } = overview;
   return {
     tone: TONES[how.state] ?? 'info', version, notReady: how.ready ? '' : how.reason ?? 'no reason given',
-    text: `${capital(how.text)}. Ack = ${how.acknowledgement}${cluster.nodes.length > 1 ? ` · node ${cluster.node}` : ''}`,
+    text: `${capital(how.text)}. Ack = ${how.acknowledgement}`,
   };
 }
 

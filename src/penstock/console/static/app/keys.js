@@ -12,7 +12,7 @@ export const PAGES = /** @type {[string, string, string][]} */ ([
 
 /** @type {Map<string, (() => void)[]>} */
 const actions = new Map();
-let pending = 0; // when `g` was pressed
+let pending = -Infinity; // when `g` was pressed
 
 /** @param {Element | null} element */
 function takesText(element) {
@@ -24,7 +24,7 @@ function onKey(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !choices.get().keys) return;
   if (takesText(document.activeElement) || document.querySelector('dialog[open]')) return;
   const wasG = event.timeStamp - pending < 1_500;
-  pending = 0;
+  pending = -Infinity;
   if (wasG) {
     const page = PAGES.find(([letter]) => letter === event.key);
     if (page) {

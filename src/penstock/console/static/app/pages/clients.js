@@ -8,11 +8,11 @@ import { toast } from '../state.js';
 import { TYPE_NAME_FROM, attempt, confirm } from '../parts/dialog.js';
 import { Check, Choice, Filter, Tabs } from '../parts/fields.js';
 import { Mark } from '../parts/icons.js';
-import { Empty, Loading, Partial, ProblemNote, Reason, Time } from '../parts/states.js';
+import { Close, Empty, Loading, Partial, ProblemNote, Reason, Time } from '../parts/states.js';
 import { Table } from '../parts/table.js';
 
 /** @param {any} client */
-const nameOf = (client) => (client.client_id ? visible(client.client_id) : `(no id, ${client.protocol} ${client.connection})`);
+const nameOf = (client) => (client.client_id ? visible(client.client_id) : `(no id) ${visible(client.address ?? '')}`);
 
 const COLUMNS = [
   { name: 'Client', card: /** @type {1} */ (1), show: (row) => html`<span class="mono">${nameOf(row)}</span>` },
@@ -29,13 +29,13 @@ const COLUMNS = [
 ];
 
 /** @param {any} row */
-const idOf = (row) => `${row.client_id}\n${row.node}\n${row.connection}`;
+const idOf = (row) => `${row.client_id}\n${row.node}\n${row.address}`;
 
 /** @param {{query: Record<string, string>}} props */
 export function Clients({ query }) {
-  const asked = { prefix: query.prefix ?? query.client, protocol: query.protocol, away: query.away === '1' || undefined, backlog: query.backlog === '1' || undefined, dropped: query.dropped === '1' || undefined };
+  const asked = { prefix: query.prefix ?? query.client, protocol: query.protocol, away: query.away === '1' ? true : undefined, backlog: query.backlog === '1' ? true : undefined, dropped: query.dropped === '1' ? true : undefined };
   const list = useList('clients', asked, { every: 3_000 });
-  const chosen = query.client ? list.items.find((row) => row.client_id === query.client && (!query.connection || String(row.connection) === query.connection)) : null;
+  const chosen = query.client || query.address ? list.items.find((row) => row.client_id === (query.client ?? '') && (!query.address || row.address === query.address)) : null;
   const toggle = (name) => (on) => refine({ [name]: on ? '1' : '' });
   const isFiltered = Object.values(asked).some(Boolean);
   return html`<div class="page-head"><h1>Clients</h1></div>
@@ -46,19 +46,19 @@ export function Clients({ query }) {
     </div>
     <${ProblemNote} problem=${list.problem} onRetry=${list.reload} /><${Partial} incomplete=${list.incomplete} />
     <${Table} label="Clients" fill columns=${COLUMNS} rows=${list.items} id=${idOf} chosen=${chosen ? idOf(chosen) : ''} hasMore=${Boolean(list.next)} onMore=${list.more}
-      onChoose=${(row) => refine({ client: row.client_id, prefix: query.prefix ?? '', connection: row.client_id ? '' : row.connection, tab: query.tab })}
+      onChoose=${(row) => refine({ client: row.client_id, address: row.client_id ? '' : row.address, prefix: query.prefix ?? '', tab: query.tab })}
       empty=${list.isLoading ? html`<${Loading} />` : isFiltered ? html`<${Empty} title="No client like this"><button type="button" class="link" onClick=${() => refine({ prefix: '', client: '', protocol: '', away: '', backlog: '', dropped: '' })}>Show all</button><//>`
         : html`<${Empty} title="Nobody is connected" command=${`penstock sub '#'`}>Listening on ${location.host}: MQTT, RESP, the binary and the queue protocol, all on this port.<//>`} />
-    ${query.client && html`<${Detail} key=${query.client} id=${query.client} client=${chosen} query=${query} onChange=${list.reload} />`}`;
+    ${(query.client || query.address) && html`<${Detail} key=${`${query.client}${query.address}`} id=${query.client ?? ''} client=${chosen} query=${query} onChange=${list.reload} />`}`;
 }
 
 /** @param {{id: string, client: any, query: Record<string, string>, onChange: () => void}} props */
 function Detail({ id, client, query, onChange }) {
   const tab = query.tab ?? 'events';
-  const name = visible(id);
+  const name = visible(id || query.address);
   const kick = () => confirm({ title: `Kick ${name}`, text: 'Its connection is ended. It may come back at once: a ban keeps it out.', verb: `Kick ${name}`, danger: true,
     run: async () => {
-      const done = await call('DELETE', 'clients', { body: { client_id: id }, key: newKey() });
+      const done = await call('DELETE', 'clients', { body: { client_id: id, ...(id ? {} : { address: client?.address }) }, key: newKey() });
       toast(`Ended ${plural(done.connections, 'connection')} of ${id}`);
       onChange();
     } });
@@ -80,7 +80,7 @@ function Detail({ id, client, query, onChange }) {
   return html`<section class="detail" aria-label=${`Client ${name}`}><header><h2 class="mono grow">${name}</h2>
       <a class="button" href=${address('why', { q: id })}>Why</a><button type="button" onClick=${trace}>Trace 60 s</button>
       <button type="button" onClick=${kick} disabled=${client?.away}>Kick</button>${client?.protocol === 'mqtt' && html`<button type="button" class="danger" onClick=${end}>End session</button>`}
-      <button type="button" onClick=${() => refine({ client: '', connection: '', tab: '' })}>Close</button></header>
+      <${Close} onClick=${() => refine({ client: '', address: '', tab: '' })} /></header>
     <${Tabs} label="Client" value=${tab} onChange=${(value) => refine({ tab: value })} tabs=${[['events', 'Events'], ['subscriptions', 'Subscriptions'], ['connection', 'Connection']]} />
     <div class="scroll">${tab === 'events' && html`<${EventList} query=${{ client_id: id }} none="Nothing was recorded about this client: what ends well leaves no event." />`}
       ${tab === 'subscriptions' && html`<${Subscriptions} id=${id} />`}${tab === 'connection' && html`<${Connection} client=${client} />`}</div></section>`;
@@ -91,9 +91,9 @@ export function EventList({ query, none }) {
   const list = useList('events', query, { every: 3_000, limit: 100 });
   return html`<${ProblemNote} problem=${list.problem} onRetry=${list.reload} /><${Partial} incomplete=${list.incomplete} />
     ${list.isLoading && !list.items.length ? html`<${Loading} />` : !list.items.length && !list.problem ? html`<p class="muted">${none}</p>` : ''}
-    <ol class="timeline">${list.items.slice(0, 200).map((event) => html`<li key=${event.id} class=${event.kind === 'connected' || event.kind === 'traced' ? '' : 'trouble'}>
-      <span class="mono nowrap">${time(event.at)}</span><span class="text">${words(event.kind)}${event.count > 1 ? ` × ${count(event.count)}` : ''} <${Reason} code=${event.reason} /> ${visible(event.detail)}${event.topic && html` <a class="mono" href=${address('topics', { topic: event.topic })}>${visible(event.topic)}</a>`}
-      ${event.advice && html`<br /><span class="muted">${visible(event.advice)}</span>`}</span></li>`)}</ol>
+    <ol class="timeline">${list.items.slice(0, 200).map((event) => html`<li key=${event.id} class=${event.kind === 'connected' || event.kind === 'traced' || event.reason === 'client_disconnect' ? '' : 'trouble'}>
+      <span class="mono nowrap">${time(event.at)}</span><span class="text">${visible(event.text || words(event.kind))}${event.count > 1 ? ` × ${count(event.count)}` : ''} <${Reason} code=${event.reason} /> ${visible(event.detail)}${!query.client_id && event.client_id && html` <a class="mono" href=${address('clients', { client: event.client_id })}>${visible(event.client_id)}</a>`}${event.topic && html` <a class="mono" href=${address('topics', { topic: event.topic })}>${visible(event.topic)}</a>`}
+      ${event.advice && event.reason !== 'client_disconnect' && html`<br /><span class="muted">${visible(event.advice)}</span>`}</span></li>`)}</ol>
     ${list.next && html`<button type="button" onClick=${list.more}>Older</button>`}`;
 }
 

@@ -9,7 +9,7 @@ import { TYPE_NAME_FROM, confirm } from '../parts/dialog.js';
 import { Field, Filter, Tabs } from '../parts/fields.js';
 import { Icon } from '../parts/icons.js';
 import { PayloadView, oneLine } from '../parts/payload.js';
-import { Empty, Loading, Note, Partial, ProblemNote, Time } from '../parts/states.js';
+import { Close, Empty, Loading, Note, Partial, ProblemNote, Time } from '../parts/states.js';
 import { Table } from '../parts/table.js';
 
 /** @param {any} row */
@@ -35,15 +35,17 @@ const idOf = (row) => `${row.topic}\n${row.group}`;
 /** @param {{query: Record<string, string>}} props */
 export function Groups({ query }) {
   const isQueues = query.view === 'queues';
-  const list = useList('groups', { prefix: query.prefix }, { every: 2_000 });
+  const list = useList('groups', {}, { every: 2_000, limit: 500 });
+  const find = query.prefix ?? '';
+  const shown = find ? list.items.filter((row) => row.topic.startsWith(find) || row.group.startsWith(find)) : list.items;
   const chosen = list.items.find((row) => row.topic === query.topic && row.group === query.group);
   return html`<div class="page-head"><h1>Groups</h1><span class="grow"></span></div>
     <${Tabs} label="Groups or queues" value=${isQueues ? 'queues' : 'groups'} onChange=${(view) => refine({ view: view === 'queues' ? view : '', topic: '', group: '' })} tabs=${[['groups', 'Groups'], ['queues', 'Queues']]} />
-    <div class="filters"><${Filter} label="Topic prefix" value=${query.prefix ?? ''} onChange=${(prefix) => refine({ prefix })} /></div>
+    <div class="filters"><${Filter} label=${isQueues ? 'Topic prefix' : 'Topic or group'} value=${query.prefix ?? ''} onChange=${(prefix) => refine({ prefix })} /></div>
     ${isQueues ? html`<${Queues} query=${query} />` : html`<${ProblemNote} problem=${list.problem} onRetry=${list.reload} /><${Partial} incomplete=${list.incomplete} />
-      <${Table} label="Groups" fill columns=${COLUMNS} rows=${list.items} id=${idOf} chosen=${chosen ? idOf(chosen) : ''} hasMore=${Boolean(list.next)} onMore=${list.more}
+      <${Table} label="Groups" fill columns=${COLUMNS} rows=${shown} id=${idOf} chosen=${chosen ? idOf(chosen) : ''} hasMore=${Boolean(list.next)} onMore=${list.more}
         onChoose=${(row) => refine({ topic: row.topic, group: row.group, letter: '' })}
-        empty=${list.isLoading ? html`<${Loading} />` : html`<${Empty} title="No groups yet" command="penstock queue take mail/out send">A group is made when a worker asks for its first job.<//>`} />
+        empty=${list.isLoading ? html`<${Loading} />` : find ? html`<${Empty} title="No group like this" />` : html`<${Empty} title="No groups yet" command="penstock queue take mail/out send">A group is made when a worker asks for its first job.<//>`} />
       ${query.topic && query.group && html`<${Detail} key=${`${query.topic}\n${query.group}`} topic=${query.topic} group=${query.group} row=${chosen} query=${query} onChange=${list.reload} />`}`}`;
 }
 
@@ -54,7 +56,7 @@ function Detail({ topic, group, row, query, onChange }) {
   const seek = html`<${Seek} topic=${topic} group=${group} onChange=${onChange} />`;
   return html`<section class="detail" aria-label=${`Group ${name}`}><header><h2 class="grow"><span class="mono">${visible(group)}</span> <span class="muted">of</span> <a class="mono" href=${address('topics', { topic })}>${visible(topic)}</a></h2>
       ${seek}<button type="button" class="danger" onClick=${() => remove(topic, group, onChange)}>Delete</button>
-      <button type="button" onClick=${() => refine({ topic: '', group: '', tab: '', letter: '' })}>Close</button></header>
+      <${Close} onClick=${() => refine({ topic: '', group: '', tab: '', letter: '' })} /></header>
     ${row?.attention.map((one) => html`<${Note} tone="warn">${visible(one.text)}<//>`)}
     <${Tabs} label="Group" value=${tab} onChange=${(value) => refine({ tab: value, letter: '' })} tabs=${[['flight', 'In flight'], ['waiting', 'Waiting'], ['dead', `Dead letters${row?.dead_letters ? ` (${count(row.dead_letters)})` : ''}`], ['settings', 'Settings']]} />
     <div class="scroll">${tab === 'flight' && html`<${InFlight} topic=${topic} group=${group} />`}${tab === 'waiting' && html`<${Waiting} topic=${topic} group=${group} />`}
@@ -131,7 +133,7 @@ function Waiting({ topic, group }) {
 /** @param {any} props */
 function DeadLetters({ topic, group, query, onChange }) {
   const list = useList('dlq/letters', { topic, group, reason: query.reason }, { every: 3_000 });
-  const summary = useResource('dlq', { topic, group }, { every: 3_000 });
+  const summary = useResource('dlq', { limit: 1000 }, { every: 3_000 });
   const [chosen, setChosen] = useState(/** @type {number[]} */ ([]));
   const about = summary.data?.items.find((one) => one.topic === topic && one.group === group);
   const open = list.items.find((row) => String(row.offset) === query.letter);

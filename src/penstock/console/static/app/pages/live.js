@@ -2,7 +2,7 @@
 import { html, useMemo, useRef, useState, useStore } from '../ui.js';
 import { bytes, count, rate, visible } from '../format.js';
 import { live, setPaused, useStream } from '../live.js';
-import { address, refine } from '../router.js';
+import { address, go, refine } from '../router.js';
 import { textOf } from '../decode.js';
 import { Filter } from '../parts/fields.js';
 import { oneLine } from '../parts/payload.js';
@@ -53,6 +53,6 @@ export function LiveTail({ query }) {
       <${Filter} label="Find" value=${query.find ?? ''} onChange=${(value) => refine({ find: value })} />
       <button type="button" aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? 'Resume' : 'Pause'}</button><button type="button" onClick=${() => set({ ...tail, rows: [] })} disabled=${!tail.rows.length}>Clear</button><button type="button" onClick=${save} disabled=${!tail.rows.length}>Save recording</button></div>
     <${ProblemNote} problem=${refused} />
-    <${Table} label="Live messages" fill columns=${COLUMNS} rows=${shown} id=${(row) => `${row.sequence}/${row.topic}/${row.offset}`} onChoose=${(row) => { location.hash; window.open(address('topics', { topic: row.topic, offset: row.offset, message: row.offset }), '_self'); }}
-      empty=${html`<${Empty} title=${paused ? 'Paused' : find && tail.rows.length ? 'No message has this' : `Waiting on ${visible(filter)}`}>${state === 'lost' ? 'The stream is lost; the page connects again by itself.' : 'Messages appear here as they are published; the newest first.'}<//>`} />`;
+    <${Table} label="Live messages" fill columns=${COLUMNS} rows=${shown} id=${(row) => `${row.sequence}/${row.topic}/${row.offset}`} onChoose=${(row) => go(address('topics', { topic: row.topic, offset: row.offset, message: row.offset }))}
+      empty=${html`<${Empty} title=${paused ? 'Paused' : find && tail.rows.length ? 'No message has this' : state === 'live' ? `Waiting on ${visible(filter)}` : 'Connecting …'}>${state === 'lost' ? 'The stream is lost; the page connects again by itself.' : 'Messages appear here as they are published; the newest first.'}<//>`} />`;
 }

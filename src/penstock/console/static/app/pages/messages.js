@@ -1,15 +1,15 @@
 /** The messages of a topic: by offset, by time, by text; one of them, decoded; two of them, compared. */
-import { html, useEffect, useRef, useState } from '../ui.js';
+import { html, useEffect, useMemo, useRef, useState } from '../ui.js';
 import { apiAddress, get } from '../api.js';
 import { bytes, count, parseMoment, plural, visible } from '../format.js';
 import { useKey } from '../keys.js';
 import { useList } from '../live.js';
 import { address, refine } from '../router.js';
 import { toast } from '../state.js';
-import { textOf } from '../decode.js';
+import { bytesOfRow, hexOf, textOf } from '../decode.js';
 import { Check, Filter, Segments } from '../parts/fields.js';
 import { Diff, FORMATS, PayloadView, oneLine } from '../parts/payload.js';
-import { Copy, Empty, Note, Partial, ProblemNote, Time, copyText } from '../parts/states.js';
+import { Close, Copy, Empty, Note, Partial, ProblemNote, Time, copyText } from '../parts/states.js';
 import { Table } from '../parts/table.js';
 
 const COLUMNS = [
@@ -20,14 +20,16 @@ const COLUMNS = [
   { name: 'Payload', wide: true, card: /** @type {2} */ (2), show: (row) => html`<span class="mono value">${oneLine(row)}</span>` },
 ];
 
+const WHOLE_BYTES = 65_536; // of a payload that somebody opened; the rest is downloaded
+
 /** @param {{topic: string, query: Record<string, string>, detail: any, onPublish: (start: any) => void}} props */
 export function Messages({ topic, query, detail, onPublish }) {
   const [marked, setMarked] = useState(/** @type {any[]} */ ([]));
   const [isDiff, setDiff] = useState(false);
-  const moment = query.at ? parseMoment(query.at) : null;
+  const moment = useMemo(() => (query.at ? parseMoment(query.at) : null), [query.at]);
   const asked = { topic, offset: query.offset, at: moment, find: query.find, order: query.offset || moment ? 'oldest' : 'newest' };
   const isLive = query.live === '1' && !query.offset && !query.at;
-  const list = useList('messages', asked, { limit: 100, every: isLive ? 1_000 : 0 });
+  const list = useList(detail?.exists ? 'messages' : null, asked, { limit: 200, every: isLive ? 1_000 : 0 });
   const chosen = list.items.find((row) => String(row.offset) === query.message) ?? null;
   const mark = (row) => setMarked((old) => (old.some((one) => one.offset === row.offset) ? old.filter((one) => one.offset !== row.offset) : [...old, row].slice(-2)));
   const focused = () => {
@@ -51,8 +53,8 @@ export function Messages({ topic, query, detail, onPublish }) {
     ${list.head?.stopped && html`<${Note}>Looked at ${count(list.head.scanned)} messages${list.head.stopped === 'time' ? ', as long as one request may take' : ''}. <button type="button" class="link" onClick=${list.more}>Go on searching</button><//>`}
     <${Table} label=${`Messages of ${visible(topic)}`} fill columns=${columns} rows=${list.items} id=${(row) => String(row.offset)} chosen=${query.message}
       onChoose=${(row) => refine({ message: row.offset })} hasMore=${Boolean(list.next) && !list.head?.stopped} onMore=${list.more}
-      empty=${list.isLoading ? html`<${Empty} title="Loading …" />` : html`<${Nothing} topic=${topic} query=${query} detail=${detail} />`} />
-    ${isDiff && pair && html`<div class="detail"><header><h2 class="grow">Diff ${pair[0].offset} → ${pair[1].offset}</h2><button type="button" onClick=${() => setDiff(false)}>Close</button></header><div class="scroll"><${Diff} was=${pair[0]} is=${pair[1]} /></div></div>`}
+      empty=${list.isLoading || !detail ? html`<${Empty} title="Loading …" />` : html`<${Nothing} topic=${topic} query=${query} detail=${detail} />`} />
+    ${isDiff && pair && html`<div class="detail"><header><h2 class="grow">Diff ${pair[0].offset} → ${pair[1].offset}</h2><${Close} onClick=${() => setDiff(false)} /></header><div class="scroll"><${Diff} was=${pair[0]} is=${pair[1]} /></div></div>`}
     ${!isDiff && chosen && html`<${Message} key=${chosen.offset} row=${chosen} before=${list.items.find((row) => row.offset === chosen.offset - 1)} onDiff=${(other) => { setMarked([other, chosen]); setDiff(true); }} onPublish=${onPublish} />`}`;
 }
 
@@ -78,11 +80,11 @@ function Message({ row, before, onDiff, onPublish }) {
   const latest = useRef(row);
   latest.current = row;
   useEffect(() => {
-    if (format === 'auto') {
+    if (format === 'auto' && !row.cut) {
       setDecoded(null);
       return;
     }
-    get('messages', { topic: row.topic, offset: row.offset, order: 'oldest', limit: 1, format }).then((page) => setDecoded(page.items[0] ?? null), () => setDecoded(null));
+    get('messages', { topic: row.topic, offset: row.offset, order: 'oldest', limit: 1, decode: format, payload_max: WHOLE_BYTES }).then((page) => setDecoded(page.items[0] ?? null), () => setDecoded(null));
   }, [format, row.offset]);
   const fact = (name, value) => value && html`<dt>${name}</dt><dd>${value}</dd>`;
   return html`<div class="detail"><header><h2 class="grow">Offset ${row.offset}</h2>
@@ -90,8 +92,8 @@ function Message({ row, before, onDiff, onPublish }) {
       ${before && html`<button type="button" onClick=${() => onDiff(before)}>Diff</button>`}
       <a class="button" href=${address('why', { q: `${row.topic}@${row.offset}` })}>Why</a>
       <${Copy} text=${textOf(row.payload)} label="Copy" />
-      <button type="button" onClick=${() => onPublish({ topic: row.topic, text: textOf(row.payload), qos: String(row.qos), ...(row.payload.base64 != null ? { kind: 'file', base64: row.payload.base64 } : {}) })}>Re-publish</button>
-      <button type="button" onClick=${() => refine({ message: '' })}>Close</button></header>
+      <button type="button" onClick=${() => onPublish({ topic: row.topic, text: textOf(row.payload), qos: String(row.qos), ...(row.format === 'hex' || row.payload.base64 != null ? { kind: 'hex', text: hexOf(bytesOfRow(row)) } : {}) })}>Re-publish</button>
+      <${Close} onClick=${() => refine({ message: '' })} /></header>
     <div class="scroll"><${PayloadView} row=${decoded ?? row} format=${decoded ? decoded.format : format} />
       <dl class="facts">${fact('Time', html`<${Time} at=${row.time} ms />`)}${fact('Sequence', count(row.sequence))}${fact('Priority', row.priority || '')}${fact('Content type', visible(row.content_type ?? ''))}
         ${fact('Due', row.due && html`<${Time} at=${row.due} />`)}${fact('Expires', row.expires && html`<${Time} at=${row.expires} />`)}

@@ -64,8 +64,8 @@ function Figures({ overview, series }) {
   return html`<div class="figures">
     <${Figure} name="In" value=${rate(now('messages_in', rates.messages_in))} note=${`${bytes(rates.bytes_in)}/s`} series=${series} of="messages_in" />
     <${Figure} name="Out" value=${rate(now('messages_out', rates.messages_out))} note=${`${bytes(rates.bytes_out)}/s`} series=${series} of="messages_out" />
-    <${Figure} name="Ack p99" value=${milliseconds(rates.acknowledge_p99_ms)} note=${`p50 ${milliseconds(rates.acknowledge_p50_ms)}`} series=${series} of="acknowledge_p99_ms" />
-    <${Figure} name="Disk flush p99" value=${milliseconds(rates.fsync_p99_ms)} note=${`${rate(rates.commits)} commits`} series=${series} of="fsync_p99_ms" />
+    <${Figure} name="Ack p99" value=${milliseconds(rates.acknowledge_p99_ms)} note=${`p50 ${milliseconds(rates.acknowledge_p50_ms)}`} series=${series} of="acknowledge_p99" />
+    <${Figure} name="Disk flush p99" value=${milliseconds(rates.fsync_p99_ms)} note=${`${rate(rates.commits)} commits`} series=${series} of="fsync_p99" />
     <${Figure} name="Clients" value=${count(numbers.connections)} note=${numbers.away ? `${count(numbers.away)} away` : `${plural(numbers.subscriptions, 'subscription')}`} href=${address('clients')} />
     <${Figure} name="Queued for sessions" value=${count(numbers.queued)} note=${`${plural(numbers.topics, 'topic')}`} href=${address('clients', { backlog: 1 })} />
     <${Figure} name="Lag of groups" value=${count(numbers.lag)} note=${numbers.dead_letters ? html`<span class="warn">${plural(numbers.dead_letters, 'dead letter')}</span>` : `${plural(numbers.groups, 'group')}`} href=${address('groups')} />
@@ -76,7 +76,7 @@ function Figures({ overview, series }) {
 /** @param {any} props */
 function Figure({ name, value, note, href, series, of }) {
   const line = of ? series?.lines.get(of) : null;
-  const inside = html`<span class="name">${name}</span><span class="figure">${value}</span><span class="note">${note}</span>${line && html`<${Spark} values=${line.values} label=${`${name}, over time: now ${value}`} />`}`;
+  const inside = html`<span class="name">${name}</span><span class="figure">${value}</span><span class="sub">${note}</span>${line && html`<${Spark} values=${line.values} label=${`${name}, over time: now ${value}`} />`}`;
   return href ? html`<a class="figure-box" href=${href}>${inside}</a>` : html`<div class="figure-box">${inside}</div>`;
 }
 

@@ -26,13 +26,13 @@ export function Retained({ query, isOne = false }) {
   const clear = () => confirm({
     title: `Clear retained messages of ${visible(filter)}`, verb: 'Clear', danger: true,
     preview: async () => {
-      const found = await call('DELETE', 'retained', { query: { filter, dry_run: true } });
-      if (!found.count) return { text: 'No retained message matches.', none: true };
-      return { text: `${plural(found.count, 'retained message')} (${bytes(found.bytes)}) would be cleared. ${found.no_undo ? `This cannot be undone: ${found.no_undo}.` : 'It can be undone for an hour.'}`,
+      const found = await call('DELETE', 'retained', { body: { filter, dry_run: true } });
+      if (!found.count) return { text: found.kept ? `${plural(found.kept, 'message')} match, but you may not clear them.` : 'No retained message matches.', none: true };
+      return { text: `${plural(found.count, 'retained message')} (${bytes(found.bytes)}) would be cleared${found.kept ? `, ${count(found.kept)} stay: you may not clear them` : ''}. ${found.no_undo ? `This cannot be undone: ${found.no_undo}.` : 'It can be undone for an hour.'}`,
         first: found.first, count: found.count, verb: `Clear ${count(found.count)}`, name: found.count > TYPE_NAME_FROM ? filter : '' };
     },
     run: async () => {
-      const done = await call('DELETE', 'retained', { query: { filter }, key: newKey() });
+      const done = await call('DELETE', 'retained', { body: { filter }, key: newKey() });
       list.reload();
       toast(`Cleared ${plural(done.count, 'retained message')}${done.undo_until ? `; undo until ${time(done.undo_until)}` : ''}`, done.undo ? { action: { label: 'Undo', run: () => undo(done.undo, list.reload) } } : {});
     },

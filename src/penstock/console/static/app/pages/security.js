@@ -13,7 +13,7 @@ import { Table } from '../parts/table.js';
 import { EventList } from './clients.js';
 
 const TABS = /** @type {[string, string][]} */ ([['check', 'Check'], ['users', 'Users'], ['roles', 'Roles'], ['keys', 'Keys'], ['tokens', 'Tokens'], ['bans', 'Bans'], ['refusals', 'Refusals'], ['audit', 'Audit']]);
-const ACTIONS = ['publish', 'subscribe', 'read', 'retain', 'consume', 'manage', 'monitor', 'admin'];
+const ACTIONS = ['publish', 'subscribe', 'read', 'work', 'manage', 'monitor', 'admin'];
 
 /** @param {{query: Record<string, string>}} props */
 export function Security({ query }) {

@@ -1,7 +1,7 @@
 /** Topics: the tree with live values, and one topic: its messages, a chart, what is retained. */
 import { html, useEffect, useState, useStore } from '../ui.js';
-import { call } from '../api.js';
-import { bytes, count, rate, visible } from '../format.js';
+import { call, newKey } from '../api.js';
+import { bytes, count, plural, rate, visible } from '../format.js';
 import { useKey } from '../keys.js';
 import { useResource } from '../live.js';
 import { address, go, refine } from '../router.js';
@@ -33,7 +33,7 @@ export function Topics({ query }) {
           empty=${query.prefix ? html`<${Empty} title="No topic begins like this" />` : html`<${Empty} title="No message was published yet" command="penstock pub hello world">Topics appear with their first message.<//>`} />
         ${pinned.length > 0 && html`<${Pinned} topics=${pinned} />`}
       </section>
-      <section aria-label=${topic ? `Topic ${visible(topic)}` : 'Topic'}>
+      <section aria-label=${topic ? `Topic ${visible(topic)}` : 'Chosen topic'}>
         ${topic ? html`<${OneTopic} key=${topic} topic=${topic} query=${query} onPublish=${setForm} />`
           : isRetained ? html`<${Retained} query=${query} />`
           : html`<${Empty} title="Choose a topic">Its messages, a chart of its values and who gets it appear here.<//>`}
@@ -64,7 +64,7 @@ function OneTopic({ topic, query, onPublish }) {
 }
 
 /** @param {{data: any}} props */
-const Summary = ({ data }) => data && html`<span class="muted">${count(data.messages)} messages · ${bytes(data.bytes)} · <span class="value">${rate(data.rate_per_s)}</span></span>`;
+const Summary = ({ data }) => data && html`<span class="muted">${plural(data.messages, 'message')} · ${bytes(data.bytes)} · <span class="value">${rate(data.rate_per_s)}</span></span>`;
 
 /** @param {{data: any}} props */
 function About({ data }) {
@@ -72,11 +72,11 @@ function About({ data }) {
   const remove = () => confirm({
     title: `Delete ${visible(data.name)}`, verb: 'Delete', danger: true,
     preview: async () => {
-      const found = await call('DELETE', 'topics', { query: { name: data.name, dry_run: true } });
+      const found = await call('DELETE', 'topics', { body: { name: data.name, dry_run: true } });
       return { text: `${count(found.messages)} messages (${bytes(found.bytes)}) are deleted${found.groups.length ? `, and the groups ${found.groups.join(', ')}` : ''}. This cannot be undone.`, verb: `Delete ${count(found.messages)} messages`, name: data.name };
     },
     run: async () => {
-      await call('DELETE', 'topics', { query: { name: data.name } });
+      await call('DELETE', 'topics', { body: { name: data.name }, key: newKey() });
       toast(`Deleted ${data.name}`);
       go(address('topics'));
     },

@@ -1,6 +1,6 @@
 /** Why: what became of a client, a message, a topic or a publish, in plain words. */
 import { html, useEffect, useState } from '../ui.js';
-import { call, get } from '../api.js';
+import { call, get, session } from '../api.js';
 import { count, time, visible, words } from '../format.js';
 import { useKey } from '../keys.js';
 import { address, refine } from '../router.js';
@@ -59,7 +59,7 @@ export function Why({ query }) {
 
 /** @param {{topic: string, set: (state: any) => void}} props */
 function TryPublish({ topic, set }) {
-  const [form, change] = useState({ topic, user: '', payload_bytes: '0', qos: '1', retain: false });
+  const [form, change] = useState({ topic, user: session.get().who?.user ?? '', payload_bytes: '0', qos: '1', retain: false });
   const put = (name) => (value) => change({ ...form, [name]: value });
   const ask = (event) => {
     event.preventDefault();
@@ -67,7 +67,7 @@ function TryPublish({ topic, set }) {
     call('POST', 'why/publish', { body: { ...form, payload_bytes: Number(form.payload_bytes), qos: Number(form.qos) } })
       .then((data) => set({ data, problem: null, isLoading: false }), (problem) => set({ data: null, problem, isLoading: false }));
   };
-  return html`<form class="form panel" onSubmit=${ask} style=${{ marginBottom: '16px', maxWidth: '760px' }}><div class="body form"><div class="pair"><${Field} label="Topic" mono value=${form.topic} onChange=${put('topic')} required /><${Field} label="As user; empty: you" value=${form.user} onChange=${put('user')} /></div>
+  return html`<form class="form panel" onSubmit=${ask} style=${{ marginBottom: '16px', maxWidth: '760px' }}><div class="body form"><div class="pair"><${Field} label="Topic" mono value=${form.topic} onChange=${put('topic')} required /><${Field} label="As user" value=${form.user} onChange=${put('user')} /></div>
     <div class="pair"><${Field} label="Payload bytes" type="number" min="0" value=${form.payload_bytes} onChange=${put('payload_bytes')} /><${Choice} label="QoS" value=${form.qos} onChange=${put('qos')} options=${[['0', '0'], ['1', '1'], ['2', '2']]} /></div>
     <div class="row"><${Check} label="Retain" checked=${form.retain} onChange=${put('retain')} /><button class="primary" type="submit" disabled=${!form.topic}>Explain</button><span class="muted">Nothing is published.</span></div></div></form>`;
 }

@@ -1,20 +1,20 @@
 /** A payload: decoded, or as text, or as bytes; with its size if it was cut, and a way to have all of it. */
 import { html, useMemo } from '../ui.js';
 import { apiAddress } from '../api.js';
-import { bytesOf, hexDump, jsonPieces, prettyJson, textOf } from '../decode.js';
+import { bytesOfRow, hexDump, hexOf, jsonPieces, prettyJson, textOf } from '../decode.js';
 import { bytes, visible, visibleLines } from '../format.js';
 import { changesOf } from '../diff.js';
 
 const SHOWN_MAX = 200_000; // characters put into the page
 
-export const FORMATS = /** @type {[string, string][]} */ ([['auto', 'Auto'], ['json', 'JSON'], ['text', 'Text'], ['hex', 'Hex'], ['msgpack', 'MessagePack']]);
+export const FORMATS = /** @type {[string, string][]} */ ([['auto', 'Auto'], ['json', 'JSON'], ['text', 'Text'], ['hex', 'Hex'], ['msgpack', 'MsgPack']]);
 
 /** One line, for lists. @param {any} row */
 export function oneLine(row) {
   if (!row?.payload) return '';
   if (row.format === 'hex' || row.payload.base64 != null) {
-    const data = bytesOf(row.payload).subarray(0, 48);
-    return [...data].map((byte) => byte.toString(16).padStart(2, '0')).join(' ') + (row.payload_bytes > 48 ? ' …' : '');
+    const data = bytesOfRow(row).subarray(0, 48);
+    return hexOf(data) + (row.payload_bytes > 48 ? ' …' : '');
   }
   const text = textOf(row.payload);
   return visible(text.length > 300 ? `${text.slice(0, 300)}…` : text) + (row.cut && text.length <= 300 ? '…' : '');
@@ -26,7 +26,7 @@ export function PayloadView({ row, format }) {
   const text = useMemo(() => textOf(row.payload).slice(0, SHOWN_MAX), [row]);
   return html`<div>
     ${row.fault && html`<p class="warn">${visible(row.fault)}</p>`}
-    <pre class="payload" tabIndex="0" aria-label="Payload">${kind === 'hex' ? hexDump(bytesOf(row.payload)) : kind === 'text' ? visibleLines(text) : html`<${Json} text=${text} />`}</pre>
+    <pre class="payload" tabIndex="0" aria-label="Payload">${kind === 'hex' ? hexDump(bytesOfRow(row)) : kind === 'text' ? visibleLines(text) : html`<${Json} text=${text} />`}</pre>
     <p class="muted">${bytes(row.payload_bytes)}${row.cut && html`, of which the beginning is shown. <a href=${apiAddress('messages/payload', { topic: row.topic, offset: row.offset })} download=${`${row.topic}@${row.offset}`.replaceAll('/', '_')} target="_blank">Download all of it</a>`}</p>
   </div>`;
 }

@@ -19,7 +19,7 @@ export function certain(text) {
 async function find(text, signal) {
   const none = { items: [] };
   const ask = (path, query) => get(path, { ...query, limit: 5 }, signal).catch(() => none);
-  const [clients, topics, groups] = await Promise.all([ask('clients', { prefix: text }), ask('topics', { prefix: text }), ask('groups', { prefix: text })]);
+  const [clients, topics, groups] = await Promise.all([ask('clients', { prefix: text }), ask('topics', { prefix: text }), ask('groups', { group: text })]);
   return [
     ...clients.items.map((one) => ({ kind: one.away ? 'client, away' : 'client', name: one.client_id, url: address('clients', { client: one.client_id }) })),
     ...topics.items.map((one) => ({ kind: 'topic', name: one.name, url: address('topics', { topic: one.name }) })),
@@ -64,7 +64,7 @@ export function Search() {
       setAt(Math.max(0, Math.min(hits.length - 1, at + (event.key === 'ArrowDown' ? 1 : -1))));
     } else if (event.key === 'Enter' && trimmed) {
       event.preventDefault();
-      open(hits[at]?.url ?? (trimmed.includes('/') ? address('topics', { topic: trimmed }) : address('why', { q: trimmed })));
+      open((certain(trimmed)[0] ?? hits[at])?.url ?? (trimmed.includes('/') ? address('topics', { topic: trimmed }) : address('why', { q: trimmed })));
     } else if (event.key === 'Escape') {
       setText('');
       field.current?.blur();

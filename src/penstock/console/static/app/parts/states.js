@@ -1,5 +1,6 @@
 /** What a page says when there is nothing, when something is missing, and when something went wrong. */
 import { html, useState } from '../ui.js';
+import { askForLogin, session } from '../api.js';
 import { time, visible, words } from '../format.js';
 import { Icon } from './icons.js';
 
@@ -57,6 +58,7 @@ export function ProblemNote({ problem, onRetry }) {
   return html`<${Note} tone=${problem.status === 403 || problem.status === 404 ? 'warn' : 'bad'} role="alert">
     <strong>${RIGHTS[problem.status] ?? 'This did not work'}.</strong> ${visible(problem.message)}
     ${problem.advice && html` <span class="muted">${visible(problem.advice)}</span>`}
+    ${problem.status === 403 && !session.get().who?.user && html` <button class="link" type="button" onClick=${() => askForLogin().then((isIn) => { if (isIn) onRetry?.(); })}>Log in</button>`}
     ${problem.reason && html` <span class="tag">${visible(problem.reason)}</span>`}
     ${onRetry && problem.status !== 403 && html` <button class="link" type="button" onClick=${onRetry}>Try again</button>`}
   <//>`;
@@ -74,5 +76,8 @@ export const Reason = ({ code, tone = '' }) => (code ? html`<span class=${`tag $
 
 /** @param {{at: string | number | null | undefined, ms?: boolean}} props */
 export const Time = ({ at, ms = false }) => html`<time dateTime=${at ?? ''} title=${at ? String(at) : undefined}>${time(at, { ms })}</time>`;
+
+/** @param {{onClick: () => void}} props */
+export const Close = ({ onClick }) => html`<button type="button" class="plain icon" aria-label="Close" onClick=${onClick}><${Icon} name="close" /></button>`;
 
 export const Loading = () => html`<p class="empty">Loading …</p>`;

@@ -61,19 +61,19 @@ export function TopicTree({ prefix, chosen, onChoose, empty }) {
   return html`<div class="tree" ref=${ref} tabIndex="-1"><div role="tree" aria-label="Topics" onKeyDown=${onKey} style=${{ height: `${rows.length * ROW}px`, position: 'relative' }}>
     ${rows.length > 0 && !seen.some((_, index) => first + index === at) && html`<span tabIndex="0" role="treeitem" class="sr" aria-label="To the tree" onFocus=${() => focusRow(at)}></span>`}
     ${seen.map((row, index) => html`<${TreeRow} key=${names[first + index]} row=${row} top=${(first + index) * ROW} value=${row.node && values.get(row.node.name)}
-      isChosen=${row.node?.name === chosen && row.node?.is_topic} hasFocus=${first + index === at} onToggle=${toggle} onChoose=${choose} />`)}
+      isChosen=${row.node?.name === chosen && row.node?.is_topic} hasFocus=${first + index === at} onToggle=${toggle} onChoose=${choose} onFocus=${setFocused} />`)}
   </div></div>`;
 }
 
 /** @param {any} props */
-function TreeRow({ row, top, value, isChosen, hasFocus, onToggle, onChoose }) {
+function TreeRow({ row, top, value, isChosen, hasFocus, onToggle, onChoose, onFocus }) {
   const { node, depth, place, size, isOpen } = row;
   const style = { position: 'absolute', left: 0, right: 0, top: `${top}px`, paddingLeft: `${4 + Math.min(depth, 20) * 16}px` };
   if (!node) return html`<div role="treeitem" aria-level=${depth + 1} aria-setsize=${size} aria-posinset=${place} tabIndex=${hasFocus ? 0 : -1} style=${style}><span class="twist"></span><span class="muted">Loading …</span></div>`;
   const parent = hasChildren(node);
   const last = value?.peek ?? node.last;
   return html`<div role="treeitem" data-row="" aria-level=${depth + 1} aria-setsize=${size} aria-posinset=${place} aria-selected=${isChosen} aria-expanded=${parent ? isOpen : undefined}
-      tabIndex=${hasFocus ? 0 : -1} style=${style} onClick=${() => onChoose(node)} title=${visible(node.name)}>
+      tabIndex=${hasFocus ? 0 : -1} style=${style} onClick=${() => onChoose(node)} onFocus=${() => onFocus(node.name)} title=${visible(node.name)}>
     <span class="twist" onClick=${parent ? (event) => { event.stopPropagation(); onToggle(node.name, !isOpen); } : undefined}>${parent && html`<${Icon} name=${isOpen ? 'down' : 'right'} size=${14} />`}</span>
     <span class="label">${node.label === '' ? html`<span class="muted">(empty level)</span>` : visible(node.label)}</span>
     ${node.is_topic && last ? html`<span class=${`last value ${value?.isFresh ? 'fresh' : ''}`}>${oneLine(last)}</span>` : ''}

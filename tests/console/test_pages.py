@@ -1,0 +1,79 @@
+"""Every page on a real broker: what it shows, for everybody, in both themes, on a desk and a phone."""
+
+import pytest
+
+from tests.console.browser import AXE, NARROW, PAGES, WIDE
+
+pytestmark = pytest.mark.slow
+
+SHOWN = {
+    "": "An acknowledgement means",
+    "topics": "plant",
+    "topics?topic=plant/p7/temp": "rpm",
+    "topics?topic=plant/p7/temp&message=5": "Re-publish",
+    "topics?topic=plant/p7/temp&tab=chart&field=c": "As a table",
+    "topics?topic=plant/p7/temp&tab=about": "Capture of QoS 0",
+    "topics?tab=retained": "alarm/north",
+    "clients": "pump-1",
+    "clients?client=pump-3&tab=connection": "Away since",
+    "clients?client=pump-3&tab=subscriptions": "plant/cmd/3",
+    "groups": "mail/out",
+    "groups?topic=mail/out&group=send&tab=flight": "in flight",
+    "groups?topic=mail/out&group=send&tab=waiting": "By priority",
+    "groups?topic=mail/out&group=send&tab=dead": "smtp 550",
+    "groups?topic=mail/out&group=send&tab=settings": "Deliveries at most",
+    "groups?view=queues": "mail/out",
+    "spark": "No stream reads here yet",
+    "spark?tab=sinks": "No table is written here yet",
+    "cluster": "One node, on its own",
+    "security": "Check",
+    "security?tab=users": "There are no users",
+    "security?tab=roles": "Rules",
+    "security?tab=keys": "No keys",
+    "security?tab=bans": "Nobody is banned",
+    "security?tab=audit": "Audit",
+    "settings": "limits.",
+    "live": "Filter, as in plant/#",
+    "why": "Recorded lately",
+    "why?q=pump-3": "pump-3",
+    "why?q=mail/out@0": "dead lettered",
+    "why?q=plant/p7/temp": "plant/p7/temp",
+    "why?kind=publish": "Nothing is published",
+    "nowhere": "There is no such page",
+}
+
+
+@pytest.mark.parametrize("path", SHOWN)
+def test_a_page_shows_what_is_there(window, path):
+    window.open(path)
+    if path == "live":
+        window.page.get_by_placeholder(SHOWN[path]).wait_for()
+    else:
+        window.see(SHOWN[path], "main")
+    window.check()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_everybody_can_use_every_page(browser, seeded, theme, size):
+    """WCAG 2.2 AA, as far as axe-core can tell; and no page is wider than the window."""
+    axe = AXE()
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+    details = [path for path in SHOWN if "?" in path]
+    paths = [*PAGES, *(details if (size, theme) == (WIDE, "light") else details[:2])]
+    found = []
+    with browser.window(seeded.port, size=size, theme=theme) as window:
+        window.page.add_init_script(axe)
+        for path in paths:
+            window.open(path)
+            if path in SHOWN and path != "live":
+                window.see(SHOWN[path], "main")
+            answer = window.page.evaluate("(rules) => axe.run(document, rules)", rules)
+            found += [
+                f"{path}: {fault['id']} {node['target']} {node['failureSummary']}"
+                for fault in answer["violations"]
+                for node in fault["nodes"]
+            ]
+            wide = window.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            found += [f"{path}: {wide} px wider than the window"] if wide > 0 else []
+    assert not found, "\n".join(found[:20])
