@@ -45,13 +45,14 @@ class Applier:
         Topics with an id that was not given before are new; those with others are in memory.
         """
         self._memory.add(entry)  # before a reader learns that there is more
-        with self._topics.lock:
-            for state in gone:
-                self._forget(state, position)
-            apply_groups(states, entry.first_offsets, entry.message_counts, entry.group_bytes)
-            newest_id = max(entry.topic_ids, default=0)
-            if newest_id >= self._topics.next_id:
-                self._begin(states)
+        if states or gone:
+            with self._topics.lock:
+                for state in gone:
+                    self._forget(state, position)
+                apply_groups(states, entry.first_offsets, entry.message_counts, entry.group_bytes)
+                newest_id = max(entry.topic_ids, default=0)
+                if newest_id >= self._topics.next_id:
+                    self._begin(states)
         position.next_index = entry.entry_index + 1
         position.next_sequence = entry.end_sequence
 

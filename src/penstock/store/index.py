@@ -233,11 +233,12 @@ class MemoryIndex:
 
     def add(self, entry: IndexedEntry) -> None:
         references = len(entry.topic_ids)
-        with self._lock:
-            if references >= WIDE_GROUPS_MIN:
-                self._wide.add(entry.wide())
-            else:
-                self._add_rows(entry)
+        if references:  # else it has events only
+            with self._lock:
+                if references >= WIDE_GROUPS_MIN:
+                    self._wide.add(entry.wide())
+                else:
+                    self._add_rows(entry)
         self.entries.append(
             TailEntry(entry.entry_index, entry.end_sequence, entry.bytes, references)
         )

@@ -26,7 +26,7 @@ from penstock.store.write_ahead import Record, WriteAhead
 T = TypeVar("T")
 
 WORTH_RECORDS = 4  # settled in one transaction; fewer cost more than they save
-DIRECT_COMMITS = 32  # after it was not worth it
+DIRECT_COMMITS = 32  # after it was not worth it, or the file had no room
 PATH_PAGES = 8  # that a transaction writes besides what is added
 
 _nothing: Callable[[Transaction], None] = lambda _transaction: None  # noqa: E731
@@ -64,9 +64,12 @@ class Unsettled:
                 self._begin()
             size = len(record.entry) + len(record.rows) * self._environment.page_bytes
             if 2 * size > self._room:
+                if not self._records:
+                    self._direct = DIRECT_COMMITS  # until then the file is longer
                 return None
             started = perf_counter()
-            if not self._ahead.note(self._transaction_id, record):
+            # the transaction that settles a full slot has a record there as well, and one flush
+            if not self._ahead.note(self._transaction_id, record, leaves_room=True):
                 return None
             self._ahead.flush()
             self._records.append(record)

@@ -69,6 +69,7 @@ class WriteAhead:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
+        self._page_bytes = environment.page_bytes
         self._next = _Place(0, 0, 0)
         self._noted: _Place | None = None  # what follows the record that may not count yet
         self._name, self._start = b"", 0
@@ -127,8 +128,11 @@ class WriteAhead:
 
     # ── Before and after a transaction ────────────────────────────────────────────────────────
 
-    def note(self, transaction_id: int, record: Record) -> bool:
-        """Write down what a transaction commits; whether it fits. A flush makes this durable."""
+    def note(self, transaction_id: int, record: Record, *, leaves_room: bool = False) -> bool:
+        """Write down what a transaction commits; whether it fits. A flush makes this durable.
+
+        ``leaves_room``: it fits only if another one like it fits, too.
+        """
         if len(record.entry) > SLOT_BYTES:
             return False  # before it is encoded: large entries would be copied for nothing
         content = _encode(record)
@@ -136,8 +140,9 @@ class WriteAhead:
         if place.transaction != transaction_id:
             seed = crc32(self._name, transaction_id & 0xFFFFFFFF)
             place = self._next = _Place(transaction_id, 0, seed)
-        end = place.offset + _HEADER.size + len(content)
-        if end > SLOT_BYTES:
+        size = _HEADER.size + len(content)
+        end = place.offset + size + -size % self._page_bytes
+        if end + (end - place.offset) * leaves_room > SLOT_BYTES:
             return False
         checksum = crc32(content, place.checksum)
         data = _HEADER.pack(transaction_id, len(content), checksum) + content
@@ -148,7 +153,6 @@ class WriteAhead:
             # Not for lack of space, which the slots have; the commit meets it, too. Nothing was
             # written, so there is nothing to erase, which a disk that takes nothing would refuse.
             return False
-        end += -end % self._environment.page_bytes
         self._noted = _Place(transaction_id, end, checksum)
         return True
 

@@ -117,6 +117,17 @@ def test_a_slot_that_is_full_is_settled_by_the_next_commit(store, crashed):
     assert payloads(store) == [b"first", *sent]
 
 
+def test_the_commit_that_settles_a_full_slot_is_flushed_once(store, monkeypatch):
+    """It is written down in the place that was left for it."""
+    synced = []
+    monkeypatch.setattr(store._environment, "_flush", lambda: synced.append(store.next_index))
+    before = store._environment.last_transaction
+    for number in range(SLOT_BYTES // 4096):
+        store.commit_small(batch_of(b"%d" % number))
+    assert store._environment.last_transaction == before + 1
+    assert not synced
+
+
 def test_a_commit_of_another_kind_takes_them_along(store, crashed):
     """In its own transaction, with one flush; so do those that are not written down."""
     before = store._environment.last_transaction
