@@ -27,8 +27,8 @@ async def test_each_batch_is_one_transaction_and_one_entry(bench: Bench) -> None
     node = bench.node(1, peer_listen="")
     await node.write(b"0")
     writes = []
-    write = node.store._environment.write
-    node.store._environment.write = lambda *a: writes.append(a) or write(*a)  # type: ignore[method-assign]
+    write = node.store._environment.write_directly
+    node.store._environment.write_directly = lambda *a: writes.append(a) or write(*a)  # type: ignore[method-assign]
     before = node.store.last_index
     for number in range(5):
         await node.write(b"%d" % number)
