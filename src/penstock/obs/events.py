@@ -31,11 +31,10 @@ ENDED: Final = "ended"
 REFUSED: Final = "refused"
 DROPPED: Final = "dropped"
 RETURNED: Final = "returned"  # by a worker of a group
-TRACED: Final = "traced"
 
 _Key = tuple[str, str, bytes, bytes, str]  # kind, reason, client, group, user
 
-KINDS: Final = (CONNECTED, ENDED, REFUSED, DROPPED, RETURNED, TRACED)
+KINDS: Final = (CONNECTED, ENDED, REFUSED, DROPPED, RETURNED)
 
 
 class Event(msgspec.Struct, gc=False):

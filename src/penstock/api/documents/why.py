@@ -18,8 +18,8 @@ from penstock.explain.explanation import (
 )
 
 __all__ = [
-    "Advice", "Check", "Explanation", "Fact", "PublishQuestion", "Receiver", "Subject", "Trace",
-    "TraceRequest", "Traces", "Why", "WhyClient", "WhyMessage", "WhyTopic",
+    "Advice", "Check", "Explanation", "Fact", "PublishQuestion", "Receiver", "Subject",
+    "Why", "WhyClient", "WhyMessage", "WhyTopic",
 ]  # fmt: skip
 
 
@@ -56,27 +56,3 @@ class PublishQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     payload_bytes: Count = 0
     qos: Count = 1
     retain: bool = False
-
-
-class TraceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A client or a topic to follow for a while."""
-
-    client_id: str | None = None
-    topic: str | None = None
-    seconds: Count = 60  # at most 900
-
-
-class Trace(msgspec.Struct, frozen=True):
-    """A trace that is on. What it records is among the events of kind ``traced``."""
-
-    id: str
-    client_id: str | None
-    topic: str | None
-    until: str
-    events: int  # recorded so far
-
-
-class Traces(msgspec.Struct, frozen=True):
-    """All traces of this node."""
-
-    items: list[Trace]
