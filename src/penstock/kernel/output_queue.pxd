@@ -25,10 +25,10 @@ cdef class OutputQueue:
     cdef uint32_t _piece_count
     cdef uint32_t _piece_room
     cdef public char frames_version
-    cdef public bint _is_due
-    cdef public bint _is_live_stale
-    cdef public bint _is_paused
-    cdef public bint _is_closed
+    cdef public char _is_due  # these are true or false
+    cdef public char _is_live_stale
+    cdef public char _is_paused
+    cdef public char _is_closed
 
     # Live messages that are a part of what was read, without a copy.
     cdef int send_slice(

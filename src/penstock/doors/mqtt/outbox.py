@@ -159,7 +159,6 @@ class MqttOutbox(Outbox):
         "_packet_bytes_max",
         "_quota",
         "_quota_max",
-        "is_5",
     )
 
     _client: DeliveryClient
@@ -172,7 +171,6 @@ class MqttOutbox(Outbox):
     ) -> None:
         super().__init__(door.connections, transport, client)
         self._door = door
-        self.is_5 = False
         self._packet_bytes_max = _UNLIMITED
         self.frames_version = LEVEL_3_1_1
         # bytes of live packets in the form that all share: none with aliases
@@ -183,13 +181,16 @@ class MqttOutbox(Outbox):
 
     def speak_5(self, terms: Terms) -> None:
         """Send packets in the form of MQTT 5 from now on, as the client asked for."""
-        self.is_5 = True
         self.frames_version = LEVEL_5
         self._packet_bytes_max = self.frames_bytes_max = terms.packet_bytes_max
         self._quota = self._quota_max = terms.receive_maximum or _UNLIMITED
         if terms.alias_max:
             self._aliases = TopicAliases(terms.alias_max)
             self.frames_bytes_max = 0
+
+    @property
+    def is_5(self) -> bool:
+        return self.frames_version == LEVEL_5
 
     @property
     def quota(self) -> int:
