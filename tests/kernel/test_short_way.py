@@ -34,7 +34,8 @@ def connection_of(broker, name):
 class Faulty:
     """Stands for what publishes, and has a bug."""
 
-    def publish_frames(self, frames, now_ms):
+    @property
+    def forward_frames(self):
         raise RuntimeError("a bug")
 
 

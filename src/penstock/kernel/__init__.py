@@ -28,6 +28,7 @@ PARTS = (
     "columns",
     "entries",
     "fields",
+    "flusher",
     "jobs",
     "names",
     "output_queue",

@@ -14,6 +14,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport uint32_t, UINT32_MAX
 from libc.string cimport memcpy
 
+from penstock.kernel.flusher cimport Flusher
 from penstock.kernel.sockets cimport SocketTransport, iovec
 
 cdef extern from "Python.h":
@@ -160,8 +161,12 @@ cdef class OutputQueue:
         return grown
 
     cdef int _become_due(self) except -1:
+        cdef object flusher = self._connections.flusher
         self._is_due = True
-        self._connections.flusher.flush_soon(self)
+        if type(flusher) is Flusher:
+            (<Flusher>flusher).flush_soon(self)
+        else:
+            flusher.flush_soon(self)
         return 0
 
     # ── Writing ───────────────────────────────────────────────────────────────────────────────
@@ -196,7 +201,10 @@ cdef class OutputQueue:
         else:
             data = self._joined(size)
             self._forget_all()
-            self._transport.write(data)
+            if type(self._transport) is SocketTransport:
+                (<SocketTransport>self._transport).send_or_keep(data)
+            else:
+                self._transport.write(data)
 
     cdef Py_ssize_t _size(self) except -1:
         """Bytes of all that waits; what is counted may be something else."""
@@ -308,8 +316,11 @@ cdef class OutputQueue:
         """Write live messages again that say something about this moment."""
 
     def refresh(self):
-        cdef Py_ssize_t held = self._transport.get_write_buffer_size()
-        held += self._out_bytes + self._live_bytes
+        cdef Py_ssize_t held = self._out_bytes + self._live_bytes
+        if type(self._transport) is SocketTransport:
+            held += (<SocketTransport>self._transport).unsent_bytes()
+        else:
+            held += self._transport.get_write_buffer_size()
         if held != self.counted:
             self._connections.budget.note(self, held)
 

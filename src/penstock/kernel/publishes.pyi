@@ -3,6 +3,8 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeVar
 
 from penstock.cluster.consensus import Consensus
+from penstock.commit.pipeline import Pipeline
+from penstock.core.broker import Broker
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
 from penstock.store.message_columns import MessageColumns
@@ -18,6 +20,16 @@ class _Route(Protocol[_Found_co]):
     @property
     def targets(self) -> _Found_co: ...
 
+class _Door(Protocol):
+    @property
+    def connections(self) -> Connections: ...
+    @property
+    def pipeline(self) -> Pipeline: ...
+    @property
+    def cluster(self) -> Consensus: ...
+    @property
+    def broker(self) -> Broker: ...
+
 class PublishFrames:
     chunk: bytes
     version: int
@@ -27,7 +39,7 @@ class PublishFrames:
     def take_run(self, make: Callable[..., _Made]) -> _Made: ...
 
 class ShortWay:
-    def __init__(self, connections: Connections, connected: object) -> None: ...
+    def __init__(self, door: _Door, connected: object) -> None: ...
     def take(self, connection: Connection[Event], data: bytes) -> bool: ...
 
 def find_publishes(

@@ -269,21 +269,28 @@ def pass_on(
 cdef class ShortWay:
     """What becomes of a read that has nothing but ordinary QoS 0 packets: most reads of a fleet.
 
-    As ``net/connection.py: Connection.data_received`` for these, in one call. ``connected`` is the
-    state of a machine that has seen CONNECT.
+    As ``net/connection.py: Connection.data_received`` and ``MqttPublishing.publish_frames`` for
+    these, in one call: a broker with little to do finds nothing in the processor's caches, and each
+    call of Python costs it as much as the work. ``connected`` is the state of a machine that has
+    seen CONNECT.
     """
 
-    cdef object _connections
     cdef object _counters
+    cdef object _pipeline
+    cdef object _cluster
+    cdef dict _routes
     cdef object _flusher
     cdef object _backpressure
     cdef object _monotonic
     cdef object _wall_ms
     cdef object _connected
 
-    def __init__(self, connections, connected):
-        self._connections = connections
+    def __init__(self, door, connected):
+        connections = door.connections
         self._counters = connections.counters
+        self._pipeline = door.pipeline
+        self._cluster = door.cluster
+        self._routes = door.broker.routes.cached
         self._flusher = connections.flusher
         self._backpressure = connections.backpressure
         self._monotonic = connections.monotonic
@@ -310,7 +317,7 @@ cdef class ShortWay:
         if not is_in_turn:
             self._flusher.hold()
         try:
-            connection._publishing.publish_frames(frames, self._wall_ms())
+            self._publish(connection, frames)
         except Exception:
             connection.failed()
             frames._first = frames.count
@@ -321,6 +328,22 @@ cdef class ShortWay:
         if self._backpressure.is_congested or size > LONG_BYTES_MIN:
             connection.give_way()
         return True
+
+    cdef int _publish(self, connection, PublishFrames frames) except -1:
+        batch = self._pipeline.capturing_batch()
+        taken, captured = pass_on(
+            frames,
+            self._routes,
+            connection.principal.rights.publishable,
+            batch,
+            self._wall_ms(),
+            self._cluster,
+            type(connection),
+            connection._publishing.forward_frames,
+        )
+        self._counters.messages_in_total[0] += taken
+        self._pipeline.end_capturing(batch, captured)
+        return 0
 
     cdef bint _is_free(self, connection) except -1:
         """Whether events would be handled at once, and machine and meter have nothing to add."""

@@ -148,7 +148,9 @@ cdef class SocketTransport:
     cdef bint _may_write(self) except -1
     cdef ssize_t _send(self, bytes data) except -2
     cdef ssize_t send_vectors(self, iovec *vectors, Py_ssize_t count) except -2
+    cdef int send_or_keep(self, bytes data) except -1
     cdef int keep(self, bytes data, Py_ssize_t sent) except -1
+    cdef Py_ssize_t unsent_bytes(self) noexcept
     cdef ssize_t _unsent(self) except -2
     cdef bint _send_pieces(self, _Output output) except -1
     cdef int _send_on(self) except -1

@@ -551,15 +551,17 @@ cdef class SocketTransport:
     # ── output ────────────────────────────────────────────────────────────────────────────────
 
     def write(self, data):
-        cdef bytes whole = _as_bytes(data)
+        self.send_or_keep(_as_bytes(data))
+
+    cdef int send_or_keep(self, bytes data) except -1:
         cdef ssize_t sent = 0
-        if not self._may_write() or not PyBytes_GET_SIZE(whole):
-            return
+        if not self._may_write() or not PyBytes_GET_SIZE(data):
+            return 0
         if self._output is None:
-            sent = self._send(whole)
-            if sent < 0 or sent == PyBytes_GET_SIZE(whole):
-                return
-        self.keep(whole, sent)
+            sent = self._send(data)
+            if sent < 0 or sent == PyBytes_GET_SIZE(data):
+                return 0
+        return self.keep(data, sent)
 
     cdef int keep(self, bytes data, Py_ssize_t sent) except -1:
         """Let what the socket did not take wait for room, behind what waits already."""
@@ -736,6 +738,9 @@ cdef class SocketTransport:
         return self._low, self._high
 
     def get_write_buffer_size(self):
+        return self.unsent_bytes()
+
+    cdef Py_ssize_t unsent_bytes(self) noexcept:
         return 0 if self._output is None else self._output.size
 
     def pause_reading(self):

@@ -10,11 +10,14 @@ the kernel says it (``begin_turn``, ``end_turn``), and naps itself, where it rea
 import asyncio
 from collections.abc import Callable
 from time import sleep
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from penstock import kernel
 from penstock.limits import KIB
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
+
+__all__ = ["Flusher"]
 
 QUIET_S = 0.0001  # after this long without a flush, a message is taken to be alone
 NAP_S = 0.00005  # shortest time between two turns that read little; unnoticeable beside a network
@@ -103,3 +106,7 @@ class Flusher:
                 outbox.flush()
             except Exception:  # noqa: BLE001 - the other outboxes must be flushed all the same
                 _log.exception("flush_failed")
+
+
+if not TYPE_CHECKING and kernel.is_compiled:
+    from penstock.kernel.flusher import Flusher

@@ -71,7 +71,7 @@ class MqttParts:
     @cached_property
     def short_way(self) -> "ShortWay":
         """For reads of ordinary QoS 0 packets; a compiled broker has it."""
-        return ShortWay(self.connections, State.CONNECTED)
+        return ShortWay(self, State.CONNECTED)
 
     _stop_reference: str | None = field(init=False, default=None)  # once the broker stops
 

@@ -118,12 +118,12 @@ class MqttPublishing:
             now_ms,
             door.cluster,
             type(self._client),
-            self._forward_frames,
+            self.forward_frames,
         )
         self._counters.messages_in_total[0] += taken
         door.pipeline.end_capturing(batch, captured)
 
-    def _forward_frames(
+    def forward_frames(
         self, targets: Targets, frames: PublishFrames, first: int, last: int
     ) -> None:
         packets = frames.frames(first, last)

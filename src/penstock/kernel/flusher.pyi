@@ -1,0 +1,1 @@
+from penstock.net.flusher import Flusher as Flusher
