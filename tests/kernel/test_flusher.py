@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.kernel.forms import interpreted
 
 from penstock.kernel import flusher as compiled
+from penstock.net import flusher as net
 
 (python,) = interpreted("penstock.net.flusher")
 
@@ -27,7 +28,7 @@ STEPS = st.lists(
 class World:
     """A clock, a loop and outboxes, and what happened to them."""
 
-    def __init__(self, module, monkeypatch):
+    def __init__(self, module, logging, monkeypatch):
         self.now = 1.0
         self.happened = []
         self.due = []
@@ -35,7 +36,7 @@ class World:
         loop = SimpleNamespace(call_soon=self.due.append)
         self.flusher = module.Flusher(loop, lambda: self.now, self.counters)
         monkeypatch.setattr(module, "sleep", lambda s: self.happened.append(("nap", round(s, 9))))
-        monkeypatch.setattr(module, "_log", SimpleNamespace(exception=self.happened.append))
+        monkeypatch.setattr(logging, "_log", SimpleNamespace(exception=self.happened.append))
 
     def take(self, number, step):
         kind, *about = step
@@ -76,7 +77,7 @@ class Outbox:
 @given(STEPS)
 def test_both_forms_flush_the_same_at_the_same_moments(steps):
     with pytest.MonkeyPatch.context() as monkeypatch:
-        first, second = World(python, monkeypatch), World(compiled, monkeypatch)
+        first, second = World(python, python, monkeypatch), World(compiled, net, monkeypatch)
         for number, step in enumerate(steps, 1):
             first.take(number, step)
             second.take(number, step)

@@ -7,14 +7,11 @@ it is compiled: five calls of Python less for each of these.
 
 from time import sleep
 
-from penstock.obs.log import get_logger
-
 QUIET_S = 0.0001
 NAP_S = 0.00005
 NAP_BYTES_MAX = 16_384
 cdef double _QUIET_S = QUIET_S, _NAP_S = NAP_S
 cdef long long _NAP_BYTES_MAX = NAP_BYTES_MAX
-_log = get_logger("net")
 
 
 cdef class Flusher:
@@ -87,5 +84,7 @@ cdef class Flusher:
             try:
                 due[place].flush()
             except Exception:
+                from penstock.net.flusher import _log  # not sooner: Spark loads the kernel, too
+
                 _log.exception("flush_failed")
         return 0
