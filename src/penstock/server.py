@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from penstock import __version__
 from penstock.access.exposure import check_exposure
-from penstock.admin.app import create_app
+from penstock.admin.app import API_BASE, create_app
 from penstock.admin.bootstrap import bootstrap_token
 from penstock.admin.guard import AccessParts, Guard
 from penstock.admin.web_sessions import WebSessions
@@ -22,6 +22,7 @@ from penstock.api.beat import Beat
 from penstock.api.measurements import Measurements
 from penstock.api.messages import BODY_BYTES_MAX as MESSAGE_BODY_BYTES_MAX
 from penstock.api.parts import Configured, Parts
+from penstock.api.peer_requests import PeerDoor
 from penstock.assembly import Assembly
 from penstock.bridge.bridges import NodeBridges
 from penstock.clock import Clock, SteadyClock, SystemClock
@@ -55,11 +56,13 @@ from penstock.node.node import Node
 from penstock.node.queue_admin import NodeQueueAdmin
 from penstock.node.retained_admin import NodeRetainedAdmin
 from penstock.node.schedule_admin import NodeScheduleAdmin
+from penstock.node.spark_admin import NodeSparkAdmin
 from penstock.node.sys_topics import SysTopics
 from penstock.node.tls_admin import NodeTlsAdmin, TlsView
 from penstock.node.topic_publisher import NodePublishing, NodeTopicPublisher
 from penstock.node.topic_view import NodeTopicView
 from penstock.node.view import NodeView
+from penstock.node.workers import WorkerLookout
 from penstock.obs.counters import Counters
 from penstock.obs.events import Events
 from penstock.obs.log import get_logger
@@ -227,6 +230,8 @@ class Server:
             parts.cluster,
             self._clock,
             parts.audit,
+            WorkerLookout(parts.dispatchers, parts.connections),
+            parts.steady,
         )
         self.bridges = NodeBridges(
             self.config.bridges, self._broker_id, parts.mqtt_door.accept, self._clock
@@ -293,6 +298,8 @@ class Server:
         parts, hosts = self.parts, own_names(self.config)
         publisher = NodeTopicPublisher(parts.admission, parts.pipeline, parts.connections)
         served = self._make_api_parts(publisher)
+        api = create_api(served, hosts)
+        self.node.replica.asking.respond_with(PeerDoor(api, API_BASE).respond)
         app = create_app(
             self.view,
             served.keys,
@@ -303,7 +310,7 @@ class Server:
             publisher=publisher,
             hosts=hosts,
             guard=served.guard,
-            api=create_api(served, hosts),
+            api=api,
         )
         timeout_s = self.config.limits.connect_timeout_s
         return HttpDoor(
@@ -374,6 +381,15 @@ class Server:
                 self.broker,
                 parts.schedules,
                 parts.pipeline,
+                parts.cluster,
+                self._clock,
+                parts.audit,
+            ),
+            nodes=self.node.replica.asking,
+            spark=NodeSparkAdmin(
+                self.broker,
+                parts.dispatchers,
+                parts.sinks,
                 parts.cluster,
                 self._clock,
                 parts.audit,

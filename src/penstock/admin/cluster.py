@@ -113,16 +113,21 @@ def document(status: ClusterStatus) -> dict[str, object]:
 
 
 def _member(node: _MemberRequest) -> Member:
-    if not node.peer_addr:
+    return member_of(node.id, node.peer_addr, node.client_addr)
+
+
+def member_of(number: int, peer_addr: str, client_addr: str) -> Member:
+    """Raises RequestRefused if the addresses are none."""
+    if not peer_addr:
         advice = "add the address at which other nodes reach it"
-        raise RequestRefused(400, f"node {node.id} has no peer_addr", advice)
-    for address in filter(None, (node.peer_addr, node.client_addr)):
+        raise RequestRefused(400, f"node {number} has no peer_addr", advice)
+    for address in filter(None, (peer_addr, client_addr)):
         try:
             parse_listen(address)
         except ValueError as error:
             advice = 'write host:port, as in "10.0.0.1:7700"'
             raise RequestRefused(400, str(error), advice) from None
-    return Member(node.id, node.peer_addr, node.client_addr)
+    return Member(number, peer_addr, client_addr)
 
 
 def _node_id(request: Request) -> int:

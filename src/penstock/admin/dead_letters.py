@@ -45,7 +45,7 @@ PREVIEW_BYTES = 1 * KIB  # payload bytes shown of one letter
 REDRIVEN_MAX = 10_000  # letters redriven by one request: about a second
 
 _LETTER_PARAMETERS = ("topic", "group", "offset", "limit")
-_HEADER_PREFIX = b"dlq-"
+HEADER_PREFIX = b"dlq-"
 
 _log = get_logger("queues")
 
@@ -151,7 +151,7 @@ def _describe(letters: bytes, count: int) -> dict[str, object]:
 def _show(message: Message) -> dict[str, object]:
     headers = message.extras.headers if message.extras else ()
     known = dict(headers)
-    own = [[text_of(n), text_of(v)] for n, v in headers if not n.startswith(_HEADER_PREFIX)]
+    own = [[text_of(n), text_of(v)] for n, v in headers if not n.startswith(HEADER_PREFIX)]
     return {
         "offset": message.offset,
         "time": time_of(message.time_ms),

@@ -105,8 +105,8 @@ class _GroupPages:
     async def put(self, request: Request) -> dict[str, object]:
         wanted = await read_body(request, _GroupSettings)
         require(request, Action.MANAGE, wanted.topic.encode())
-        start = _position("start", "earliest" if wanted.start is None else wanted.start)
-        seek = None if wanted.seek is None else _position("seek", wanted.seek)
+        start = position("start", "earliest" if wanted.start is None else wanted.start)
+        seek = None if wanted.seek is None else position("seek", wanted.seek)
         topic, group = self._check(wanted, must_exist=seek is not None)
         if await applied(self._admin.make_group(topic, group, *start)):
             _log.info("group_made", topic=wanted.topic, group=wanted.group)
@@ -124,8 +124,8 @@ class _GroupPages:
             valid_topic(wanted.topic)
         group = self._admin.groups.get(topic, name)
         if group is None:
-            _check_new(wanted.group, self._admin.groups.count)
-        _check_backoff(wanted, group)
+            check_new(wanted.group, self._admin.groups.count)
+        check_backoff(wanted.backoff_s, wanted.backoff_max_s, group)
         return topic, name
 
     async def _configure(self, topic: bytes, group: bytes, wanted: _GroupSettings) -> None:
@@ -177,7 +177,7 @@ def known_group(admin: QueueAdmin, topic: str, name: str) -> Group:
     return group
 
 
-def _check_new(name: str, count: int) -> None:
+def check_new(name: str, count: int) -> None:
     if len(name.encode()) > GROUP_BYTES_MAX:
         error = f"the name is longer than {GROUP_BYTES_MAX} bytes: {name!r}"
         raise RequestRefused(400, error, "choose another name")
@@ -185,8 +185,7 @@ def _check_new(name: str, count: int) -> None:
         raise RequestRefused(409, f"there are {GROUPS_MAX} groups", "delete unused ones")
 
 
-def _check_backoff(wanted: _GroupSettings, group: Group | None) -> None:
-    first_s, longest_s = wanted.backoff_s, wanted.backoff_max_s
+def check_backoff(first_s: float | None, longest_s: float | None, group: Group | None) -> None:
     if first_s is None:
         first_s = (group.backoff_ms if group else BACKOFF_MS_DEFAULT) / 1000
     if longest_s is None:
@@ -204,7 +203,7 @@ def _milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)
 
 
-def _position(field: str, position: int | str) -> tuple[str, int]:
+def position(field: str, position: int | str) -> tuple[str, int]:
     if isinstance(position, int):
         return "offset", position
     if position in ("earliest", "latest"):

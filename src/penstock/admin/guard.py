@@ -47,10 +47,12 @@ from penstock.obs.log import ThrottledLogger, get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.book import AccessBook
 from penstock.trust.principal import ANYONE, Principal
+from penstock.trust.rights import ALL_RIGHTS
 from penstock.trust.rules import Action
 from penstock.trust.touched import touched
 
 DOOR = "http"
+ASKER = "penstock.asker"  # key of a request's scope: the ``Caller`` of a request of another node
 CONFIGURED_TOKEN = "admin.token"  # noqa: S105 - who has presented it, for the journal
 BOOTSTRAP = "bootstrap token"
 _TOKEN_KINDS = {"token", "jwt"}
@@ -164,6 +166,9 @@ class Guard:
     # ── whose request it is ───────────────────────────────────────────────────────────────────
 
     async def _caller(self, request: Request, *, is_public: bool) -> Caller:
+        asker: Caller | None = request.scope.get(ASKER)
+        if asker is not None:
+            return self._vouched(asker)
         origin = origin_of(request)
         if origin.owner:
             return Caller(_administrator(origin, origin.owner))
@@ -245,6 +250,19 @@ class Guard:
         return renewed if isinstance(renewed, Principal) and renewed.is_known else None
 
     # ── without a session ─────────────────────────────────────────────────────────────────────
+    def _vouched(self, asker: Caller) -> Caller:
+        """Who another node says it is, with the rights that they have here and now."""
+        who = asker.principal
+        if self._parts is None or (who.user and who.rights is ALL_RIGHTS and not who.via):
+            return asker  # by ``admin.token``, by the administrator's socket of that node
+        if who.rights is ALL_RIGHTS and not who.user and not self._parts.book.has_admin():
+            return asker  # as ``_unnamed`` has it
+        if self._is_open and who.rights is not ALL_RIGHTS:
+            raise RequestRefused(503, "this node does not know the users yet", "try again")
+        renewed = self._parts.logins.renewed(who)
+        if not isinstance(renewed, Principal):
+            raise _login_refused(renewed)
+        return Caller(renewed, asker.has_api_token)
 
     def _check_may_try(self, origin: Origin, bearer: str) -> None:
         """Whoever guesses has to wait, also for tokens of the configuration."""

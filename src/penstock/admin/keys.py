@@ -5,7 +5,6 @@ chosen for a key stays free until it is stored. Two ids must not share a public 
 signature does not name the key, so revoking one would leave the other usable.
 """
 
-import asyncio
 from typing import Annotated
 
 import msgspec
@@ -32,7 +31,7 @@ _YEAR_S = 365 * 24 * 3600
 
 _Seconds = Annotated[int, Meta(ge=0, le=100 * _YEAR_S)]
 
-_STATES = {
+STATES = {
     None: "active",
     SignatureFault.REVOKED_KEY: "revoked",
     SignatureFault.EXPIRED_KEY: "expired",
@@ -41,7 +40,7 @@ _STATES = {
 _log = get_logger("keys")
 
 
-class _AddRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A key to register; without ``key_id`` the broker assigns one."""
 
     device: str
@@ -72,15 +71,39 @@ def routes(admin: KeyAdmin, guard: Guard) -> list[Route]:
 class _KeyPages:
     def __init__(self, admin: KeyAdmin) -> None:
         self._admin = admin
-        self._one_at_a_time = asyncio.Lock()
+        self._changes = KeyChanges(admin)
 
     async def show_all(self, _request: Request) -> dict[str, object]:
         now_ms = self._admin.wall_ms()
-        return {"keys": [_describe(key, now_ms) for key in self._keys()]}
+        return {"keys": [_describe(key, now_ms) for key in self._admin.keys()]}  # noqa: SIM118 - no dict
 
     async def add(self, request: Request) -> dict[str, object]:
-        wanted = await read_body(request, _AddRequest)
-        async with self._one_at_a_time:
+        return self._described(await self._changes.add(await read_body(request, NewKey)))
+
+    async def revoke(self, request: Request) -> dict[str, object]:
+        return self._described(await self._changes.revoke(request.path_params["key_id"]))
+
+    async def enable(self, request: Request) -> dict[str, object]:
+        return self._described(await self._changes.enable(request.path_params["key_id"]))
+
+    async def rotate(self, request: Request) -> dict[str, object]:
+        wanted = await read_body(request, _RotateRequest)
+        key_id = request.path_params["key_id"]
+        new, ending = await self._changes.rotate(key_id, wanted.public_key, wanted.overlap_s)
+        return {"key": self._described(new), "previous": self._described(ending)}
+
+    def _described(self, key: Key) -> dict[str, object]:
+        return _describe(key, self._admin.wall_ms())
+
+
+class KeyChanges:
+    """Changes of keys, one at a time."""
+
+    def __init__(self, admin: KeyAdmin) -> None:
+        self._admin = admin
+
+    async def add(self, wanted: NewKey) -> Key:
+        async with self._admin.one_at_a_time:
             now_ms = self._admin.wall_ms()
             key = Key(
                 id=self._free_id(wanted.key_id),
@@ -92,45 +115,44 @@ class _KeyPages:
             )
             self._check_new(key)
             await self._store("key_registered", key)
-        return _describe(key, now_ms)
+        return key
 
-    async def revoke(self, request: Request) -> dict[str, object]:
-        async with self._one_at_a_time:
-            key, now_ms = self._known(request), self._admin.wall_ms()
+    async def revoke(self, key_id: int) -> Key:
+        async with self._admin.one_at_a_time:
+            key, now_ms = self._known(key_id), self._admin.wall_ms()
             if not key.revoked_ms:
                 key = replace(key, revoked_ms=now_ms)
                 await self._store("key_revoked", key)
-        return _describe(key, now_ms)
+        return key
 
-    async def enable(self, request: Request) -> dict[str, object]:
-        async with self._one_at_a_time:
-            key, now_ms = self._known(request), self._admin.wall_ms()
+    async def enable(self, key_id: int) -> Key:
+        async with self._admin.one_at_a_time:
+            key, now_ms = self._known(key_id), self._admin.wall_ms()
             enabled = replace(key, revoked_ms=0)
             if enabled.fault(now_ms) is not None:  # an expired key would stay inactive
                 error = f"key {key.id} expired at {time_of(key.expires_ms)} and cannot be enabled"
                 raise RequestRefused(409, error, _new_key_advice(key))
             if key.revoked_ms:
                 await self._store("key_enabled", enabled)
-        return _describe(enabled, now_ms)
+        return enabled
 
-    async def rotate(self, request: Request) -> dict[str, object]:
-        wanted = await read_body(request, _RotateRequest)
-        async with self._one_at_a_time:
-            old, now_ms = self._known(request), self._admin.wall_ms()
+    async def rotate(self, key_id: int, public_key: str, overlap_s: int) -> tuple[Key, Key]:
+        """The new key, and the one that it follows."""
+        async with self._admin.one_at_a_time:
+            old, now_ms = self._known(key_id), self._admin.wall_ms()
             _check_rotatable(old, now_ms)
-            public_key, new_id = _public_key(wanted.public_key), self._free_id(None)
-            new, ending = rotate(old, new_id, public_key, now_ms, wanted.overlap_s * 1000)
+            public, new_id = _public_key(public_key), self._free_id(None)
+            new, ending = rotate(old, new_id, public, now_ms, overlap_s * 1000)
             self._check_new(new)
             await applied(self._admin.store_keys(new, ending))  # a crash must not leave both valid
             _log.info("key_registered", key_id=new.id, device=new.device)
             _log.info("key_succeeded", key_id=ending.id, device=ending.device)
-        return {"key": _describe(new, now_ms), "previous": _describe(ending, now_ms)}
+        return new, ending
 
     def _keys(self) -> list[Key]:
         return self._admin.keys()
 
-    def _known(self, request: Request) -> Key:
-        key_id = request.path_params["key_id"]
+    def _known(self, key_id: int) -> Key:
         for key in self._keys():
             if key.id == key_id:
                 return key
@@ -190,7 +212,7 @@ def _describe(key: Key, now_ms: int) -> dict[str, object]:
         "device": key.device,
         "topics": key.topics,
         "public_key": key.public_key.hex(),
-        "state": _STATES[key.fault(now_ms)],
+        "state": STATES[key.fault(now_ms)],
         "created": time_of(key.created_ms),
         "expires": time_of(key.expires_ms),
         "revoked": time_of(key.revoked_ms),

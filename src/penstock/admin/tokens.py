@@ -7,7 +7,7 @@ nothing else: an administrator need not know the password.
 
 import asyncio
 from hmac import compare_digest
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -62,8 +62,18 @@ class _PasswordFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "_PasswordFields(…)"
 
 
+class MadeToken(NamedTuple):
+    """A new token with its text, which is in one answer and nowhere else."""
+
+    token: Token
+    text: str
+
+    def __repr__(self) -> str:
+        return f"MadeToken({self.token.name!r})"
+
+
 def routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
-    pages = _TokenPages(admin)
+    pages = TokenPages(admin)
     return [
         admin_read_page("/tokens", guard, admin, pages.show_all, ("owner", "after", "limit")),
         admin_page("/tokens", "POST", guard, pages.add),
@@ -73,7 +83,9 @@ def routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
     ]
 
 
-class _TokenPages(AccessPages):
+class TokenPages(AccessPages):
+    """Tokens, and what invitations do."""
+
     def __init__(self, admin: AccessAdmin) -> None:
         super().__init__(admin)
         self._one_at_a_time = asyncio.Lock()
@@ -92,20 +104,35 @@ class _TokenPages(AccessPages):
     async def add(self, request: Request) -> dict[str, object]:
         check_may_make_secrets(request)
         wanted = await read_body(request, _Fields)
-        owner = self.known(self.book.users, wanted.owner, "user")
-        beyond = set(wanted.roles) - set(self.book.with_included(owner.roles))
+        made = await self.add_token(
+            request, wanted.owner, wanted.roles, wanted.expires_s, wanted.note
+        )
+        return _described(made, self.now_ms())
+
+    async def add_token(
+        self, request: Request, owner_name: str, roles: tuple[str, ...], expires_s: int, note: str
+    ) -> MadeToken:
+        """Make an API token of a user."""
+        check_may_make_secrets(request)
+        owner = self.known(self.book.users, owner_name, "user")
+        beyond = set(roles) - set(self.book.with_included(owner.roles))
         if beyond:
             error = f"{owner.name} does not have the role {min(beyond)}"
             raise RequestRefused(409, error, "a token has roles of its owner")
-        token = Token("", owner.name, b"", wanted.roles, note=wanted.note)
-        return await self._store(request, token, wanted.expires_s)
+        token = Token("", owner.name, b"", roles, note=note)
+        return await self._store(request, token, expires_s)
 
     async def invite(self, request: Request) -> dict[str, object]:
-        check_may_make_secrets(request)
-        owner = self.known(self.book.users, request.path_params["name"], "user")
-        return await self._store(request, Token("", owner.name, b"", purpose=INVITE), INVITE_S)
+        made = await self.add_invitation(request, request.path_params["name"], INVITE_S)
+        return _described(made, self.now_ms())
 
-    async def _store(self, request: Request, token: Token, expires_s: int) -> dict[str, object]:
+    async def add_invitation(self, request: Request, owner_name: str, expires_s: int) -> MadeToken:
+        """Make a token that sets its owner's password, once."""
+        check_may_make_secrets(request)
+        owner = self.known(self.book.users, owner_name, "user")
+        return await self._store(request, Token("", owner.name, b"", purpose=INVITE), expires_s)
+
+    async def _store(self, request: Request, token: Token, expires_s: int) -> MadeToken:
         secret, now_ms = new_token(), self.now_ms()
         token = replace(
             token,
@@ -124,7 +151,7 @@ class _TokenPages(AccessPages):
             return [*ended, put(token)]
 
         await self.submit(request, changes)
-        return _describe(token, now_ms) | {"token": secret.text}
+        return MadeToken(token, secret.text)
 
     async def remove(self, request: Request) -> dict[str, object]:
         token = self.known(self.book.tokens, request.path_params["name"], "token")
@@ -171,6 +198,10 @@ class _TokenPages(AccessPages):
         if token.expires_ms <= self.now_ms():
             raise RequestRefused(401, "the invitation has expired", "ask for another one")
         return token
+
+
+def _described(made: MadeToken, now_ms: int) -> dict[str, object]:
+    return _describe(made.token, now_ms) | {"token": made.text}
 
 
 def _describe(token: Token, now_ms: int) -> dict[str, object]:

@@ -47,7 +47,7 @@ _Count = Annotated[int, Meta(ge=0, le=2**53)]
 _Seconds = Annotated[int, Meta(ge=0, le=100 * 365 * 24 * 3600)]
 
 
-class _QuotaFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QuotaFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one user on each node; 0 is no limit. What is left out does not change."""
 
     messages_per_s: _Count | UnsetType = UNSET
@@ -57,7 +57,7 @@ class _QuotaFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions: _Count | UnsetType = UNSET
 
 
-class _Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class UserFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is left out does not change."""
 
     name: _Text = ""
@@ -66,13 +66,13 @@ class _Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     generate_secret: bool = False
     client_ids: tuple[str, ...] | UnsetType = UNSET
     disabled: bool | UnsetType = UNSET
-    quotas: _QuotaFields = _QuotaFields()
+    quotas: QuotaFields = QuotaFields()
     expires_s: _Seconds | UnsetType = UNSET
     note: _Text | UnsetType = UNSET
     expected: int = -1  # version of the book that the change is based on; -1: any
 
     def __repr__(self) -> str:
-        return f"_Fields({self.name!r})"
+        return f"UserFields({self.name!r})"
 
 
 class _SecretFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,7 +82,7 @@ class _SecretFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
-    pages = _UserPages(admin)
+    pages = UserPages(admin)
     return [
         admin_read_page("/users", guard, admin, pages.show_all, ("after", "limit")),
         admin_page("/users", "POST", guard, pages.add),
@@ -93,7 +93,9 @@ def routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
     ]
 
 
-class _UserPages(AccessPages):
+class UserPages(AccessPages):
+    """Users, changed one at a time."""
+
     def __init__(self, admin: AccessAdmin) -> None:
         super().__init__(admin)
         self._hashing = asyncio.Lock()
@@ -109,7 +111,12 @@ class _UserPages(AccessPages):
         return self._described(self._known(request).name)
 
     async def add(self, request: Request) -> dict[str, object]:
-        wanted = await read_body(request, _Fields)
+        wanted = await read_body(request, UserFields)
+        secret = await self.add_user(request, wanted)
+        return self._described(wanted.name) | _shown(secret)
+
+    async def add_user(self, request: Request, wanted: UserFields) -> NewSecret | None:
+        """Add a user; return the secret, if one was to be generated."""
         name = wanted.name
         if not NAME.fullmatch(name):
             raise RequestRefused(400, NAME_FAULT, "choose another name")
@@ -120,19 +127,21 @@ class _UserPages(AccessPages):
                 raise RequestRefused(409, error, "penstock users --help has what changes it")
             return User(name, created_ms=self.now_ms())
 
-        return await self._store(request, name, new_user, wanted)
+        return await self.store(request, name, new_user, wanted)
 
     async def change(self, request: Request) -> dict[str, object]:
-        wanted = await read_body(request, _Fields)
+        wanted = await read_body(request, UserFields)
         name = self._known(request).name
         if wanted.name not in {"", name}:
             advice = "add another user and remove this one: rules may name the user"
             raise RequestRefused(400, "a user keeps its name", advice)
-        return await self._store(request, name, lambda: self._known(request), wanted)
+        secret = await self.store(request, name, lambda: self._known(request), wanted)
+        return self._described(name) | _shown(secret)
 
-    async def _store(
-        self, request: Request, name: str, current: Callable[[], User], wanted: _Fields
-    ) -> dict[str, object]:
+    async def store(
+        self, request: Request, name: str, current: Callable[[], User], wanted: UserFields
+    ) -> NewSecret | None:
+        """Store what ``wanted`` makes of a user; return the secret that was generated."""
         if wanted.generate_secret or wanted.password is not UNSET:
             check_may_make_secrets(request)
         secret = new_secret() if wanted.generate_secret else None
@@ -145,7 +154,7 @@ class _UserPages(AccessPages):
             return [put(user if hashes is None else with_hashes(user, hashes))]
 
         await self.submit(request, changes, wanted.expected)
-        return self._described(name) | _shown(secret)
+        return secret
 
     async def make_secret(self, request: Request) -> dict[str, object]:
         check_may_make_secrets(request)
@@ -187,7 +196,7 @@ def removal_of(book: AccessBook, user: User) -> list[Change]:
     return [*map(removed, tokens), removed(user)]
 
 
-def _changed(user: User, wanted: _Fields, now_ms: int) -> User:
+def _changed(user: User, wanted: UserFields, now_ms: int) -> User:
     fields: dict[str, object] = {
         "roles": wanted.roles,
         "client_ids": wanted.client_ids,

@@ -5,7 +5,7 @@ A ``BrokerView`` answers from memory, on the event loop. Only ``store``, ``journ
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -24,6 +24,7 @@ from penstock.obs.bridge_view import BridgeViews
 from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
+from penstock.staging.sink_commits import SinkView
 from penstock.store.store import Store
 from penstock.trust.book import ANY_VERSION, AccessBook, Change
 from penstock.trust.gate import Gate
@@ -55,6 +56,33 @@ class JournalView(NamedTuple):
     disk_free_bytes: int = 0
 
 
+class Holder(NamedTuple):
+    """A worker, and who that is as far as this node knows."""
+
+    worker: str
+    client_id: str = ""
+    address: str = ""
+    user: str = ""
+    node: int = 0
+
+
+class Depth(NamedTuple):
+    """Messages of a priority that were never delivered."""
+
+    messages: int
+    not_due: int  # of these
+    next_offset: int  # the first; -1: there is none
+
+
+class WaitingView(NamedTuple):
+    """What a group was never given: by priority, and the next in order (offset, priority)."""
+
+    depths: list[Depth]
+    next: list[tuple[int, int]]
+    looked_at: int
+    is_complete: bool
+
+
 class QueueView(Protocol):
     """Topics, consumer groups and dead letters. The store can be read from any thread."""
 
@@ -68,8 +96,40 @@ class QueueView(Protocol):
     def first_offset(self, topic: bytes) -> int: ...  # the oldest that a new group would receive
     def messages(self, topic: bytes) -> int: ...  # from ``first_offset`` on
     def consumers(self, topic: bytes, group: bytes) -> int: ...
+    def workers(self, topic: bytes, group: bytes) -> list[Holder]: ...  # connected here
+    def described_workers(self, names: Iterable[bytes]) -> list[Holder]: ...  # in the same order
+    def holders(self, leases: Iterable[int]) -> dict[int, Holder]: ...  # as far as known here
+    def now_ms(self) -> int: ...  # the steady time, by which leases end
+    def wall_ms(self) -> int: ...
+    def waiting(self, group: Group, first: int, count_max: int) -> WaitingView: ...  # from the disk
     def first_letter(self, letters: bytes) -> int: ...  # neither redriven nor dropped
     def letter_count(self, letters: bytes) -> int: ...  # from ``first_letter`` on
+
+
+class ReaderView(NamedTuple):
+    """Somebody whose position in a topic is kept."""
+
+    name: bytes
+    kind: str  # reader_group or durable_subscriber
+    topic: bytes
+    user: str
+    position: int
+    lag: int
+    committed_ms: int  # 0: not kept
+
+
+class SparkAdmin(Protocol):
+    """Those who read by themselves, and sinks."""
+
+    @property
+    def leads(self) -> bool: ...  # only the leader knows what is staged
+    def wall_ms(self) -> int: ...
+    def readers(self) -> Iterator[ReaderView]: ...
+    def end(self, topic: bytes) -> int: ...
+    def earliest(self, topic: bytes) -> int: ...
+    def sinks(self) -> set[bytes]: ...
+    def sink(self, name: bytes) -> SinkView | None: ...
+    async def forget(self, name: bytes) -> None: ...  # raises Refused while it commits
 
 
 class BrokerView(Confirmed, Protocol):
@@ -165,6 +225,8 @@ class TopicPublisher(Protocol):
 class KeyAdmin(Confirmed, Protocol):
     """Reads and changes the public keys of devices."""
 
+    @property
+    def one_at_a_time(self) -> asyncio.Lock: ...  # for changes made from what was read
     def keys(self) -> list[Key]: ...  # active or not, ordered by id
     def next_key_id(self) -> int: ...
     def wall_ms(self) -> int: ...  # the clock by which keys expire, since 1970
@@ -243,3 +305,15 @@ class QueueAdmin(QueueView, Confirmed, Protocol):
     async def delete_group(self, topic: bytes, group: bytes) -> None: ...
     async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int: ...  # letters sent
     async def drop(self, topic: bytes, group: bytes) -> int: ...  # letters dropped
+    def is_redriving(self, letters: bytes) -> bool: ...
+
+    async def locate(self, topic: bytes, at: str, value: int) -> int:
+        """The offset that ``at`` and ``value`` mean, as ``move_group`` takes them."""
+
+    async def move_letters(
+        self, topic: bytes, group: bytes, offsets: list[int], *, send_back: bool
+    ) -> tuple[int, str]:
+        """Redrive these letters alone, or delete them: how many went, and why others stay.
+
+        Raises Refused while letters of this group are being moved.
+        """

@@ -19,15 +19,17 @@ from starlette.routing import Route
 
 from penstock.admin.guard import caller_of, check_browser, check_host, origin_of
 from penstock.admin.pages import read_payload
+from penstock.admin.refusals import Misdirected
 from penstock.api.call import Call
 from penstock.api.idempotency import Answers
 from penstock.api.operations import JSON, Operation, Resource, operations_of
 from penstock.api.parts import Parts
+from penstock.api.peer_requests import is_of_node, passed_on
 from penstock.api.problems import Problem, broker_problem, http_problem, internal_problem
 from penstock.api.requests import body_of, check_no_query, read_query
 from penstock.api.resources import RESOURCES
 from penstock.api.throttle import Throttle
-from penstock.errors import PenstockError
+from penstock.errors import NotLeader, PenstockError
 from penstock.limits import API_ANSWER_BYTES_MAX, API_READERS_MAX
 
 
@@ -67,6 +69,7 @@ class _Shared:
         self.throttle = Throttle()
         self.answers = Answers()
         self.reading = asyncio.Semaphore(API_READERS_MAX)
+        self.nodes = parts.nodes
 
 
 def _route(path: str, endpoints: "dict[str, _Endpoint]") -> Route:
@@ -94,23 +97,29 @@ class _Endpoint:
             check_host(request)
         else:
             await self._shared.guard.admit(request, operation.action)
-        self._check_rate(request)
+        if not is_of_node(request):  # else the node that was asked has checked it
+            self._check_rate(request)
         arguments, body = await self._arguments(request)
-        call = Call(request, self._shared.guard, self._shared.reading)
+        call = Call(request, self._shared.guard, self._shared.reading, self._shared.nodes)
         key = request.headers.get("idempotency-key")
         if key is None or not operation.is_change:
-            return await self._answer(call, arguments)
+            return await self._answer(call, arguments, body)
         asked = f"{request.method} {request.url.path}?{request.url.query}\n".encode() + body
         return await self._shared.answers.once(
             self._login(request),
             key,
             sha256(asked).digest(),
             asyncio.get_running_loop().time(),
-            lambda: self._answer(call, arguments),
+            lambda: self._answer(call, arguments, body),
         )
 
-    async def _answer(self, call: Call, arguments: dict[str, Any]) -> Response:
-        answer = await self._handler(call, **arguments)
+    async def _answer(self, call: Call, arguments: dict[str, Any], body: bytes) -> Response:
+        try:
+            answer = await self._handler(call, **arguments)
+        except (NotLeader, Misdirected):
+            if self._shared.nodes is None:
+                raise
+            return await passed_on(self._shared.nodes, call.request, body)
         return answer if isinstance(answer, Response) else _encoded(answer, call.headers)
 
     def _check_rate(self, request: Request) -> None:

@@ -4,25 +4,35 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from penstock.admin.guard import Guard, caller_of
+from penstock.api.peer_requests import Nodes, Others, is_of_node, of_leader, others
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
 
 _Arguments = ParamSpec("_Arguments")
 _Value = TypeVar("_Value")
+_Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 
 class Call:
     """A request that was admitted."""
 
-    def __init__(self, request: Request, guard: Guard, reading: asyncio.Semaphore) -> None:
+    def __init__(
+        self,
+        request: Request,
+        guard: Guard,
+        reading: asyncio.Semaphore,
+        nodes: Nodes | None = None,
+    ) -> None:
         self.request = request
         self.headers: dict[str, str] = {}  # of the answer
         self._guard = guard
         self._reading = reading
+        self._nodes = nodes
 
     @property
     def principal(self) -> Principal:
@@ -39,6 +49,24 @@ class Call:
     def require(self, action: Action, topic: bytes = b"") -> None:
         """Refuse the request unless the caller may do this."""
         self._guard.require(self.request, action, topic)
+
+    @property
+    def is_of_node(self) -> bool:
+        """Whether another node asks, which wants to know about this one alone."""
+        return is_of_node(self.request)
+
+    async def others(self, kind: type[_Answer]) -> Others[_Answer]:
+        """Ask all other nodes the same; ``kind`` is what they answer.
+
+        For a GET. A node that does not answer is among those ``missing``.
+        """
+        if self._nodes is None:
+            return Others([], [])
+        return await others(self._nodes, self.request, kind)
+
+    async def leader(self, kind: type[_Answer]) -> _Answer | None:
+        """Ask the leader the same; None if this node leads, or the leader does not answer."""
+        return None if self._nodes is None else await of_leader(self._nodes, self.request, kind)
 
     async def read(
         self,

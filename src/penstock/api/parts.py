@@ -12,11 +12,13 @@ from penstock.admin.view import (
     KeyAdmin,
     QueueAdmin,
     ScheduleAdmin,
+    SparkAdmin,
     TopicPublisher,
 )
 from penstock.api.beat import Beat
 from penstock.api.explainer import Explainer
 from penstock.api.measurements import Measurements
+from penstock.api.peer_requests import Nodes
 from penstock.api.views import ClientAdmin, Publishing, RetainedAdmin, TopicView
 from penstock.config.schema import Config
 from penstock.obs.bridge_view import BridgeViews
@@ -53,3 +55,20 @@ class Parts:
     clients: ClientAdmin | None = None
     explainer: Explainer | None = None
     configured: Configured = field(default_factory=lambda: Configured(Config))
+    nodes: Nodes | None = None
+    spark: SparkAdmin | None = None
+
+    @property
+    def access_admin(self) -> AccessAdmin:
+        assert self.access is not None
+        return self.access
+
+    @property
+    def spark_admin(self) -> SparkAdmin:
+        assert self.spark is not None
+        return self.spark
+
+    @property
+    def queue_admin(self) -> QueueAdmin:
+        assert self.queues is not None
+        return self.queues

@@ -6,25 +6,33 @@ import msgspec
 from starlette.responses import Response
 
 from penstock import __version__
+from penstock.api.access import AccessRules
 from penstock.api.bridges import BridgePages
 from penstock.api.call import Call
 from penstock.api.clients import ClientPages
+from penstock.api.cluster import Nodes
 from penstock.api.csp_reports import CspReportPages
+from penstock.api.dead_letters import FailedMessages
 from penstock.api.events_source import EventsSource
+from penstock.api.groups import ConsumerGroups
 from penstock.api.history import HistoryPages
+from penstock.api.keys import DeviceKeys
 from penstock.api.messages import MessagePages
 from penstock.api.openapi import openapi
 from penstock.api.operations import JSON, Operation, Resource, operation, operations_of
 from penstock.api.overview import OverviewPages
+from penstock.api.queues import WorkQueues
 from penstock.api.rates_source import RatesSource
 from penstock.api.recorded import Recorded
 from penstock.api.retained import RetainedPages
 from penstock.api.schedules import SchedulePages
 from penstock.api.session import Session
 from penstock.api.settings import SettingsPages
+from penstock.api.spark import Spark
 from penstock.api.stacks import Debugging
 from penstock.api.stream import Source, StreamPages
 from penstock.api.topics import TopicPages
+from penstock.api.users import ApiTokens, UsersOfBroker
 from penstock.api.values_source import TailSource, TopicsSource
 from penstock.api.why import Explanations
 
@@ -63,6 +71,15 @@ RESOURCES: tuple[type[Resource], ...] = (
     Explanations,
     Recorded,
     Debugging,
+    WorkQueues,
+    ConsumerGroups,
+    FailedMessages,
+    Spark,
+    Nodes,
+    DeviceKeys,
+    UsersOfBroker,
+    ApiTokens,
+    AccessRules,
     Description,
 )
 

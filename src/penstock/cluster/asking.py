@@ -19,11 +19,11 @@ from penstock.cluster.local_node import LocalNode
 from penstock.errors import ClusterError
 from penstock.limits import KIB
 from penstock.obs.log import ThrottledLogger, get_logger
-from penstock.raft.types import NodeId
+from penstock.raft.types import NO_NODE, NodeId
 
 QUESTION_BYTES_MAX = 256 * KIB  # and as much for an answer
 ANSWER_S = 2.0
-CHANGE_S = 10.0  # for a change at the leader, which waits for a quorum
+CHANGE_S = 8.0  # for a change at the leader, which waits for a quorum
 ANSWERED_AT_ONCE_MAX = 16  # questions of one node; each may read the journal
 ASKED_AT_ONCE_MAX = 256  # questions of this node to all others
 
@@ -79,6 +79,11 @@ class Asking:
         """All other members of the cluster."""
         own = self._node.node_id
         return sorted(member for member in self._node.record.members if member != own)
+
+    def leader(self) -> NodeId:
+        """The leader, if it is another node and known; else 0."""
+        leader = self._node.leader
+        return leader if leader != self._node.node_id else NO_NODE
 
     async def ask(self, node: NodeId, question: bytes, patience_s: float = ANSWER_S) -> bytes:
         """Ask a node; raises NotHeard."""

@@ -17,13 +17,14 @@ In a cluster only the leader does either: two nodes at a time would make duplica
 from itertools import islice
 
 from penstock.commit.completion import Callback
-from penstock.core.commands import DeadLettered, GroupCommitted
+from penstock.core.commands import DeadLettered, Erased, GroupCommitted
 from penstock.core.completion import Completion
 from penstock.core.groups import Group
 from penstock.dispatch.groups import GroupOperations
 from penstock.dispatch.parts import RETRY_S, DispatchParts
 from penstock.dispatch.reads import ReadResult, read_messages
 from penstock.dispatch.topics import TopicOperations
+from penstock.dispatch.unacked import ranges_of
 from penstock.errors import StorageError
 from penstock.model.dead_letters import REDRIVE, dead_letter_topic
 from penstock.model.message import (
@@ -133,8 +134,13 @@ class DeadLetters:
         return max(group.next, earliest) if group else earliest
 
     def count(self, dlq: bytes) -> int:
-        info = self._topics.info(dlq)
-        return max(info.next_offset - self.first(dlq), 0) if info else 0
+        if self._topics.info(dlq) is None:
+            return 0
+        return self._parts.store.count_from(dlq, self.first(dlq))
+
+    def is_redriving(self, dlq: bytes) -> bool:
+        """Whether letters of this topic are being redriven or deleted."""
+        return dlq in self._redriving
 
     def redrive(
         self, topic: bytes, group: bytes, maximum: int, completion: Completion[object]
@@ -152,8 +158,18 @@ class DeadLetters:
             completion.done(0)
             return
         self._redriving.add(dlq)
-        end = self.first(dlq) + (min(maximum, count) if maximum else count)
-        _Redrive(self._parts, self, self._topics, dlq, end, completion).go_on()
+        wanted = min(maximum, count) if maximum else count
+        _Redrive(self._parts, self, self._topics, dlq, wanted, completion).go_on()
+
+    def choose(
+        self, topic: bytes, group: bytes, offsets: list[int], *, send_back: bool
+    ) -> "Chosen | None":
+        """Redrive or delete these dead letters alone; None if letters are being moved already."""
+        dlq = dead_letter_topic(topic, group)
+        if dlq in self._redriving:
+            return None
+        self._redriving.add(dlq)
+        return Chosen(self._parts, self, dlq, offsets, send_back=send_back)
 
     def drop(self, topic: bytes, group: bytes, completion: Completion[object]) -> None:
         """Drop the dead letters of a group; the result is their number."""
@@ -163,7 +179,7 @@ class DeadLetters:
             completion.done(0)
             return
         dropped = Callback(lambda _value: completion.done(count), completion.refused)
-        self.settle(dlq, self.first(dlq) + count, dropped)
+        self.settle(dlq, self._topics.end(dlq), dropped)
 
     def send_back(self, message: Message, now_ms: int) -> bool:
         """Publish a dead letter to its original topic; False if it does not name one.
@@ -215,14 +231,15 @@ class _Redrive:
         dead_letters: DeadLetters,
         topics: TopicOperations,
         dlq: bytes,
-        end: int,
+        wanted: int,
         completion: Completion[object],
     ) -> None:
         self._parts = parts
         self._dead_letters = dead_letters
         self._topics = topics
         self._dlq = dlq
-        self._end = end
+        self._left = wanted
+        self._end = topics.end(dlq)  # those that come later stay
         self._completion = completion
         self._sent = 0
         self._refusal = ""  # why the next dead letter, and those after it, stay
@@ -232,11 +249,12 @@ class _Redrive:
             self._refused(DisconnectReason.SIGNATURE_REFUSED, self._refusal)
             return
         start = self._dead_letters.first(self._dlq)
-        if start >= min(self._end, self._topics.end(self._dlq)):  # it may be deleted
+        is_over = start >= min(self._end, self._topics.end(self._dlq))  # it may be deleted
+        if is_over or not self._left:
             self._dead_letters.finished(self._dlq)
             self._completion.done(self._sent)
             return
-        store, dlq, count = self._parts.store, self._dlq, min(self._end - start, AT_ONCE)
+        store, dlq, count = self._parts.store, self._dlq, min(self._left, AT_ONCE)
         self._parts.readers.run(
             lambda: store.read_topic(dlq, start, count, BYTES_AT_ONCE),
             self._send,
@@ -250,7 +268,8 @@ class _Redrive:
             return
         now_ms = self._parts.clock.wall_ms()
         messages = [message for message in found.messages() if message.offset < self._end]
-        end = min(found.next_offset, self._end) if messages else self._end
+        end = min(messages[-1].offset + 1, self._end) if messages else self._end
+        self._left -= len(messages)
         for place, message in enumerate(messages):
             self._refusal = self._dead_letters.refusal(message)
             if self._refusal:
@@ -263,6 +282,84 @@ class _Redrive:
 
     def _unreadable(self, error: StorageError) -> None:
         self._refused(DisconnectReason.STORAGE_FAILED, error.message)
+
+    def _refused(self, reason: DisconnectReason, detail: str = "") -> None:
+        self._dead_letters.finished(self._dlq)
+        self._completion.refused(reason, detail)
+
+
+class Chosen:
+    """Redrives or deletes chosen dead letters, wherever they are among the others.
+
+    They are taken out of their topic (``Erased``). A letter that is sent back and its removal are
+    one commit, as for all others.
+    """
+
+    def __init__(
+        self,
+        parts: DispatchParts,
+        dead_letters: DeadLetters,
+        dlq: bytes,
+        offsets: list[int],
+        *,
+        send_back: bool,
+    ) -> None:
+        self._parts = parts
+        self._dead_letters = dead_letters
+        self._dlq = dlq
+        self._left = sorted(offsets)
+        self._is_sent_back = send_back
+        self.moved = 0
+        self.refusal = ""  # why some of them stay
+
+    def begin(self, completion: Completion[object]) -> None:
+        """The result is ``moved``."""
+        self._completion = completion
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._left:
+            self._dead_letters.finished(self._dlq)
+            self._completion.done(self.moved)
+            return
+        some, parts = self._left[:AT_ONCE], self._parts
+        parts.readers.run(
+            lambda: read_messages(parts.store, self._dlq, some, BYTES_AT_ONCE),
+            lambda result: self._move(some, result),
+            lambda error: self._refused(DisconnectReason.STORAGE_FAILED, error.message),
+        )
+
+    def _move(self, some: list[int], result: ReadResult) -> None:
+        info = self._parts.store.topic(self._dlq)
+        if not self._parts.cluster.is_leader:
+            self._refused(DisconnectReason.LEADERSHIP_LOST)
+            return
+        self._left = result.unread + self._left[len(some) :]
+        first = self._dead_letters.first(self._dlq)
+        found = [result.messages[o] for o in some if o >= first and o in result.messages]
+        if self._is_sent_back:
+            found = [message for message in found if not self._stays(message)]
+        if info is None or not found:
+            self._go_on()
+            return
+        now_ms = self._parts.clock.wall_ms()
+        erased = Erased(self._dlq, info.id, ranges_of([message.offset for message in found]))
+        done = Callback(lambda _count: self._moved(len(found)), self._refused)
+        with self._parts.pipeline.as_leader():
+            for message in found if self._is_sent_back else ():
+                self._dead_letters.send_back(message, now_ms)
+            self._parts.pipeline.submit(erased, done, durable=True)
+
+    def _stays(self, message: Message) -> bool:
+        why = self._dead_letters.refusal(message)
+        if not why and _origin(message) is None:
+            why = f"dead letter {message.offset} does not tell where it comes from"
+        self.refusal = self.refusal or why
+        return bool(why)
+
+    def _moved(self, count: int) -> None:
+        self.moved += count
+        self._go_on()
 
     def _refused(self, reason: DisconnectReason, detail: str = "") -> None:
         self._dead_letters.finished(self._dlq)

@@ -173,20 +173,28 @@ class GroupOperations:
     ) -> None:
         """Find the offset of a start, then submit the command with it."""
 
-        def submit(offset: int) -> None:
-            offset = min(offset, self._topics.end(topic))  # the topic may be a new one now
+        def submit(offset: object) -> None:
+            assert isinstance(offset, int)
             self._parts.pipeline.submit(command(offset), completion, durable=True)
+
+        self.locate(topic, start, Callback(submit, completion.refused))
+
+    def locate(self, topic: bytes, start: Start, completion: Completion[object]) -> None:
+        """Find the offset of a start; that is the result."""
+
+        def found(offset: int) -> None:
+            completion.done(min(offset, self._topics.end(topic)))  # it may be a new topic now
 
         def fail(error: StorageError) -> None:
             completion.refused(DisconnectReason.STORAGE_FAILED, error.message)
 
         store = self._parts.store
         if start.at is StartAt.TIME:
-            self._parts.readers.run(lambda: offset_at_time(store, topic, start.value), submit, fail)
+            self._parts.readers.run(lambda: offset_at_time(store, topic, start.value), found, fail)
         elif start.at is StartAt.EARLIEST:
-            submit(self._topics.earliest(topic))
+            found(self._topics.earliest(topic))
         else:
-            submit(self._topics.end(topic) if start.at is StartAt.LATEST else start.value)
+            found(self._topics.end(topic) if start.at is StartAt.LATEST else start.value)
 
     def commit(
         self, topic: bytes, group: bytes, offset: int, completion: Completion[object]

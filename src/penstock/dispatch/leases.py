@@ -4,22 +4,18 @@ A lease that is over cannot be settled, given back or extended. A request that n
 leases is answered at once, without a commit.
 """
 
-from collections import deque
 from collections.abc import Callable
-from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from penstock.commit.completion import Callback
 from penstock.core.commands import LeasesExtended, LeasesReturned, LeasesSettled, Returned
 from penstock.core.completion import Completion
+from penstock.dispatch.holders import Holders
 from penstock.dispatch.parts import RETRY_S, DispatchParts
 from penstock.dispatch.unacked import ranges_of
 from penstock.obs.events import RETURNED
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
-
-HOLDERS_MAX = 20_000  # shares whose worker is remembered
-RETURNED_LOOKED_AT = 1_000  # of those, for a record of who gave messages back: some 30 us
 
 
 @runtime_checkable
@@ -45,8 +41,7 @@ class Leases:
         # A crash may undo the record of a lease while its worker still has it. So each incarnation
         # has lease numbers of its own: an old worker must not settle what another one has.
         self._next = parts.clock.wall_ms() << 10 if are_volatile else 0
-        # the last shares: first lease, how many, who
-        self._holders: deque[tuple[int, int, bytes]] = deque(maxlen=HOLDERS_MAX)
+        self._holders = Holders()
         self._departing: set[tuple[bytes, bytes, bytes]] = set()  # topic, group, worker
 
     def reserve(self, count: int) -> int:
@@ -57,14 +52,11 @@ class Leases:
 
     def given(self, first: int, count: int, holder: bytes) -> None:
         """Note who was given leases, for whoever asks; bounded, in memory of this node alone."""
-        self._holders.append((first, count, holder))
+        self._holders.note(first, count, holder)
 
-    def holder(self, lease: int, looked_at: int = HOLDERS_MAX) -> bytes:
-        """Who was given a lease, among the last ``looked_at`` shares; empty: not known."""
-        for first, count, holder in islice(reversed(self._holders), looked_at):
-            if first <= lease < first + count:
-                return holder
-        return b""
+    def holder(self, lease: int) -> bytes:
+        """Who was given a lease; empty: not known."""
+        return self._holders.of(lease)
 
     def settle(
         self,
@@ -121,7 +113,7 @@ class Leases:
         self._parts.counters.events.note(
             RETURNED,
             "returned",
-            self.holder(held[0], RETURNED_LOOKED_AT),
+            self.holder(held[0]),
             topic,
             group=group,
             count=len(held),

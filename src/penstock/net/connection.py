@@ -80,6 +80,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         "_transport",
         "_unknown_since",
         "meter",
+        "number",
         "origin",
         "outbox",
         "principal",
@@ -107,6 +108,7 @@ class Connection(asyncio.Protocol, Generic[Event]):
         self._checked_next = 0.0
         self._is_reading_paused = False
         self._is_holder = False  # whether its incomplete packet is counted
+        self.number = 0  # unique in the cluster, once the client has said who it is
         self.origin = origin
         self.principal = ANYONE
         self._unknown_since = origin.accepted_at  # a stranger; infinite once it has logged in

@@ -22,6 +22,12 @@ def node_of_worker(name: bytes) -> int:
     return node_of(int(number)) if number.isdigit() and len(number) < 20 else NO_NODE
 
 
+def connection_of_worker(name: bytes) -> int:
+    """The connection of a worker, by the number in its name; 0 if there is none."""
+    numbers = (int(part) for part in name.split(b"#") if part.isdigit() and len(part) < 20)
+    return next((number for number in numbers if number >= _WITH_NODE_FROM), 0)
+
+
 class ConnectionIds:
     """Ids that no connection had before, at any node: the upper part is the time."""
 

@@ -60,6 +60,7 @@ class ConnectedClient(Protocol):
     """A connected client, whatever its protocol."""
 
     protocol_name: ClassVar[str]
+    number: int  # unique in the cluster; 0 as long as it has none
     principal: Principal
     origin: Origin
 

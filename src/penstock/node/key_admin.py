@@ -1,5 +1,7 @@
 """Administration of the key ring; changes go through the journal."""
 
+import asyncio
+
 from penstock.access.audit import AuditLog
 from penstock.clock import Clock
 from penstock.cluster.consensus import Consensus
@@ -23,6 +25,7 @@ class NodeKeyAdmin:
         audit: AuditLog,
     ) -> None:
         self._audit = audit
+        self.one_at_a_time = asyncio.Lock()
         self._keys = keys
         self._pipeline = pipeline
         self._cluster = cluster

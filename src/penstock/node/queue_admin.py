@@ -1,13 +1,14 @@
 """Administration of topics, groups and dead letters."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from penstock.access.audit import AuditLog
-from penstock.clock import Clock
+from penstock.admin.view import Holder, WaitingView
+from penstock.clock import Clock, SteadyClock
 from penstock.cluster.consensus import Consensus
 from penstock.commit.completion import FutureCompletion
 from penstock.commit.pipeline import Pipeline
@@ -16,9 +17,11 @@ from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.groups import Group
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.dispatch.groups import Start, StartAt
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Refused
 from penstock.model.dead_letters import dead_letter_topic
 from penstock.node.cluster_admin import check_leads
+from penstock.node.waiting import waiting_of
+from penstock.node.workers import WorkerLookout
 from penstock.reading.confirming import confirmed
 from penstock.store.store import Store
 
@@ -37,8 +40,12 @@ class NodeQueueAdmin:
         cluster: Consensus,
         clock: Clock,
         audit: AuditLog,
+        lookout: WorkerLookout,
+        steady: SteadyClock,
     ) -> None:
-        self._wall_ms = clock.wall_ms
+        self.wall_ms = clock.wall_ms
+        self.now_ms = steady.now_ms
+        self._lookout = lookout
         self._audit = audit
         self.store = store
         self.topics = broker.topics
@@ -64,6 +71,18 @@ class NodeQueueAdmin:
     def consumers(self, topic: bytes, group: bytes) -> int:
         return self._dispatchers.workers(topic, group)
 
+    def workers(self, topic: bytes, group: bytes) -> list[Holder]:
+        return self._lookout.workers(topic, group)
+
+    def described_workers(self, names: Iterable[bytes]) -> list[Holder]:
+        return self._lookout.described(names)
+
+    def holders(self, leases: Iterable[int]) -> dict[int, Holder]:
+        return self._lookout.holders(leases)
+
+    def waiting(self, group: Group, first: int, count_max: int) -> WaitingView:
+        return waiting_of(self.store, group, first, count_max, self.now_ms())
+
     def first_letter(self, letters: bytes) -> int:
         return self._dispatchers.dead_letters.first(letters)
 
@@ -79,13 +98,13 @@ class NodeQueueAdmin:
             for name, value in msgspec.structs.asdict(command).items()
             if name != "topic" and value is not None
         }
-        take_back = self._audit.topic_changed(command.topic, after, self._wall_ms())
+        take_back = self._audit.topic_changed(command.topic, after, self.wall_ms())
         configured = self._done(partial(self._dispatchers.topics.configure, command))
         await self._audit.stored(configured, take_back)
 
     async def delete_topic(self, topic: bytes) -> None:
         check_leads(self._cluster)
-        take_back = self._audit.topic_changed(topic, None, self._wall_ms())
+        take_back = self._audit.topic_changed(topic, None, self.wall_ms())
         deleted = self._done(partial(self._dispatchers.topics.delete, topic))
         await self._audit.stored(deleted, take_back)
 
@@ -131,6 +150,33 @@ class NodeQueueAdmin:
             return await counted()
         return await self._group_changed(topic, group, "dead letters dropped", None, counted)
 
+    def is_redriving(self, letters: bytes) -> bool:
+        return self._dispatchers.dead_letters.is_redriving(letters)
+
+    async def locate(self, topic: bytes, at: str, value: int) -> int:
+        waiter = FutureCompletion("nothing was changed")
+        start = Start(StartAt[at.upper()], value)
+        self._dispatchers.groups.locate(topic, start, waiter)
+        found = await waiter.future
+        assert isinstance(found, int)
+        return found
+
+    async def move_letters(
+        self, topic: bytes, group: bytes, offsets: list[int], *, send_back: bool
+    ) -> tuple[int, str]:
+        check_leads(self._cluster)
+        choose = self._dispatchers.dead_letters.choose
+        chosen = choose(topic, group, offsets, send_back=send_back)
+        if chosen is None:
+            what = "letters of this group are being moved already"
+            raise Refused(what, "try again when that is done")
+        what = "chosen dead letters redriven" if send_back else "chosen dead letters deleted"
+        after: dict[str, object] = {"letters": len(offsets)}
+        undone = "not all letters were moved"
+        moved = partial(self._counted, chosen.begin, undone)
+        await self._group_changed(topic, group, what, after, moved)
+        return chosen.moved, chosen.refusal
+
     async def _group_changed(
         self,
         topic: bytes,
@@ -141,7 +187,7 @@ class NodeQueueAdmin:
     ) -> Result:
         """Record a change of a group in the commit that makes it."""
         check_leads(self._cluster)
-        take_back = self._audit.group_changed(topic, group, what, after, self._wall_ms())
+        take_back = self._audit.group_changed(topic, group, what, after, self.wall_ms())
         try:
             return await change()
         except PenstockError:

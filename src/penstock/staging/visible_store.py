@@ -45,6 +45,9 @@ class VisibleStore:
             return iter(())
         return (info for info in self.whole.topics(prefix, after) if not is_staged(info.name))
 
+    def count_from(self, topic: bytes, offset: int) -> int:
+        return 0 if is_staged(topic) else self.whole.count_from(topic, offset)
+
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
         if is_staged(topic):
             return TopicRange(topic, 0, offset, [])

@@ -67,6 +67,11 @@ class Ranges:
         if first < end:
             yield first, end
 
+    def left(self, first: int, end: int) -> int:
+        """How many offsets of ``first … end - 1`` are not deleted."""
+        gone = sum(last - start for start, last in self.within(first, end)) if self.count else 0
+        return max(end - first - gone, 0)
+
     def plus(self, added: Iterable[tuple[int, int, int]]) -> tuple["Ranges", Changes]:
         """Ranges that include more (first, end, bytes), which were living; and the changed rows."""
         firsts, ends, sizes = self.firsts[:], self.ends[:], self.sizes[:]

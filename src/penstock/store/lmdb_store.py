@@ -176,6 +176,7 @@ class LmdbStore:
         self.read, self.read_topic, self.read_raw = reader.read, reader.read_topic, reader.read_raw
         self.read_raw_many, self.read_history = reader.read_raw_many, reader.read_history
         self.measure, self.read_flags = reader.measure, reader.read_flags
+        self.count_from = reader.count_from
 
     def _make_background(self) -> None:
         """Make what works between commits: folding, retention, the bound of the disk."""

@@ -380,6 +380,14 @@ class MemoryStore:
             topic = self._topics.get(name)
             return topic.view() if topic else None
 
+    def count_from(self, topic: bytes, offset: int) -> int:
+        with self._lock:
+            state = self._topics.get(topic)
+            if state is None:
+                return 0
+            info = state.view()
+            return state.deleted.left(max(offset, info.first_offset), info.next_offset)
+
     def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
         with self._lock:
             behind = (name for name in self._topics if name > after)

@@ -378,6 +378,10 @@ class Reader:
         view = self.view(name)
         return view[0] if view else None
 
+    def count_from(self, topic: bytes, offset: int) -> int:
+        view = self.view(topic)
+        return view[1].left(max(offset, view[0].first_offset), view[0].next_offset) if view else 0
+
     def view(self, name: bytes) -> tuple[TopicInfo, Ranges] | None:
         """A topic and its deleted ranges, consistently. Not to be called within a snapshot."""
         view = self._topics.view(name)

@@ -416,6 +416,9 @@ class Store(Protocol):
     def topic(self, name: bytes) -> TopicInfo | None:
         """A topic; None if it has no messages since it was created or dropped."""
 
+    def count_from(self, topic: bytes, offset: int) -> int:
+        """How many messages a topic has from an offset on."""
+
     def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
         """Topics whose names begin with ``prefix`` and are greater than ``after``, by name."""
 

@@ -8,6 +8,7 @@ from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.errors import NoQuorum, NotLeader
 from penstock.node.key_admin import NodeKeyAdmin
 from penstock.node.queue_admin import NodeQueueAdmin
+from penstock.node.workers import WorkerLookout
 from penstock.trust.keys import Key
 
 pytestmark = pytest.mark.asyncio
@@ -36,6 +37,8 @@ async def test_only_the_leader_is_changed(change):
             parts.cluster,
             parts.clock,
             parts.audit,
+            WorkerLookout(parts.dispatchers, parts.connections),
+            parts.steady,
         ),
         NodeKeyAdmin(parts.broker.keys, parts.pipeline, parts.cluster, parts.clock, parts.audit),
     )

@@ -82,7 +82,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     redeliveries: int  # since the group was made
     dead_letters: int  # neither redriven nor deleted
     dead_letters_total: int  # since the group was made
-    workers: int  # connected to this node
+    workers: int  # connected, to any node
     rate_per_s: float | None  # messages done, since it was last asked for; None: asked first
     eta_s: float | None  # until the lag is worked off at that rate
     position: int  # the oldest offset that is not done
@@ -92,6 +92,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int  # 0: no limit
     backoff_s: float
     backoff_max_s: float
+    full: bool  # so many are in flight and delayed that nothing more is handed out
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +146,8 @@ class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     offset: int
     state: str  # in_flight, returned, delayed, exhausted
-    holder: str  # the worker or the client that has it; empty: nobody, or not kept
+    holder: str  # the client that has it, by its id or else its worker; empty: nobody, or not kept
+    worker: str  # the name under which the group knows it
     address: str  # of the holder; empty: not kept
     node: int  # that the holder is connected to; 0: not kept
     taken: str | None  # when it was last delivered
@@ -183,7 +185,7 @@ class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     time: str | None
     attempts: int  # 0: it was never delivered
-    payload: Payload
+    payload: Payload | None  # None: the caller may not read the topic
     payload_bytes: int
     cut: bool
 

@@ -4,6 +4,8 @@ Secrets are shown once, in the answer that makes them, and nowhere else. ``versi
 access book: a change that names it as ``expected`` is refused if somebody else was faster.
 """
 
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -260,6 +262,25 @@ class AccessVerdict(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
 
 
+class AccessDenial(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was denied on this node."""
+
+    time: str | None
+    user: str
+    door: str
+    address: str
+    action: str
+    topic: str
+
+
+class AccessDenials(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest denials of this node, the newest first."""
+
+    items: list[AccessDenial]
+    next: str | None = None
+    incomplete: list[Missing] = []
+
+
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One record of the audit log."""
 
@@ -272,7 +293,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     note: str
     count: int  # of failed logins, or of repetitions
-    changes: list[dict[str, object]]  # rows before and after, without secrets
+    changes: list[dict[str, Any]]  # rows before and after, without secrets
 
 
 class AuditEntries(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,7 +68,6 @@ class BinaryConnection(Connection[Event]):
         "_subscriptions",
         "client_id",
         "is_identified",
-        "number",
     )
 
     def __init__(self, door: BinaryParts, transport: asyncio.Transport, origin: Origin) -> None:

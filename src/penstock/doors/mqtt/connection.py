@@ -119,7 +119,6 @@ class MqttConnection(Connection[Event]):
         "_subscribing",
         "_will",
         "client_id",
-        "number",
         "session",
         "terms",
         "wants_no_own",
@@ -139,7 +138,6 @@ class MqttConnection(Connection[Event]):
         self.wants_no_own = False  # messages, for some subscription that it has or asks for
         self.terms = STRANGER_TERMS
         self._authentication: MqttAuthentication | None = None  # None: no method in CONNECT
-        self.number = 0
         self._will: WillMessage | None = None
         self._expiry_s = -1  # session expiry that DISCONNECT asks for; -1: none
         self._is_connecting = False  # CONNECT is not answered yet

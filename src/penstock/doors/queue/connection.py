@@ -111,7 +111,8 @@ class QueueConnection(Connection[Event]):
         self._ending: tuple[DisconnectReason, str] | None = None  # close when all is answered
         self._is_starved = False  # whether something waits for the client to read
         self._is_writing_paused = False
-        self._name = b"queue#%d#" % door.connections.ids.next()
+        self.number = door.connections.ids.next()
+        self._name = b"queue#%d#" % self.number
         self._names = 0
         self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
             ProduceRun: self._on_produce,

@@ -66,7 +66,6 @@ class RespClient(Connection[Event]):
         "last_command",
         "library",
         "mutes",
-        "number",
         "protocol",
         "pulled",
         "reads",
