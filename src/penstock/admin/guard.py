@@ -253,11 +253,14 @@ class Guard:
     def _vouched(self, asker: Caller) -> Caller:
         """Who another node says it is, with the rights that they have here and now."""
         who = asker.principal
-        if self._parts is None or (who.user and who.rights is ALL_RIGHTS and not who.via):
-            return asker  # by ``admin.token``, by the administrator's socket of that node
-        if who.rights is ALL_RIGHTS and not who.user and not self._parts.book.has_admin():
-            return asker  # as ``_unnamed`` has it
-        if self._is_open and who.rights is not ALL_RIGHTS:
+        if self._parts is None:
+            return asker
+        has_admin, may_do_all = self._parts.book.has_admin(), who.rights is ALL_RIGHTS
+        if may_do_all and not who.via and who.user not in {"", BOOTSTRAP}:
+            return asker  # by ``admin.token``, or by the administrator's socket of that node
+        if may_do_all and not who.via and not has_admin:
+            return asker  # as ``_unnamed`` has it, or by the bootstrap token
+        if self._is_open and not may_do_all:
             raise RequestRefused(503, "this node does not know the users yet", "try again")
         renewed = self._parts.logins.renewed(who)
         if not isinstance(renewed, Principal):

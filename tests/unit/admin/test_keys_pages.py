@@ -25,6 +25,7 @@ class MemoryBook(Current):
         self.ring = KeyRing()
         self.now_ms = NOW
         self.error = None
+        self.one_at_a_time = asyncio.Lock()
         self.changes = []  # ids of the keys of each change
 
     def keys(self):
