@@ -222,17 +222,7 @@ class Server:
             counters=self.counters,
         )
         self._whole.on_removed = self.retention.removed
-        self.queues = NodeQueueAdmin(
-            self.broker,
-            self.store,
-            parts.dispatchers,
-            parts.pipeline,
-            parts.cluster,
-            self._clock,
-            parts.audit,
-            WorkerLookout(parts.dispatchers, parts.connections),
-            parts.steady,
-        )
+        self.queues = self._make_queue_admin()
         self.bridges = NodeBridges(
             self.config.bridges, self._broker_id, parts.mqtt_door.accept, self._clock
         )
@@ -259,6 +249,20 @@ class Server:
         """The same on all nodes of a cluster, and no other broker's."""
         marker = read_marker(Path(self.config.data)) if self._given_store is None else None
         return self.parts.cluster.status().cluster_id or (marker.store if marker else "memory")
+
+    def _make_queue_admin(self) -> NodeQueueAdmin:
+        parts = self.parts
+        return NodeQueueAdmin(
+            self.broker,
+            self.store,
+            parts.dispatchers,
+            parts.pipeline,
+            parts.cluster,
+            self._clock,
+            parts.audit,
+            WorkerLookout(parts.dispatchers, parts.connections),
+            parts.steady,
+        )
 
     def _make_view(self, fanout: LiveFanout, steady: SteadyClock) -> NodeView:
         parts = self.parts
