@@ -1,6 +1,6 @@
 """What several resources take and show: names of topics and groups, moments, sizes of pages."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -8,9 +8,19 @@ from msgspec import Meta
 from penstock.admin.pages import text_of
 from penstock.api.documents.common import ListQuery, Query, moment
 from penstock.api.documents.payloads import Header, Payload
+from penstock.api.documents.queues import GroupName, TopicName
 
-TopicName = Annotated[str, Meta(description="The name of a topic.", max_length=65_535)]
-GroupName = Annotated[str, Meta(description="The name of a group of that topic.", max_length=1_024)]
+__all__ = [
+    "DryRun",
+    "GroupListQuery",
+    "GroupName",
+    "GroupQuery",
+    "TopicName",
+    "header_of",
+    "moment_or_none",
+    "preview",
+]
+
 DryRun = Annotated[bool, Meta(description="Only tell what would be done.")]
 
 
@@ -53,7 +63,3 @@ def preview(payload: bytes, bytes_max: int) -> tuple[Payload, bool]:
 
 def _base64(data: bytes) -> str:
     return str(msgspec.to_builtins(data))
-
-
-def fields_of(struct: msgspec.Struct) -> dict[str, Any]:
-    return msgspec.structs.asdict(struct)

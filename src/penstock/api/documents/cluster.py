@@ -1,6 +1,14 @@
 """What the API says about the cluster, as the node that is asked sees it."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+from penstock.limits import NODE_ID_MAX
+
+NodeId = Annotated[int, Meta(ge=1, le=NODE_ID_MAX)]
+Address = Annotated[str, Meta(max_length=300)]
 
 
 class MayStop(msgspec.Struct, frozen=True):
@@ -53,15 +61,15 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 class NewMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST ``cluster/members``: a node and its addresses."""
 
-    node: int
-    peer_addr: str
-    client_addr: str = ""
+    node: NodeId
+    peer_addr: Address
+    client_addr: Address = ""
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST ``cluster/transfer``: the node that shall lead."""
 
-    to: int
+    to: NodeId
 
 
 class MemberRemoval(msgspec.Struct, frozen=True, kw_only=True):

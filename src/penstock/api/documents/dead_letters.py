@@ -1,9 +1,14 @@
 """What the API says about dead letters: messages that failed as often as their group allows."""
 
-import msgspec
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+from penstock.api.documents.common import Count
 from penstock.api.documents.lists import Missing
 from penstock.api.documents.payloads import Header, Payload
+from penstock.api.documents.queues import GroupName, TopicName
 
 
 class ReasonCount(msgspec.Struct, frozen=True):
@@ -65,11 +70,11 @@ class LetterSelection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     By ``offsets``, or by ``reason``, at most ``max``; without either the oldest ``max``.
     """
 
-    topic: str
-    group: str
-    offsets: list[int] | None = None
-    reason: str | None = None
-    max: int | None = None
+    topic: TopicName
+    group: GroupName
+    offsets: Annotated[list[Count], Meta(max_length=1_000)] | None = None
+    reason: Annotated[str, Meta(max_length=65_535)] | None = None
+    max: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     dry_run: bool = False
 
 

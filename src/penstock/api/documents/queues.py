@@ -4,10 +4,20 @@ A group delivers each message of a topic once. What it has not done yet is its *
 that wait, and those **pending**: in flight with a worker, returned, delayed or exhausted.
 """
 
-import msgspec
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+from penstock.api.documents.common import Count
 from penstock.api.documents.lists import Missing
 from penstock.api.documents.payloads import Payload
+
+TopicName = Annotated[str, Meta(description="The name of a topic.", max_length=65_535)]
+GroupName = Annotated[str, Meta(description="The name of a group of that topic.", max_length=1_024)]
+Seconds = Annotated[float, Meta(ge=0, le=100 * 365 * 24 * 3600)]
+Position = Annotated[int, Meta(ge=0, le=2**53)] | Annotated[str, Meta(max_length=64)]
+"""An offset; "earliest" or "latest"; or a time, as in "2030-01-01T00:00:00Z"."""
 
 
 class Attention(msgspec.Struct, frozen=True):
@@ -48,12 +58,12 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """PATCH ``queues``: what is left out does not change. It creates a topic that is not there."""
 
-    topic: str
-    rate_per_s: float | None = None
-    burst: int | None = None
-    max_messages: int | None = None
-    max_age_s: float | None = None
-    max_bytes: int | None = None
+    topic: TopicName
+    rate_per_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    burst: Annotated[int, Meta(ge=0, le=2**31)] | None = None
+    max_messages: Count | None = None
+    max_age_s: Seconds | None = None
+    max_bytes: Count | None = None
     keep: bool | None = None
 
 
@@ -106,23 +116,23 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True):
 class GroupCreation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST ``groups``. ``start``: "earliest", "latest", an offset or a time."""
 
-    topic: str
-    group: str
-    start: int | str = "earliest"
-    max_deliveries: int | None = None
-    backoff_s: float | None = None
-    backoff_max_s: float | None = None
+    topic: TopicName
+    group: GroupName
+    start: Position = "earliest"
+    max_deliveries: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
+    backoff_s: Seconds | None = None
+    backoff_max_s: Seconds | None = None
 
 
 class GroupChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """PATCH ``groups``: settings, or ``seek`` to "earliest", "latest", an offset or a time."""
 
-    topic: str
-    group: str
-    seek: int | str | None = None
-    max_deliveries: int | None = None
-    backoff_s: float | None = None
-    backoff_max_s: float | None = None
+    topic: TopicName
+    group: GroupName
+    seek: Position | None = None
+    max_deliveries: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
+    backoff_s: Seconds | None = None
+    backoff_max_s: Seconds | None = None
     dry_run: bool = False
 
 

@@ -4,12 +4,18 @@ Secrets are shown once, in the answer that makes them, and nowhere else. ``versi
 access book: a change that names it as ``expected`` is refused if somebody else was faster.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
+from penstock.api.documents.common import Count
 from penstock.api.documents.lists import Missing
+
+Text = Annotated[str, Meta(max_length=1_024)]
+Password = Annotated[str, Meta(max_length=4_096)]
+Lifetime = Annotated[int, Meta(ge=0, le=100 * 365 * 24 * 3600)]
+Version = Annotated[int, Meta(ge=-1, le=2**53)]  # of the access book; -1: any
 
 # ── keys of devices ───────────────────────────────────────────────────────────────────────────
 
@@ -39,25 +45,25 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True):
 class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST ``keys``: without ``id`` the broker chooses one."""
 
-    device: str
-    topics: str
-    public_key: str
-    id: int | None = None
-    expires_s: int | None = None
+    device: Text
+    topics: Text
+    public_key: Text
+    id: Annotated[int, Meta(ge=0, le=2**32)] | None = None
+    expires_s: Lifetime | None = None
 
 
 class KeyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST ``keys/revoke`` and ``keys/enable``."""
 
-    id: int
+    id: Annotated[int, Meta(ge=0, le=2**32)]
 
 
 class KeyRotation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST ``keys/rotate``: the new key, and how long both are valid."""
 
-    id: int
-    public_key: str
-    overlap_s: int
+    id: Annotated[int, Meta(ge=0, le=2**32)]
+    public_key: Text
+    overlap_s: Lifetime
 
 
 class RotatedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,11 +79,11 @@ class RotatedKey(msgspec.Struct, frozen=True, kw_only=True):
 class UserQuotas(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of a user on each node; 0 is no limit."""
 
-    messages_per_s: int = 0
-    bytes_per_s: int = 0
-    connections: int = 0
-    subscriptions: int = 0
-    sessions: int = 0
+    messages_per_s: Count = 0
+    bytes_per_s: Count = 0
+    connections: Count = 0
+    subscriptions: Count = 0
+    sessions: Count = 0
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,16 +116,16 @@ class Users(msgspec.Struct, frozen=True, kw_only=True):
 class NewUser(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST ``users``."""
 
-    name: str
+    name: Text
     roles: list[str] = []
-    password: str | UnsetType = UNSET
+    password: Password | UnsetType = UNSET
     generate_secret: bool = False
     client_ids: list[str] = []
     disabled: bool = False
     quotas: UserQuotas = UserQuotas()
-    expires_s: int = 0
-    note: str = ""
-    expected: int = -1
+    expires_s: Lifetime = 0
+    note: Text = ""
+    expected: Version = -1
 
     def __repr__(self) -> str:
         return f"NewUser({self.name!r})"  # a password must not get into a log
@@ -128,17 +134,17 @@ class NewUser(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class UserChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """PATCH ``users``: what is left out does not change."""
 
-    name: str
+    name: Text
     roles: list[str] | UnsetType = UNSET
-    password: str | UnsetType = UNSET  # empty: it has none any more
+    password: Password | UnsetType = UNSET  # empty: it has none any more
     generate_secret: bool = False
     replace_secrets: bool = False  # the new secret ends those there are
     client_ids: list[str] | UnsetType = UNSET
     disabled: bool | UnsetType = UNSET
     quotas: UserQuotas | UnsetType = UNSET
-    expires_s: int | UnsetType = UNSET
-    note: str | UnsetType = UNSET
-    expected: int = -1
+    expires_s: Lifetime | UnsetType = UNSET
+    note: Text | UnsetType = UNSET
+    expected: Version = -1
 
     def __repr__(self) -> str:
         return f"UserChange({self.name!r})"
@@ -170,11 +176,11 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True):
 class RoleDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """PUT ``roles``: the whole role."""
 
-    name: str
+    name: Text
     rules: list[str] = []
     roles: list[str] = []
-    note: str = ""
-    expected: int = -1
+    note: Text = ""
+    expected: Version = -1
 
 
 # ── tokens and bans ───────────────────────────────────────────────────────────────────────────
@@ -205,10 +211,10 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST ``tokens``. An invitation sets its owner's password, once."""
 
-    owner: str
+    owner: Text
     roles: list[str] = []
-    expires_s: int | None = None  # None: 90 days; an hour for an invitation
-    note: str = ""
+    expires_s: Lifetime | None = None  # None: 90 days; an hour for an invitation
+    note: Text = ""
     invitation: bool = False
 
 
@@ -233,9 +239,9 @@ class Bans(msgspec.Struct, frozen=True, kw_only=True):
 class NewBan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """PUT ``bans``. ``expires_s`` of 0: until it is removed."""
 
-    name: str
-    expires_s: int = 0
-    note: str = ""
+    name: Text
+    expires_s: Lifetime = 0
+    note: Text = ""
 
 
 # ── verdicts and the audit log ────────────────────────────────────────────────────────────────
