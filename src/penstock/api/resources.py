@@ -11,6 +11,7 @@ from penstock.api.bridges import BridgePages
 from penstock.api.call import Call
 from penstock.api.clients import ClientPages
 from penstock.api.cluster import Nodes
+from penstock.api.cluster_source import ClusterSource
 from penstock.api.csp_reports import CspReportPages
 from penstock.api.dead_letters import FailedMessages
 from penstock.api.events_source import EventsSource
@@ -46,7 +47,13 @@ class Description(Resource):
         return Response(_document(), media_type=JSON)
 
 
-SOURCES: tuple[type[Source], ...] = (EventsSource, RatesSource, TopicsSource, TailSource)
+SOURCES: tuple[type[Source], ...] = (
+    ClusterSource,
+    EventsSource,
+    RatesSource,
+    TopicsSource,
+    TailSource,
+)
 
 
 class Stream(StreamPages):
