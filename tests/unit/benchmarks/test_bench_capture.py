@@ -65,3 +65,9 @@ def test_the_journal_is_given_time_to_catch_up():
 def test_a_journal_that_stands_still_is_taken_as_it_is(monkeypatch):
     monkeypatch.setattr("benchmarks.capture.PATIENCE_S", 0.0)
     assert settled_capture(Counting(10.0)) == Capture(100, 10, 0)
+
+
+def test_what_the_broker_writes_of_clients_is_no_flaw_but_captures_twice_are():
+    assert Capture(received=100_000, captured=100_010, dropped=0).balanced
+    assert not Capture(received=100_000, captured=200_000, dropped=0).balanced
+    assert not Capture(received=100_000, captured=99_999, dropped=0).balanced
