@@ -2,7 +2,7 @@
 
 import signal
 from base64 import b64encode
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -96,6 +96,24 @@ def test_workers_and_holders_of_all_nodes_are_told_by_any(trio):
 
         addresses = until(lambda: len(held()) == 2 and held())
         assert all(address.startswith("127.0.0.1:") for address in addresses)
+
+
+def test_clients_of_all_nodes_are_listed_by_any_page_by_page(trio):
+    with ExitStack() as stack:
+        for name in ("a", "b", "c", "d", "e"):
+            number = 1 + ord(name) % 3
+            port = int(trio.address(number).rpartition(":")[2])
+            stack.enter_context(connect("127.0.0.1", port, f"dev-{name}"))
+        for number in trio.running:
+            seen, cursor = [], None
+            while True:
+                page = done(api(trio, number).get("clients", prefix="dev-", limit=2, cursor=cursor))
+                assert page["incomplete"] == []
+                seen += [(row["client_id"], row["node"]) for row in page["items"]]
+                cursor = page["next"]
+                if cursor is None:
+                    break
+            assert seen == [(f"dev-{name}", 1 + ord(name) % 3) for name in "abcde"]
 
 
 def test_dead_letters_are_redriven_by_way_of_a_follower(trio):

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from heapq import nsmallest
+from operator import itemgetter
 from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
 from penstock.admin.pages import map_in_slices
 from penstock.api.call import Call
-from penstock.api.cursors import key_of
+from penstock.api.cursors import cursor_of, key_of
 from penstock.api.documents.clients import (
     Client,
     Clients,
@@ -27,6 +28,7 @@ from penstock.api.documents.common import ListQuery, moment, name_of
 from penstock.api.names import matcher, moment_or_none, topic_of
 from penstock.api.operations import Resource, operation
 from penstock.api.paging import first_of
+from penstock.api.peer_requests import Others
 from penstock.api.problems import Problem, not_found
 from penstock.api.reading.pace import paced
 from penstock.api.views import ClientAdmin, Connection, ConnectionFacts, Subscribers
@@ -82,6 +84,31 @@ class Place(NamedTuple):
     peer: str
 
 
+def everywhere(own: Clients, there: Others[Clients], limit: int) -> Clients:
+    """The clients of all nodes. Each page ends somewhere: what is beyond the first end waits."""
+    pages = [own, *there.answers]
+    ends = [_place(page.items[-1]) for page in pages if page.next and page.items]
+    found = {_place(row): row for page in reversed(pages) for row in page.items}
+    connected = {row.client_id for row in found.values() if not row.away}
+    rows = [
+        (place, row)
+        for place, row in sorted(found.items(), key=itemgetter(0))
+        if place <= min(ends, default=place) and not (row.away and row.client_id in connected)
+    ]
+    more = len(rows) > limit or bool(ends)
+    rows = rows[:limit]
+    end = rows[-1][0] if rows else min(ends, default=None)
+    return Clients(
+        [row for _, row in rows],
+        cursor_of("clients", end) if more and end is not None else None,
+        there.missing,
+    )
+
+
+def _place(row: Client) -> Place:
+    return Place(_id_of(row.client_id), row.address or "")
+
+
 class Chosen(NamedTuple):
     """A row before it is looked at; without a connection it is the session of a client away."""
 
@@ -125,7 +152,7 @@ class ClientPages(Resource):
 
     @operation("GET", "clients", Action.MONITOR)
     async def clients(self, call: Call, query: ClientQuery) -> Clients:
-        """List clients by id: those that are connected here, and those that are away.
+        """List clients by id: those that are connected to any node, and those that are away.
 
         A client without an id comes first. Bytes are those that the system counted for the
         connection, with all of TCP's payload, encrypted or not.
@@ -139,7 +166,8 @@ class ClientPages(Resource):
         rows = await map_in_slices(page, lambda chosen: (chosen.place, self._row(chosen)))
         known = [(place, row) for place, row in rows if row is not None]
         part = first_of("clients", known, query.limit, lambda one: one[1], lambda one: one[0])
-        return Clients(*part)
+        own, there = Clients(*part), await call.others(Clients)
+        return everywhere(own, there, query.limit) if there.answers or there.missing else own
 
     def _row(self, chosen: Chosen) -> Client | None:
         """None: the session ended since it was chosen."""
