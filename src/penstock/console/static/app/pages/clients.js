@@ -5,7 +5,7 @@ import { ago, bytes, count, duration, plural, time, visible, words } from '../fo
 import { useList } from '../live.js';
 import { address, refine } from '../router.js';
 import { toast } from '../state.js';
-import { TYPE_NAME_FROM, attempt, confirm } from '../parts/dialog.js';
+import { TYPE_NAME_FROM, confirm } from '../parts/dialog.js';
 import { Check, Choice, Filter, Tabs } from '../parts/fields.js';
 import { Mark } from '../parts/icons.js';
 import { Close, Empty, Loading, Partial, ProblemNote, Reason, Time } from '../parts/states.js';
@@ -73,12 +73,8 @@ function Detail({ id, client, query, onChange }) {
       toast(`The session of ${id} was ended`);
       onChange();
     } });
-  const trace = () => attempt(async () => {
-    await call('POST', 'traces', { body: { client_id: id, seconds: 60 } });
-    toast(`Tracing ${id} for 60 s: see its events`);
-  });
   return html`<section class="detail" aria-label=${`Client ${name}`}><header><h2 class="mono grow">${name}</h2>
-      <a class="button" href=${address('why', { q: id })}>Why</a><button type="button" onClick=${trace}>Trace 60 s</button>
+      <a class="button" href=${address('why', { q: id })}>Why</a>
       <button type="button" onClick=${kick} disabled=${client?.away}>Kick</button>${client?.protocol === 'mqtt' && html`<button type="button" class="danger" onClick=${end}>End session</button>`}
       <${Close} onClick=${() => refine({ client: '', address: '', tab: '' })} /></header>
     <${Tabs} label="Client" value=${tab} onChange=${(value) => refine({ tab: value })} tabs=${[['events', 'Events'], ['subscriptions', 'Subscriptions'], ['connection', 'Connection']]} />

@@ -82,10 +82,10 @@ const toggleUser = (row, done) => confirm({ title: `${row.disabled ? 'Enable' : 
     done();
   } });
 
-/** @param {string} path @param {string} kind @param {string} name @param {() => void} done @param {string} [parameter] */
-const removeNamed = (path, kind, name, done, parameter = 'name') => confirm({ title: `Delete the ${kind} ${visible(name)}`, text: 'It takes effect at once, at every door.', verb: `Delete ${visible(name)}`, danger: true,
+/** @param {string} path @param {string} kind @param {string} name @param {() => void} done */
+const removeNamed = (path, kind, name, done) => confirm({ title: `Delete the ${kind} ${visible(name)}`, text: 'It takes effect at once, at every door.', verb: `Delete ${visible(name)}`, danger: true,
   run: async () => {
-    await call('DELETE', path, { query: { [parameter]: name }, key: newKey() });
+    await call('DELETE', path, { query: { name }, key: newKey() });
     toast(`Deleted the ${kind} ${name}`);
     done();
   } });
@@ -173,7 +173,7 @@ function Tokens() {
       { name: 'Token', card: 1, show: (row) => html`<span class="mono">${visible(row.id)}</span>` }, { name: 'Owner', card: 2, show: (row) => visible(row.owner) }, { name: 'For', show: (row) => row.purpose },
       { name: 'Roles', show: (row) => row.roles.map(visible).join(', ') || 'all of the owner' }, { name: 'Created', show: (row) => html`<${Time} at=${row.created} />` },
       { name: 'Expires', card: 3, show: (row) => html`<span class=${row.expired ? 'warn' : ''}>${row.expired ? 'expired' : html`<${Time} at=${row.expires} />`}</span>` }, { name: 'Note', wide: true, show: (row) => visible(row.note || '–') },
-      { name: '', title: 'Actions', show: (row) => html`<button type="button" class="link" onClick=${() => removeNamed('tokens', 'token', row.id, list.reload, 'id')}>Revoke</button>` },
+      { name: '', title: 'Actions', show: (row) => html`<button type="button" class="link" onClick=${() => removeNamed('tokens', 'token', row.id, list.reload)}>Revoke</button>` },
     ]} />`;
 }
 

@@ -4,7 +4,6 @@
  * undone and is large, the name has to be typed.
  */
 import { createStore, html, useEffect, useRef, useState, useId, useStore } from '../ui.js';
-import { complain } from '../state.js';
 import { count, visible } from '../format.js';
 import { Icon } from './icons.js';
 import { Loading, ProblemNote } from './states.js';
@@ -83,13 +82,4 @@ function Confirm({ question, onClose }) {
     <footer><button type="button" onClick=${onClose}>Cancel</button>
       <button type="submit" class=${question.danger ? 'danger primary' : 'primary'} disabled=${!isReady}>${seen?.verb ?? question.verb}</button></footer>
   </form><//>`;
-}
-
-/** Act at once, and say when it failed. @param {() => Promise<unknown>} action */
-export async function attempt(action) {
-  try {
-    await action();
-  } catch (problem) {
-    complain(problem);
-  }
 }
