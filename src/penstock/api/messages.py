@@ -168,7 +168,8 @@ class MessagePages(Resource):
         call.require(Action.READ, topic)
         message = await call.read(self._message, topic, query.offset)
         name = quote(query.topic.replace("/", "_")[:100], safe="")
-        disposition = f"attachment; filename*=UTF-8''{name}-{query.offset}"
+        plain = f'filename="message-{query.offset}.bin"'  # for those who know no other form
+        disposition = f"attachment; {plain}; filename*=UTF-8''{name}-{query.offset}"
         headers = {
             "cache-control": "no-store",
             "content-disposition": disposition,
