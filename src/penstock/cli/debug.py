@@ -101,9 +101,9 @@ def debug() -> None:
 )
 @admin_options
 def bundle(broker: AdminClient, output: Path | None, *, anonymous: bool) -> None:
-    """Write state, figures, settings, events and stacks of a broker to one file.
+    """Write what is needed to find a fault to one file.
 
-    No payloads and no secrets are in it.
+    State, figures, settings, events and stacks of the broker. No payloads and no secrets are in it.
     """
     now = datetime.now(UTC)
     path = output or Path(f"penstock-debug-{now:%Y%m%dT%H%M%SZ}.tar.gz")

@@ -39,6 +39,14 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+class ListingGroup(CommandGroup):
+    """A group that lists, unless another of its commands is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_command = bool(args) and args[0] in {*self.commands, "--help"}
+        return super().parse_args(ctx, args if is_command else ["list", *args])
+
+
 def _unknown(name: str, commands: list[str]) -> str:
     similar = get_close_matches(name.lower(), commands, n=2, cutoff=0.7) or [
         command for command in commands if sorted(command) == sorted(name.lower())

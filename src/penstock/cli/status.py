@@ -4,6 +4,8 @@ import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.connection import BrokerTarget
+from penstock.cli.inputs import confirm, yes_option
+from penstock.cli.lazy import ListingGroup
 from penstock.cli.output import columns, counted, print_result
 from penstock.cluster.status import NodeState
 from penstock.errors import PenstockError
@@ -71,15 +73,43 @@ def _span(seconds: float) -> str:
     return f"{minutes} min" if minutes else f"{seconds:.0f} s"
 
 
-@click.command()
+@click.group(cls=ListingGroup)
+def clients() -> None:
+    """List connected clients, or end a connection.
+
+    Without a command it lists: penstock clients [PREFIX].
+    """
+
+
+@clients.command("list")
 @click.argument("prefix", default="")
 @click.option("--away", is_flag=True, help="List the sessions of clients that are away.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @admin_options
-def clients(prefix: str, *, away: bool, limit: int, broker: AdminClient) -> None:
-    """List the clients connected to this node, or those whose ids begin with PREFIX."""
+def list_clients(prefix: str, *, away: bool, limit: int, broker: AdminClient) -> None:
+    """List the clients connected to this node.
+
+    With PREFIX only those whose ids begin with it.
+    """
     page = broker.get("/clients", prefix=prefix, limit=limit, away="true" if away else None)
     print_result(page["clients"], _table(page, away=away))
+
+
+@clients.command()
+@click.argument("client_id")
+@click.option("--address", metavar="HOST:PORT", help="Only the connection from this address.")
+@yes_option
+@admin_options
+def kick(client_id: str, *, address: str | None, broker: AdminClient) -> None:
+    """End the connections of CLIENT_ID.
+
+    Its session stays, and its will is published. The client may come back; `penstock bans add`
+    keeps it out.
+    """
+    name = printable(client_id)
+    confirm(f"End the connections of {name}?")
+    done = broker.change("DELETE", "/api/v1/clients", client_id=client_id, address=address)
+    print_result(done, f"ended {counted(done['connections'], 'connection')} of {name}")
 
 
 _HEAD = (

@@ -31,7 +31,7 @@ def why() -> None:
 @click.argument("client_id")
 @admin_options
 def client(client_id: str, broker: AdminClient) -> None:
-    """Explain why CLIENT_ID is connected, away, or was thrown out or refused."""
+    """Explain why a client is connected, away, thrown out or refused."""
     _show(broker.get("/api/v1/why/client", client_id=client_id))
 
 
@@ -40,7 +40,7 @@ def client(client_id: str, broker: AdminClient) -> None:
 @click.argument("offset", type=click.IntRange(min=0))
 @admin_options
 def message(topic: str, offset: int, broker: AdminClient) -> None:
-    """Explain what became of the message at OFFSET of TOPIC, for each receiver."""
+    """Explain what became of a message, for each receiver."""
     _show(broker.get("/api/v1/why/message", topic=topic, offset=offset))
 
 
@@ -48,7 +48,7 @@ def message(topic: str, offset: int, broker: AdminClient) -> None:
 @click.argument("topic")
 @admin_options
 def topic(topic: str, broker: AdminClient) -> None:
-    """Explain who gets messages of TOPIC, and what is kept, refused or dropped of it."""
+    """Explain who gets messages of a topic, and what is dropped."""
     _show(broker.get("/api/v1/why/topic", topic=topic))
 
 
@@ -62,7 +62,7 @@ def topic(topic: str, broker: AdminClient) -> None:
 def publish(
     topic: str, user: str, payload_bytes: int, qos: int, *, retain: bool, broker: AdminClient
 ) -> None:
-    """Try a publish to TOPIC without doing it: whether it is taken, and who gets it."""
+    """Say whether a publish would be taken, and who would get it."""
     asked = {"user": user, "payload_bytes": payload_bytes, "qos": qos, "retain": retain}
     _show(broker.post("/api/v1/why/publish", topic=topic, **asked))
 

@@ -1,0 +1,46 @@
+"""Lists of the API, page by page, up to what the user wants to see."""
+
+from typing import Final, NamedTuple
+
+import click
+
+from penstock.cli.admin_client import AdminClient, Document
+
+PAGE: Final = 1_000  # items that the broker gives at once, at the most
+
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Show so many."
+)
+
+
+class FirstPage(NamedTuple):
+    """The beginning of a list."""
+
+    items: list[Document]
+    has_more: bool
+    incomplete: list[Document]
+
+    @property
+    def document(self) -> Document:
+        return {"items": self.items, "more": self.has_more, "incomplete": self.incomplete}
+
+    def text(self, table: str) -> str:
+        """The table, and what is missing in it."""
+        lines = [table]
+        if self.has_more:
+            lines.append("... and more; --limit shows them")
+        lines += [f"without node {one['node']} ({one['reason']})" for one in self.incomplete]
+        return "\n".join(lines)
+
+
+def first_page(broker: AdminClient, path: str, limit: int, **query: object) -> FirstPage:
+    """Ask for pages until there are ``limit`` items, or no more."""
+    items: list[Document] = []
+    cursor: str | None = None
+    while True:
+        wanted = min(PAGE, limit - len(items))
+        page = broker.get(path, limit=wanted, cursor=cursor, **query)
+        items += page["items"]
+        cursor = page["next"]
+        if cursor is None or len(items) >= limit:
+            return FirstPage(items, cursor is not None, page["incomplete"])

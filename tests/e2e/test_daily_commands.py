@@ -1,0 +1,106 @@
+"""``top``, ``clients``, ``sessions``, ``retained``: looking at a broker and putting things right."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.client.errors import ConnectionLostError
+from penstock.client.mqtt.client import connect
+from tests.e2e.process import TIMEOUT_S
+
+PENSTOCK = str(Path(sys.executable).with_name("penstock"))
+
+
+def run(broker, *arguments):
+    command = [PENSTOCK, *arguments, "-p", str(broker.port)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_clients_are_listed_and_kicked(start):
+    broker = start()
+    with connect(broker.host, broker.port, "pump-7") as client:
+        assert "pump-7" in run(broker, "clients")
+        assert "pump-7" in run(broker, "clients", "pump")
+        assert "pump-7" in run(broker, "clients", "list", "pump")
+        assert "1 connection" in run(broker, "clients", "kick", "pump-7", "-y")
+        with pytest.raises(ConnectionLostError):
+            client.receive(timeout_s=TIMEOUT_S)
+    assert "no clients" in run(broker, "clients")
+
+
+def test_sessions_are_listed_and_ended(start):
+    broker = start()
+    with connect(broker.host, broker.port, "pump-7", clean_session=False) as client:
+        client.subscribe([("plant/#", 1)])
+    with connect(broker.host, broker.port) as client:
+        client.publish("plant/1", b"x", 1)
+    listed = json.loads(run(broker, "sessions", "list", "--away", "--backlog", "--json"))
+    assert [(one["client_id"], one["queued"]) for one in listed["items"]] == [("pump-7", 1)]
+    assert "1 subscription and 1 message" in run(broker, "sessions", "end", "pump-7", "--dry-run")
+    assert "pump-7" in run(broker, "sessions", "list")
+    run(broker, "sessions", "end", "pump-7", "-y")
+    assert json.loads(run(broker, "sessions", "list", "--json"))["items"] == []
+
+
+def test_retained_messages_are_listed_cleared_and_retained_again(start):
+    broker = start()
+    with connect(broker.host, broker.port) as client:
+        for number in range(30):
+            client.publish(f"plant/{number:02}", b"4.2", 1, retain=True)
+    assert "... and more" in run(broker, "retained", "list", "--limit", "7")
+    assert "plant/03" in run(broker, "retained", "list", "plant/+")
+    assert "and 10 more" in run(broker, "retained", "clear", "plant/#", "--dry-run")
+    cleared = json.loads(run(broker, "retained", "clear", "plant/#", "-y", "--json"))
+    assert "nothing is retained" in run(broker, "retained", "list")
+    assert "retained 30 messages again" in run(broker, "retained", "undo", cleared["undo"])
+    assert len(json.loads(run(broker, "retained", "list", "--json"))["items"]) == 30
+
+
+def test_top_prints_everything_once_where_there_is_no_terminal(start):
+    broker = start()
+    with connect(broker.host, broker.port, "pump-7", clean_session=False) as client:
+        client.publish("plant/1", b"x", 1)
+        text = run(broker, "top", "--once")
+        found = json.loads(run(broker, "top", "--json"))
+    assert "healthy: a single node" in text
+    assert "plant/1" in text
+    assert "pump-7" in text
+    assert list(found) == ["overview", "topics", "clients", "groups"]
+
+
+def test_top_follows_keys_and_leaves_the_terminal_as_it_was(start):
+    broker = start()
+    ours, theirs = pty.openpty()
+    command = [PENSTOCK, "top", "-p", str(broker.port), "--interval", "0.5"]
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100", "LINES": "24"}
+    with (
+        connect(broker.host, broker.port, "pump-7"),
+        subprocess.Popen(command, stdin=theirs, stdout=theirs, env=environment) as top,
+    ):
+        shown = until(ours, b"BUSY TOPIC")
+        assert b"\x1b[?1049h" in shown
+        os.write(ours, b"c")
+        until(ours, b"pump-7")
+        os.write(ours, b" ")
+        until(ours, b"PAUSED")
+        os.write(ours, b"q")
+        until(ours, b"\x1b[?1049l")
+        assert top.wait(TIMEOUT_S) == 0
+    os.close(ours)
+    os.close(theirs)
+
+
+def until(terminal, wanted):
+    shown = b""
+    while wanted not in shown:
+        assert select.select([terminal], [], [], TIMEOUT_S)[0], shown[-500:]
+        shown += os.read(terminal, 65_536)
+    return shown
