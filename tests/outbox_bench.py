@@ -63,6 +63,7 @@ class Bench:
             connections=connections,
             broker=SimpleNamespace(retained=self.retained),
             readers=SimpleNamespace(read=lambda *arguments: self.reads.append(arguments)),
+            tracing=None,
         )
         door.fetch_queue = FetchQueue(connections)
         self.door = door
