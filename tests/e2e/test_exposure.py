@@ -43,7 +43,7 @@ def test_the_printed_command_makes_a_reachable_broker_start(start, tmp_path):
     local, reachable = f"127.0.0.1:{broker.http_port}", f"0.0.0.0:{port_of(broker)}"
     who = f"clients    at {local}: without a password (role local); at {reachable}: log in"
     assert who in said
-    assert f"look       http://{local}/metrics" in said
+    assert f"look       http://{local}/console/" in said
     assert "tls        off: what clients on other machines send can be read on the way" in said
     assert re.search(r"access     version \d+: 1 user, 1 administrator", said)
     # The listener is reachable, so not even this machine is local there.
@@ -85,4 +85,4 @@ def test_the_greeting_names_encrypted_pages_where_nothing_else_is_accepted(start
     said = start(*ports, *pair, listen=False).greeting
     assert "clients    must log in\n" in said
     assert "tls        localhost, 89 days left" in said
-    assert re.search(r"look       https://localhost:\d+/metrics", said)
+    assert re.search(r"look       https://localhost:\d+/console/", said)

@@ -33,7 +33,7 @@ def greeting(server: Server) -> str:
         *([f"  cluster    {_cluster(server)}"] if config.cluster.peer_listen else []),
         f"  an ack     {_promise(config)}",
         f"  speed      {_speed()}",
-        f"  look       {_pages(server)}/metrics, /health, /ready",
+        f"  look       {_pages(server)}/console/, /metrics, /health, /ready",
     ]
     return "\n".join(lines)
 
