@@ -42,7 +42,7 @@ def test_the_greeting_says_ports_clients_data_and_what_an_ack_means(start, tmp_p
     assert "anyone on this machine, without a password" in broker.greeting
     assert f"{tmp_path / 'data'} (0 messages" in broker.greeting
     assert "on disk, fsynced (durability = sync)" in broker.greeting
-    assert f"http://127.0.0.1:{broker.http_port}/metrics" in broker.greeting
+    assert f"http://127.0.0.1:{broker.http_port}/console/" in broker.greeting
 
 
 def test_the_greeting_of_a_second_life_counts_what_is_there(start):
