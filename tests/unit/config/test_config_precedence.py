@@ -90,6 +90,8 @@ def values_of(key: ConfigKey):
         case "choices":
             items = st.sampled_from(key.choices)
             return st.lists(items, min_size=1, unique=True).map(tuple)
+        case "text" if key.name == "tracing.endpoint":
+            return st.integers(1, 65_535).map(lambda port: f"http://localhost:{port}/v1/traces")
         case "text":
             texts = {
                 "secret_file": st.just(""),

@@ -52,6 +52,7 @@ CODES: Final[Mapping[Why, Codes]] = MappingProxyType(
         Why.WEBSOCKET_VIOLATION: Codes(None, Code.PROTOCOL_ERROR),
         Why.UPGRADE_REFUSED: _SILENT,
         Why.ORIGIN_REFUSED: _SILENT,
+        Why.STREAM_STALLED: _SILENT,  # of HTTP
         Why.PACKET_TOO_LARGE: _both(Code.PACKET_TOO_LARGE),
         Why.TOPIC_ALIAS_INVALID: Codes(Code.PROTOCOL_ERROR, Code.TOPIC_ALIAS_INVALID),
         Why.INCOMPLETE_PACKETS: _both(Code.QUOTA_EXCEEDED),
