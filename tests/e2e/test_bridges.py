@@ -15,6 +15,7 @@ import pytest
 
 from penstock.client.mqtt.client import connect
 from penstock.client.mqtt.properties import PublishProperties
+from tests.e2e.cluster_processes import nodes
 from tests.e2e.process import TIMEOUT_S, BrokerProcess
 
 
@@ -250,3 +251,26 @@ def test_a_bridge_logs_in_and_has_the_rights_of_its_users(brokers, tmp_path):
     else:
         raise AssertionError((tmp_path / "new.log").read_text())
     assert new.port
+
+
+@pytest.mark.slow
+def test_the_next_leader_goes_on_with_the_bridge_and_nothing_is_lost(brokers, tmp_path):
+    old = brokers("old")
+    with client(old, "collector", clean_session=False) as collector:
+        collector.subscribe([("out/#", 1)])
+    (tmp_path / "node.toml").write_text(bridge(old.port, topics_out=["out/#"]))
+    with nodes(tmp_path, 3, "--config", str(tmp_path / "node.toml")) as cluster:
+        members = [word for number in (1, 2, 3) for word in ("--node", cluster.as_option(number))]
+        code, said = cluster.command(1, "init", *members)
+        assert code == 0, said
+        first = cluster.leader()
+        until(cluster.running[first], "connected")
+        others = [node for number, node in cluster.running.items() if number != first]
+        assert {states(node)["old"]["state"] for node in others} == {"standby"}
+        with client(others[0]) as here:
+            here.publish_many([("out/1", b"%d" % n) for n in range(200)], 1)
+        cluster.kill(first)
+        with client(others[1]) as here:
+            here.publish_many([("out/2", b"%d" % n) for n in range(200)], 1)
+        until(cluster.running[cluster.leader()], "connected")
+        assert collected(old, {"out/1", "out/2"}, 200)
