@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
     "why": ("penstock.cli.why:why", "Explain what became of a client, a message, a topic."),
     "events": ("penstock.cli.events:events", "List why clients left and messages were dropped."),
+    "bench": ("penstock.cli.bench:bench", "Measure a running broker from this machine."),
     "doctor": ("penstock.cli.doctor:doctor", "Say what is wrong, weak or slow about a broker."),
     "completion": ("penstock.cli.completion:completion", "Let a shell complete commands."),
     "debug": ("penstock.cli.debug:debug", "Collect what is needed to find a fault."),

@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
 import click
@@ -75,6 +75,16 @@ stale_option = flag(
 
 class BrokerUnavailable(Refused):
     """The broker cannot serve the request now: its disk is full, or there is no leader."""
+
+
+class NotFound(Refused):
+    """The broker has no such thing."""
+
+
+_REFUSALS: Final[dict[int, type[Refused]]] = {
+    http.HTTPStatus.SERVICE_UNAVAILABLE: BrokerUnavailable,
+    http.HTTPStatus.NOT_FOUND: NotFound,
+}
 
 
 class AdminClient:
@@ -196,7 +206,7 @@ class AdminClient:
         except (msgspec.DecodeError, KeyError):
             what = f"the server at {self.server} is not a Penstock broker (status {status})"
             raise PenstockError(what, "give the address of the broker: -h HOST -p PORT") from None
-        kind = BrokerUnavailable if status == http.HTTPStatus.SERVICE_UNAVAILABLE else Refused
+        kind = _REFUSALS.get(status, Refused)
         raise kind(f"{self._who} refused: {error}", advice)
 
 
