@@ -24,8 +24,8 @@ from penstock.api.call import Call
 from penstock.api.idempotency import Answers
 from penstock.api.operations import JSON, Operation, Resource, operations_of
 from penstock.api.parts import Parts
-from penstock.api.peer_requests import is_of_node, passed_on
-from penstock.api.problems import Problem, broker_problem, http_problem, internal_problem
+from penstock.api.peer_requests import is_of_node, passed_on, passed_to
+from penstock.api.problems import Elsewhere, Problem, broker_problem, http_problem, internal_problem
 from penstock.api.requests import body_of, check_no_query, read_query
 from penstock.api.resources import RESOURCES
 from penstock.api.throttle import Throttle
@@ -120,6 +120,10 @@ class _Endpoint:
             if self._shared.nodes is None:
                 raise
             return await passed_on(self._shared.nodes, call.request, body)
+        except Elsewhere as refused:
+            if self._shared.nodes is None or call.is_of_node:
+                raise
+            return await passed_to(self._shared.nodes, refused.node, call.request, body)
         return answer if isinstance(answer, Response) else _encoded(answer, call.headers)
 
     def _check_rate(self, request: Request) -> None:

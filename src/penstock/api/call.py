@@ -9,7 +9,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from penstock.admin.guard import Guard, caller_of
-from penstock.api.peer_requests import Nodes, Others, is_of_node, of_leader, others
+from penstock.api.paging import BYTES_FOR_NODE, BYTES_MAX
+from penstock.api.peer_requests import (
+    Nodes,
+    Others,
+    is_of_node,
+    of_leader,
+    others,
+)
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
 
@@ -55,14 +62,21 @@ class Call:
         """Whether another node asks, which wants to know about this one alone."""
         return is_of_node(self.request)
 
-    async def others(self, kind: type[_Answer]) -> Others[_Answer]:
+    @property
+    def page_bytes(self) -> int:
+        """How large the rows of a list may be together."""
+        return BYTES_FOR_NODE if self.is_of_node else BYTES_MAX
+
+    async def others(
+        self, kind: type[_Answer], body: msgspec.Struct | None = None
+    ) -> Others[_Answer]:
         """Ask all other nodes the same; ``kind`` is what they answer.
 
-        For a GET. A node that does not answer is among those ``missing``.
+        A change needs its ``body``. A node that does not answer is among those ``missing``.
         """
         if self._nodes is None:
             return Others([], [])
-        return await others(self._nodes, self.request, kind)
+        return await others(self._nodes, self.request, kind, _encoded(body))
 
     async def leader(self, kind: type[_Answer]) -> _Answer | None:
         """Ask the leader the same; None if this node leads, or the leader does not answer."""
@@ -77,3 +91,7 @@ class Call:
         """Do in a thread what reads the journal; few requests at once may."""
         async with self._reading:
             return await run_in_threadpool(work, *args, **kwargs)
+
+
+def _encoded(body: msgspec.Struct | None) -> bytes:
+    return b"" if body is None else msgspec.json.encode(body)

@@ -25,11 +25,12 @@ from penstock.api.documents.clients import (
     Will,
 )
 from penstock.api.documents.common import ListQuery, moment, name_of
+from penstock.api.merging import NodePage, merged
 from penstock.api.names import matcher, moment_or_none, topic_of
 from penstock.api.operations import Resource, operation
 from penstock.api.paging import first_of
 from penstock.api.peer_requests import Others
-from penstock.api.problems import Problem, not_found
+from penstock.api.problems import Elsewhere, Problem, not_found
 from penstock.api.reading.pace import paced
 from penstock.api.views import ClientAdmin, Connection, ConnectionFacts, Subscribers
 from penstock.core.commands import WillMessage
@@ -105,6 +106,39 @@ def everywhere(own: Clients, there: Others[Clients], limit: int) -> Clients:
     )
 
 
+def sessions_of_all(own: Sessions, there: Others[Sessions], limit: int) -> Sessions:
+    """The sessions of all nodes; why its client left is known to the node that it left."""
+    pages = [own, *there.answers]
+    told = {row.client_id: row for page in pages for row in page.items if row.ended}
+    rows, has_more = merged(
+        [NodePage(page.items, page.next is not None) for page in pages], limit, _session_key
+    )
+    items = [told.get(row.client_id, row) if not row.connected else row for row in rows]
+    cursor = cursor_of("sessions", _session_key(rows[-1])[0]) if has_more and rows else None
+    return Sessions(items, cursor, there.missing)
+
+
+def _session_key(row: Session) -> tuple[bytes, bytes]:
+    return _id_of(row.client_id), b""
+
+
+def subscriptions_of_all(
+    own: Subscriptions, there: Others[Subscriptions], limit: int
+) -> Subscriptions:
+    """The subscriptions of all nodes; each counts its own live subscribers."""
+    pages = [own, *there.answers]
+    rows, has_more = merged(
+        [NodePage(page.items, page.next is not None) for page in pages], limit, _subscription_key
+    )
+    cursor = cursor_of("subscriptions", _subscription_key(rows[-1])) if has_more and rows else None
+    return Subscriptions(rows, sum(page.live for page in pages), cursor, there.missing)
+
+
+def _subscription_key(row: Subscription) -> tuple[bytes, bytes]:
+    share = f"$share/{row.share}/" if row.share is not None else ""
+    return _id_of(row.client_id), f"{share}{row.filter}".encode()
+
+
 def _place(row: Client) -> Place:
     return Place(_id_of(row.client_id), row.address or "")
 
@@ -165,7 +199,9 @@ class ClientPages(Resource):
         page = await call.read(lambda: choose(connected(), away, after, query.limit + 1, wanted))
         rows = await map_in_slices(page, lambda chosen: (chosen.place, self._row(chosen)))
         known = [(place, row) for place, row in rows if row is not None]
-        part = first_of("clients", known, query.limit, lambda one: one[1], lambda one: one[0])
+        part = first_of(
+            "clients", known, query.limit, itemgetter(1), itemgetter(0), call.page_bytes
+        )
         own, there = Clients(*part), await call.others(Clients)
         return everywhere(own, there, query.limit) if there.answers or there.missing else own
 
@@ -179,24 +215,25 @@ class ClientPages(Resource):
         return _away(session, self._admin)
 
     @operation("DELETE", "clients", Action.ADMIN)
-    async def kick(self, call: Call, body: KickRequest) -> Kicked:  # noqa: ARG002 - as every operation
-        """End the connections of a client; its will is published, its session stays.
+    async def kick(self, call: Call, body: KickRequest) -> Kicked:
+        """End the connections of a client at all nodes; its will is published, its session stays.
 
         It may come back at once: `penstock bans add` keeps it out.
         """
         if not body.client_id and not body.address:
             raise Problem(400, "invalid_body", "neither a client id nor an address is given")
         count = await self._admin.kick(_id_of(body.client_id), body.address)
-        if not count:
-            self._check_is_here(_id_of(body.client_id))
-            raise not_found(f"client {body.client_id} is not connected to this node")
-        return Kicked(body.client_id, count)
+        there = await call.others(Kicked, body)
+        count += sum(kicked.connections for kicked in there.answers)
+        if not count and not there.missing and not call.is_of_node:
+            raise not_found(f"client {body.client_id} is not connected")
+        return Kicked(body.client_id, count, there.missing)
 
     # ── sessions ──────────────────────────────────────────────────────────────────────────────
 
     @operation("GET", "sessions", Action.MONITOR)
     async def sessions(self, call: Call, query: SessionQuery) -> Sessions:
-        """List MQTT sessions by client id."""
+        """List MQTT sessions by client id, those of all nodes."""
         admin = self._admin
         after = key_of("sessions", query.cursor, bytes)
         ids = admin.away_ids() if query.away else admin.session_ids()
@@ -211,22 +248,27 @@ class ClientPages(Resource):
         page = await call.read(lambda: nsmallest(query.limit + 1, filter(is_wanted, paced(ids))))
         rows = await map_in_slices(page, lambda one: (one, self._session_row(one)))
         known = [(client_id, row) for client_id, row in rows if row is not None]
-        return Sessions(
-            *first_of("sessions", known, query.limit, lambda one: one[1], lambda one: one[0])
+        part = first_of(
+            "sessions", known, query.limit, itemgetter(1), itemgetter(0), call.page_bytes
         )
+        return sessions_of_all(Sessions(*part), await call.others(Sessions), query.limit)
 
     def _session_row(self, client_id: bytes) -> Session | None:
         session = self._admin.session(client_id)
         return None if session is None else _session(session, self._admin)
 
     @operation("DELETE", "sessions", Action.ADMIN)
-    async def end(self, call: Call, body: SessionEndRequest) -> SessionEnded:  # noqa: ARG002 - as every operation
-        """End a session: its subscriptions and queued messages go, and its connection ends."""
+    async def end(self, call: Call, body: SessionEndRequest) -> SessionEnded:
+        """End a session: its subscriptions and queued messages go, and its connection ends.
+
+        The node does it to which the client is connected.
+        """
         client_id = _id_of(body.client_id)
         session = self._admin.session(client_id)
         if session is None:
-            raise not_found(f"client {body.client_id} has no session")
-        self._check_is_here(client_id)
+            return await _ended_elsewhere(call, body)
+        if self._admin.is_elsewhere(session):
+            raise Elsewhere(self._admin.node_of(session))
         ended = SessionEnded(
             client_id=body.client_id,
             dry_run=body.dry_run,
@@ -238,14 +280,6 @@ class ClientPages(Resource):
         if not body.dry_run:
             await self._admin.end_session(client_id)
         return ended
-
-    def _check_is_here(self, client_id: bytes) -> None:
-        """Refuse what only the node can do that has the connection."""
-        session = self._admin.session(client_id)
-        if session is not None and self._admin.is_elsewhere(session):
-            node = self._admin.node_of(session)
-            advice = f"ask node {node}, where the client is connected"
-            raise Problem(409, "client_elsewhere", "the client is at another node", advice)
 
     # ── subscriptions ─────────────────────────────────────────────────────────────────────────
 
@@ -274,8 +308,22 @@ class ClientPages(Resource):
             query.limit,
             lambda one: _subscription(*one, self._admin),
             lambda one: (one[0].client_id, one[1]),
+            call.page_bytes,
         )
-        return Subscriptions(part.items, found.live, part.next)
+        own, there = Subscriptions(part.items, found.live, part.next), call.others(Subscriptions)
+        return subscriptions_of_all(own, await there, query.limit)
+
+
+async def _ended_elsewhere(call: Call, body: SessionEndRequest) -> SessionEnded:
+    """End a session of which only another node knows."""
+    there = await call.others(SessionEnded, body)
+    unheard = [one for one in there.missing if one.reason != "refused"]
+    if there.answers:
+        return there.answers[0]
+    if unheard:
+        detail = f"node {unheard[0].node} did not answer, and the others have no such session"
+        raise Problem(503, unheard[0].reason, detail, "try again in a moment")
+    raise not_found(f"client {body.client_id} has no session")
 
 
 # ── rows ──────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 _Item = TypeVar("_Item")
 
-_Key = tuple[bytes, str]
+_Key = tuple[bytes, str | bytes]
 
 
 class NodePage(NamedTuple, Generic[_Item]):

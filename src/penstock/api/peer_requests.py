@@ -5,7 +5,8 @@ A request that this node cannot answer alone goes to another node as it is, with
 * what only the leader can do (``NotLeader``) is done there, and its answer is passed on, because a
   browser cannot follow a redirect to another origin;
 * what each node knows for itself (connections, workers) is asked of all, and the answers are put
-  together (``Call.others``). A node that does not answer in time is named, never waited for.
+  together (``Call.others``). A node that does not answer in time is named, never waited for;
+* what only the node can do that has a connection is done there (``Elsewhere``).
 
 The other node treats it like any request of its own: the same operation, the same rules, judged by
 its own access book. It is asked by a node that has the cluster's secret, so it believes what that
@@ -103,13 +104,25 @@ async def passed_on(nodes: Nodes, request: Request, body: bytes) -> Response:
     if not leader or is_of_node(request):
         advice = "try again in a moment; penstock cluster status tells who leads"
         raise Problem(503, "no_leader", "the leader has changed, or there is none", advice)
-    is_change = request.method not in {"GET", "HEAD"}
+    return await passed_to(nodes, leader, request, body)
+
+
+async def passed_to(nodes: Nodes, node: NodeId, request: Request, body: bytes) -> Response:
+    """Let a node answer. Raises Problem if it cannot be reached."""
     try:
-        answer = await _asked(nodes, leader, request, body, CHANGE_S if is_change else ANSWER_S)
+        answer = await _asked(nodes, node, request, body, _patience_s(request))
     except NotHeard as unheard:
-        raise _unheard(unheard, is_change=is_change) from unheard
+        raise _unheard(unheard, is_change=_is_change(request)) from unheard
     headers = {name.decode(): value.decode("latin-1") for name, value in answer.headers}
     return Response(answer.body, answer.status, headers)
+
+
+def _is_change(request: Request) -> bool:
+    return request.method not in {"GET", "HEAD"}
+
+
+def _patience_s(request: Request) -> float:
+    return CHANGE_S if _is_change(request) else ANSWER_S
 
 
 def _unheard(unheard: NotHeard, *, is_change: bool) -> Problem:
@@ -119,12 +132,14 @@ def _unheard(unheard: NotHeard, *, is_change: bool) -> Problem:
     return Problem(503, unheard.reason.value, unheard.message, advice)
 
 
-async def others(nodes: Nodes, request: Request, kind: type[_Answer]) -> Others[_Answer]:
+async def others(
+    nodes: Nodes, request: Request, kind: type[_Answer], body: bytes = b""
+) -> Others[_Answer]:
     """Ask all other nodes the same; ``kind`` is what they answer. None for a request of a node."""
     if is_of_node(request):
         return Others([], [])
     members = nodes.others()
-    found = await asyncio.gather(*(_one(nodes, node, request, kind) for node in members))
+    found = await asyncio.gather(*(_one(nodes, node, request, kind, body) for node in members))
     answers = [answer for answer in found if not isinstance(answer, Missing)]
     return Others(answers, [answer for answer in found if isinstance(answer, Missing)])
 
@@ -139,10 +154,10 @@ async def of_leader(nodes: Nodes, request: Request, kind: type[_Answer]) -> _Ans
 
 
 async def _one(
-    nodes: Nodes, node: NodeId, request: Request, kind: type[_Answer]
+    nodes: Nodes, node: NodeId, request: Request, kind: type[_Answer], body: bytes = b""
 ) -> _Answer | Missing:
     try:
-        answer = await _asked(nodes, node, request, b"", ANSWER_S)
+        answer = await _asked(nodes, node, request, body, _patience_s(request))
         if answer.status != 200:
             return Missing(node, "refused")
         return msgspec.json.decode(answer.body, type=kind)

@@ -63,6 +63,15 @@ class Problem(RequestRefused):
         self.fields = list(fields)
 
 
+class Elsewhere(Problem):
+    """Only another node can do it; it is asked, unless the request comes from a node."""
+
+    def __init__(self, node: int) -> None:
+        advice = "try again in a moment: the client has just moved"
+        super().__init__(409, "client_elsewhere", f"the client is at node {node}", advice)
+        self.node = node
+
+
 def not_found(detail: str, advice: str = "") -> Problem:
     return Problem(404, "not_found", detail, advice)
 

@@ -9,7 +9,9 @@ from penstock.api.call import Call
 from penstock.api.cursors import cursor_of, key_of
 from penstock.api.documents.common import moment
 from penstock.api.documents.events import Event, EventQuery, Events
+from penstock.api.documents.lists import Missing
 from penstock.api.operations import Resource, operation
+from penstock.api.paging import first_of
 from penstock.api.problems import Problem
 from penstock.explain.wording import tell
 from penstock.obs import events as ring
@@ -35,10 +37,11 @@ class Recorded(Resource):
         """List what was recorded on all nodes, newest first.
 
         Of each node the last 65,536 records are kept in memory; the topic `$events/clients` has
-        those about clients on disk.
+        those about clients on disk. What all nodes record alike, because it follows from the
+        journal, is listed once, as the node has it that is asked.
         """
-        own = await self._own(call, query)
-        return _page(query.limit, [own])
+        own, there = await self._own(call, query), await call.others(Events)
+        return _page(query.limit, [own, *there.answers], there.missing)
 
     async def _own(self, call: Call, query: EventQuery) -> Events:
         explainer = self.parts.explainer
@@ -58,30 +61,46 @@ class Recorded(Resource):
                 kind=query.kind,
                 reason=query.reason,
                 since_ms=kept.now_ms() - query.since_s * 1000 if query.since_s else 0,
-                is_before=_before(node, after),
+                is_before=_before(node, after, has_shared=not call.is_of_node),
             )
         )
-        items = [document(event, node) for event in found[: query.limit]]
+        part = first_of(
+            _LIST,
+            found,
+            query.limit,
+            lambda event: document(event, node),
+            lambda event: _Key(event.ms, node, event.number),
+            call.page_bytes,
+        )
         oldest = kept.oldest_ms
-        more = "more" if len(found) > query.limit else None
-        return Events(items, more, [], moment(oldest) if oldest else None)
+        return Events(*part, [], moment(oldest) if oldest else None)
 
 
-def _page(limit: int, parts: list[Events]) -> Events:
-    """One page of those of several nodes; the first is our own."""
+def _page(limit: int, parts: list[Events], missing: list[Missing]) -> Events:
+    """One page of those of several nodes. What is beyond the first end of them waits."""
     found = [event for part in parts for event in part.items]
-    found.sort(key=_key, reverse=True)
-    items = found[:limit]
-    has_more = len(found) > len(items) or any(part.next for part in parts)
+    ends = [_key(part.items[-1]) for part in parts if part.next and part.items]
+    end = max(ends, default=None)
+    known = sorted((e for e in found if end is None or _key(e) >= end), key=_key, reverse=True)
+    items = known[:limit]
+    has_more = len(found) > len(items) or end is not None
     cursor = cursor_of(_LIST, _key(items[-1])) if has_more and items else None
-    return Events(items, cursor, [], parts[0].kept_since)
+    kept = [part.kept_since for part in parts if part.kept_since]
+    return Events(items, cursor, missing, max(kept, default=None))
 
 
-def _before(node: int, key: _Key | None) -> Callable[[ring.Event], bool] | None:
-    """Whether a record of this node is older than the last of the page before."""
+def _before(
+    node: int, key: _Key | None, *, has_shared: bool
+) -> Callable[[ring.Event], bool] | None:
+    """Which records of this node belong to the page: older ones than the last of that before.
+
+    ``has_shared``: also those that all nodes have.
+    """
     if key is None:
-        return None
-    return lambda event: _Key(event.ms, node, event.number) < key
+        return None if has_shared else lambda event: not event.is_everywhere
+    return lambda event: (
+        (has_shared or not event.is_everywhere) and _Key(event.ms, node, event.number) < key
+    )
 
 
 def _key(event: Event) -> _Key:

@@ -240,7 +240,8 @@ class TopicPages(Resource):
     async def busiest(self, call: Call) -> Busiest:
         """Show which topics the newest 10,000 messages of the journal are of.
 
-        Fewer, if they are larger than 32 MiB together: see `looked_at`.
+        Fewer, if they are larger than 32 MiB together: see `looked_at`. Topics that begin with `$`
+        are left out, unless all of these messages are of such topics.
         """
         return await call.read(busiest, self._store, lambda topic: call.may(Action.READ, topic))
 

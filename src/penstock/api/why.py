@@ -4,7 +4,10 @@ The node that is asked puts together what all nodes know: each of them has recor
 its own clients.
 """
 
+from collections.abc import Sequence
+
 from penstock.api.call import Call
+from penstock.api.documents.lists import Missing
 from penstock.api.documents.why import PublishQuestion, Why, WhyClient, WhyMessage, WhyTopic
 from penstock.api.explainer import Explainer
 from penstock.api.operations import Resource, operation
@@ -63,9 +66,10 @@ class Explanations(Resource):
 
 
 async def _whole(call: Call, own: Explanation) -> Why:
-    assert call.principal
-    return _why(merged(own, []))
+    there = await call.others(Why)
+    return _why(merged(own, there.answers), there.missing)
 
 
-def _why(found: Explanation) -> Why:
-    return Why(*[getattr(found, name) for name in Explanation.__struct_fields__])
+def _why(found: Explanation, missing: Sequence[Missing] = ()) -> Why:
+    known = {name: getattr(found, name) for name in Explanation.__struct_fields__}
+    return Why(**known, incomplete=list(missing))

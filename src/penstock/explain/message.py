@@ -123,7 +123,7 @@ def _finished(facts: MessageFacts, subject: Subject) -> Explanation:
     receivers = [_finished_by(facts, group) for group in facts.groups if not group.is_reader]
     fate = _main_fate(receivers)
     lines = [fact_of(event) for event in reversed(facts.events)]
-    lines += _letter_lines(facts) + _receiver_lines(receivers)
+    lines += _letter_lines(facts) + receiver_lines(receivers)
     lines.append(derived(0, "removed", "Its groups have finished it, so the journal let it go."))
     return Explanation(
         subject,
@@ -357,7 +357,7 @@ def _lines(facts: MessageFacts, row: Row, receivers: list[Receiver]) -> list[Fac
     lines = [Fact(at(row.time_ms), "taken", Certainty.RECORDED, taken)]
     concerned = [event for event in facts.events if _concerns(facts, row, event)]
     lines += [fact_of(event) for event in sorted(concerned, key=in_order)]
-    lines += _letter_lines(facts) + _receiver_lines(receivers)
+    lines += _letter_lines(facts) + receiver_lines(receivers)
     if not receivers:
         lines.append(derived(0, "no_match", "No subscription and no group matches, as of now."))
     return lines
@@ -374,7 +374,8 @@ def _letter_lines(facts: MessageFacts) -> list[Fact]:
     return lines
 
 
-def _receiver_lines(receivers: list[Receiver]) -> list[Fact]:
+def receiver_lines(receivers: list[Receiver]) -> list[Fact]:
+    """A line for each receiver."""
     lines = []
     for receiver in receivers:
         code = receiver.reason if receiver.fate is Fate.DROPPED else None

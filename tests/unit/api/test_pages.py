@@ -126,6 +126,15 @@ def test_the_busiest_topics_are_those_of_the_newest_messages():
     assert busiest(MemoryStore(), bool).looked_at == 0
 
 
+def test_the_brokers_own_topics_are_busiest_only_where_nothing_else_is():
+    own = [(b"$events/clients", 50), (b"$dead/g/a", 20)]
+    with_others = busiest(mixed([*own, (b"a", 3)]), lambda _topic: True)
+    assert [(one.name, one.messages) for one in with_others.items] == [("a", 3)]
+    assert with_others.looked_at == 73
+    alone = busiest(mixed(own), lambda _topic: True)
+    assert [one.name for one in alone.items] == ["$events/clients", "$dead/g/a"]
+
+
 def test_large_payloads_are_not_read_by_the_hundred(monkeypatch):
     store = mixed([(b"t", 300)], 100_000)
     asked, read = [], store.read

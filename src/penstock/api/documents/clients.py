@@ -120,10 +120,14 @@ class KickRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Kicked(msgspec.Struct, frozen=True):
-    """How many connections were ended. They may come back: a ban keeps them out."""
+    """How many connections were ended. They may come back: a ban keeps them out.
+
+    ``incomplete`` are nodes that could not be asked: the client may still be connected there.
+    """
 
     client_id: str
     connections: int
+    incomplete: list[Missing] = []
 
 
 class SessionEndRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

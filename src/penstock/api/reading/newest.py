@@ -50,7 +50,7 @@ def newest(store: Store, after: int, bounds: Bounds, upto: int | None = None) ->
 def busiest(
     store: Store, may_read: Callable[[bytes], bool], bounds: Bounds | None = None
 ) -> Busiest:
-    """Which topics the newest messages are of."""
+    """Which topics the newest messages are of; the broker's own only where nothing else is."""
     bounds = bounds or Bounds(BUSIEST_OF, BUSIEST_BYTES_MAX)
     counts: Counter[bytes] = Counter()
     sizes: Counter[bytes] = Counter()
@@ -61,7 +61,8 @@ def busiest(
         counts[message.topic] += 1
         sizes[message.topic] += len(message.payload)
     hidden = sum(count for topic, count in counts.items() if not may_read(topic))
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    plain = {topic: count for topic, count in counts.items() if not topic.startswith(b"$")}
+    most = sorted((plain or counts).items(), key=lambda item: (-item[1], item[0]))
     span_s = max((until - since) / 1000, 1.0)
     looked_at = bounds.scanned
     return Busiest(
