@@ -92,6 +92,10 @@ def test_a_message_is_explained_by_any_node_for_receivers_of_all(trio):
             until(lambda number=number: is_told(message(number)))
             lines = [fact["text"] for fact in message(number)["facts"]]
             assert len(lines) == len(set(lines)) == 3, lines
+            assert message(number)["summary"].endswith("So for 1 other receiver.")
+        for found in told_by_all(trio, "why/topic", topic="plant/1").values():
+            assert found["summary"].endswith(("2 clients (one, two).", "2 clients (two, one)."))
+            assert found["receivers_total"] == 2
 
 
 def test_sessions_and_subscriptions_of_all_nodes_are_listed_by_any(trio):

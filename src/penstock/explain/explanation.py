@@ -77,4 +77,6 @@ class Explanation(msgspec.Struct, frozen=True):
     advice: list[Advice] = []
     not_kept: list[str] = []  # what the broker keeps no record of
     near: list[str] = []  # filters that almost match
+    subscribers: list[str] = []  # of a topic: the first clients whose subscriptions match
+    subscribers_total: int = 0
     rank: int = 0  # 1: the node that answers has the connection

@@ -12,11 +12,11 @@ import msgspec
 
 from penstock.explain.explanation import FACTS_MAX, RECEIVERS_MAX, Explanation, Fact, Receiver
 from penstock.explain.fates import Certainty, Fate
-from penstock.explain.message import GRAVITY, receiver_lines
+from penstock.explain.message import GRAVITY, main_fate, receiver_lines, summary_of
+from penstock.explain.topic import with_subscribers
 
 ALIKE_S = 2.0  # nodes record what follows from the journal when they come to it
 
-_FATES = {fate.value: place for place, fate in enumerate(GRAVITY)}
 NOTHING_RECORDED = "events"  # the code of the line that says so
 _UNKNOWN = {"unknown", "away", Fate.NO_MATCH.value}
 
@@ -25,23 +25,53 @@ def merged(own: Explanation, others: Sequence[Explanation]) -> Explanation:
     if not others:
         return own
     every = [own, *others]
-    first = max(every, key=_knows)
+    match own.subject.kind:
+        case "message":
+            return _message(every)
+        case "topic":
+            return _topic(every)
+        case _:
+            first = max(every, key=_knows)
+            return msgspec.structs.replace(first, facts=_facts(first, every, []))
+
+
+def _message(every: list[Explanation]) -> Explanation:
     receivers = _receivers(every)
+    if not receivers:
+        first = max(every, key=_knows)
+        return msgspec.structs.replace(first, facts=_facts(first, every, []))
+    fate = main_fate(receivers)
+    first = max(every, key=lambda one: (one.fate == fate.value, _newest(one)))
     return msgspec.structs.replace(
         first,
+        fate=fate.value,
+        summary=summary_of(first.subject.topic or "", fate, receivers, first.near),
         receivers=receivers[:RECEIVERS_MAX],
         receivers_total=max(len(receivers), *(one.receivers_total for one in every)),
         facts=_facts(first, every, receivers),
     )
 
 
-def _knows(one: Explanation) -> tuple[int, bool, str, int]:
-    """How much a node knows: a connection, a trouble, the newest record."""
+def _topic(every: list[Explanation]) -> Explanation:
+    """Each node counts the sessions that all know, and its own clients."""
+    first = max(every, key=lambda one: (one.subscribers_total, one.fate not in _UNKNOWN))
+    names = list(dict.fromkeys(name for one in every for name in one.subscribers))
+    if first.subscribers:
+        total = max(len(names), first.subscribers_total)
+        first = with_subscribers(first, names[:RECEIVERS_MAX], total)
+    return msgspec.structs.replace(first, facts=_facts(first, every, []))
+
+
+def _knows(one: Explanation) -> tuple[bool, bool, str]:
+    """How much a node knows: anything, a connection, the newest record."""
     is_connected = one.fate in {"connected", "session_taken_over"} and one.rank > 0
-    times = [fact.at or "" for fact in one.facts if fact.certainty is Certainty.RECORDED]
-    gravity = -_FATES.get(one.fate, len(_FATES))
-    is_known = one.fate not in _UNKNOWN
-    return (2 if is_connected else is_known, is_connected, max(times, default=""), gravity)
+    return one.fate not in _UNKNOWN, is_connected, _newest(one)
+
+
+def _newest(one: Explanation) -> str:
+    """When the newest record was made that it knows."""
+    times = (fact.at or "" for fact in one.facts if fact.certainty is Certainty.RECORDED)
+    return max(times, default="")
 
 
 def _receivers(every: list[Explanation]) -> list[Receiver]:

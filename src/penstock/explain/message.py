@@ -5,6 +5,8 @@ what was dropped is recorded. A session without the message had it delivered, as
 can know: nothing is recorded of what goes well.
 """
 
+from collections.abc import Sequence
+
 from penstock.explain.explanation import (
     FACTS_MAX,
     RECEIVERS_MAX,
@@ -63,11 +65,11 @@ def explain_message(facts: MessageFacts) -> Explanation:
     if facts.row is None:
         return _without_row(facts, subject)
     receivers = _receivers(facts, facts.row)
-    fate = _main_fate(receivers)
+    fate = main_fate(receivers)
     return Explanation(
         subject=subject,
         fate=fate.value,
-        summary=_summary(facts, fate, receivers),
+        summary=summary_of(facts.topic, fate, receivers, facts.near),
         receivers=receivers[:RECEIVERS_MAX],
         receivers_total=max(len(receivers), facts.sessions_total + len(facts.groups)),
         facts=_lines(facts, facts.row, receivers)[-FACTS_MAX:],
@@ -121,14 +123,14 @@ def _is_finished(facts: MessageFacts) -> bool:
 
 def _finished(facts: MessageFacts, subject: Subject) -> Explanation:
     receivers = [_finished_by(facts, group) for group in facts.groups if not group.is_reader]
-    fate = _main_fate(receivers)
+    fate = main_fate(receivers)
     lines = [fact_of(event) for event in reversed(facts.events)]
     lines += _letter_lines(facts) + receiver_lines(receivers)
     lines.append(derived(0, "removed", "Its groups have finished it, so the journal let it go."))
     return Explanation(
         subject,
         fate.value,
-        _summary(facts, fate, receivers),
+        summary_of(facts.topic, fate, receivers, facts.near),
         receivers=receivers,
         receivers_total=len(receivers),
         facts=lines,
@@ -325,16 +327,20 @@ def _retained(facts: MessageFacts, row: Row) -> list[Receiver]:
 # ── the whole ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _main_fate(receivers: list[Receiver]) -> Fate:
+def main_fate(receivers: Sequence[Receiver]) -> Fate:
+    """The fate that is told first."""
     fates = {receiver.fate for receiver in receivers}
     return next((fate for fate in GRAVITY if fate in fates), Fate.NO_MATCH)
 
 
-def _summary(facts: MessageFacts, fate: Fate, receivers: list[Receiver]) -> str:
+def summary_of(
+    topic: str, fate: Fate, receivers: Sequence[Receiver], near: Sequence[str] = ()
+) -> str:
+    """A sentence about those receivers whose fate matters most."""
     concerned = [receiver for receiver in receivers if receiver.fate is fate]
     if not concerned:
-        near = f" Almost: {listed(facts.near)}." if facts.near else ""
-        return f"Nobody subscribes to {facts.topic}.{near} The journal has the message."
+        almost = f" Almost: {listed(near)}." if near else ""
+        return f"Nobody subscribes to {topic}.{almost} The journal has the message."
     first = concerned[0]
     if fate is Fate.NO_MATCH:
         return f"No subscription was there in time. {first.name}: {_lower(first.text)}"

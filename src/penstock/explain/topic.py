@@ -1,5 +1,9 @@
 """What became of a topic: who gets it, what is kept of it, what was refused or dropped."""
 
+from collections.abc import Sequence
+
+import msgspec
+
 from penstock.explain.explanation import FACTS_MAX, Advice, Explanation, Fact, Subject
 from penstock.explain.facts import TopicFacts
 from penstock.explain.fates import Certainty, Fate
@@ -15,6 +19,7 @@ from penstock.explain.wording import (
     span,
 )
 
+SHOWN = 5  # clients in the summary
 NOT_KEPT = ["publishers", "what was published before retention removed it"]
 
 
@@ -28,7 +33,27 @@ def explain_topic(facts: TopicFacts) -> Explanation:
         advice=_advice(facts),
         not_kept=NOT_KEPT,
         near=list(facts.near) if not facts.receivers_total and not facts.groups else [],
+        subscribers=list(facts.receivers),
+        subscribers_total=facts.receivers_total,
     )
+
+
+def with_subscribers(found: Explanation, names: list[str], total: int) -> Explanation:
+    """The same, with clients of other nodes; at least one was known."""
+    known, every = _clients(found.subscribers, found.subscribers_total), _clients(names, total)
+    before, _, after = found.summary.rpartition(known)
+    return msgspec.structs.replace(
+        found,
+        summary=f"{before}{every}{after}",
+        receivers_total=found.receivers_total - found.subscribers_total + total,
+        subscribers=names,
+        subscribers_total=total,
+    )
+
+
+def _clients(names: Sequence[str], total: int) -> str:
+    rest = f" and {number(total - SHOWN)} more" if total > SHOWN else ""
+    return f"{several(total, 'client')} ({', '.join(names[:SHOWN])}{rest})"
 
 
 def _fate(facts: TopicFacts) -> str:
@@ -58,8 +83,7 @@ def _receivers(facts: TopicFacts) -> str:
         return f"Nobody subscribes to it.{near}"
     told = []
     if facts.receivers_total:
-        clients = several(facts.receivers_total, "client")
-        told.append(f"{clients} ({listed(facts.receivers)})")
+        told.append(_clients(facts.receivers, facts.receivers_total))
     if facts.groups:
         groups = listed(group.name for group in facts.groups)
         told.append(f"{several(len(facts.groups), 'group')} ({groups})")

@@ -5,6 +5,7 @@ from functools import partial
 
 from penstock.access.admission import ENVELOPES, SIGNED_ONLY, topic_refusal
 from penstock.explain import facts as told
+from penstock.explain.explanation import RECEIVERS_MAX
 from penstock.explain.facts import MessageFacts, TopicFacts
 from penstock.explain.wording import span
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
@@ -224,7 +225,7 @@ async def topic_facts(parts: ExplainingParts, topic: bytes, read: Reading) -> To
         excluded_by="" if is_captured else _excluded_by(parts, topic),
         is_signed_only=bool(policy & (SIGNED_ONLY | ENVELOPES)),
         reserved=refusal.text if refusal is not None else "",
-        receivers=tuple(names_of(parts, topic)),
+        receivers=tuple(names_of(parts, topic, RECEIVERS_MAX)),
         receivers_total=len(receivers),
         groups=groups,
         retained=told.Retained(retained.sequence, retained.time_ms) if retained else None,
