@@ -251,6 +251,11 @@ def test_a_firing_has_the_rights_of_its_owner_at_that_time(guarded):
     assert row["last"]["detail"] == "user ann may not publish to t"
     assert guarded.metrics()['penstock_dropped_total{reason="not_authorized"}'] == 2
     assert guarded.metrics()['penstock_schedule_firings_total{result="refused"}'] == 2
+    events = api(guarded, "root").get("events", kind="dropped", topic="t").document["items"]
+    assert sum(event.get("count", 1) for event in events) == 2
+    assert {(event["reason"], event["user"]) for event in events} == {("not_authorized", "ann")}
+    why = api(guarded, "root").get("why/topic", topic="t").document
+    assert any(fact["code"] == "not_authorized" and fact["is_trouble"] for fact in why["facts"])
     guarded.add_user("ann", SECRET, rules=("allow publish t",))
     passes(guarded, 1)
     assert len(messages(guarded)) == 2
