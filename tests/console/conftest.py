@@ -33,9 +33,13 @@ def typed_modules(tmp_path):
     return tmp_path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Chromium; tests that need it are skipped where it is not installed."""
+    """Chromium; tests that need it are skipped where it is not installed.
+
+    It ends with each module: while Playwright is started, an event loop counts as running in this
+    process, and tests that run their own would fail.
+    """
     with launched() as browser:
         yield browser
 
