@@ -60,6 +60,7 @@ def test_a_change_asked_of_a_follower_is_made_by_the_leader(trio):
     one, other = followers(trio)
     made = done(api(trio, one).post("groups", {"topic": "by/follower", "group": "g"}))
     assert made["topic"] == "by/follower"
+    until(lambda: done(api(trio, other).get("groups", topic="by/follower"))["items"])
     asked = {"topic": "by/follower", "group": "g", "max_deliveries": 3}
     done(api(trio, other).ask("PATCH", "groups", asked))
 
