@@ -30,11 +30,13 @@ PAGES = [
     "groups",
     "spark",
     "cluster",
+    "schedules",
     "security",
     "settings",
     "live",
     "why",
 ]
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 NOTE_VIOLATIONS = (
     "window.violations = [];"
     "addEventListener('securitypolicyviolation',"
@@ -113,6 +115,17 @@ class Window:
     def press(self, *keys):
         for key in keys:
             self.page.keyboard.press(key)
+
+    def barriers(self):
+        """What keeps people out, as far as axe-core can tell, whose script the page must have."""
+        answer = self.page.evaluate("(rules) => axe.run(document, rules)", RULES)
+        found = [
+            f"{fault['id']} {node['target']} {node['failureSummary']}"
+            for fault in answer["violations"]
+            for node in fault["nodes"]
+        ]
+        wide = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        return found + ([f"{wide} px wider than the window"] if wide > 0 else [])
 
     def nodes(self):
         return self.page.evaluate("document.querySelectorAll('*').length")

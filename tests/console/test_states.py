@@ -19,6 +19,8 @@ EMPTY = {
     "groups?view=queues": "No queues yet",
     "spark": "No stream reads here yet",
     "cluster": "One node, on its own",
+    "schedules": "penstock schedule create",
+    "schedules?tab=bridges": "[[bridges]]",
     "live": "Waiting on #",
     "topics?topic=plant/a": "Never published",
     "topics?tab=retained": "Nothing is retained here",

@@ -59,10 +59,10 @@ function Top({ onMenu, isMenuOpen, onHelp }) {
   </header>`;
 }
 
-/** The state of the broker in a sentence. */
+/** The state of the broker in a few words; the sentence is their title. */
 function State() {
-  const { tone, text } = useStore(health);
-  return text && html`<span title=${text}><${Mark} tone=${tone}>${visible(text)}<//></span>`;
+  const { tone, text, brief } = useStore(health);
+  return text && html`<span title=${visible(text)}><${Mark} tone=${tone}>${visible(brief)}<//></span>`;
 }
 
 /** @param {any} props */

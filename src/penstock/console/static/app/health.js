@@ -6,7 +6,7 @@ import { place } from './router.js';
 
 export const health = createStore({
   /** @type {'ok' | 'warn' | 'bad' | 'info'} */ tone: 'info',
-  text: '', version: '', notReady: '',
+  text: '', brief: '', version: '', notReady: '',
   /** @type {any} */ overview: null,
   /** @type {any} */ problem: null,
 });
@@ -18,8 +18,15 @@ export function summary(overview) {
   const { health: how, version } = overview;
   return {
     tone: TONES[how.state] ?? 'info', version, notReady: how.ready ? '' : how.reason ?? 'no reason given',
-    text: `${capital(how.text)}. Ack = ${how.acknowledgement}`,
+    text: `${capital(how.text)}. Ack = ${how.acknowledgement}`, brief: brief(how),
   };
+}
+
+/** The state in a few words, which fit beside the search. Pure. @param {any} how */
+export function brief({ state, acknowledgement }) {
+  const [, disks] = /^on the disks of (\d+ of \d+) nodes$/.exec(acknowledgement) ?? [];
+  const ack = disks ? `on disk of ${disks}` : acknowledgement === 'on the disk of this node' ? 'on disk here' : acknowledgement.split(';')[0];
+  return `${capital(state)} · ack = ${ack}`;
 }
 
 /** @param {string} text */
@@ -30,7 +37,7 @@ export async function loadHealth() {
     const overview = await get('overview');
     health.set({ overview, problem: null, ...summary(overview) });
   } catch (problem) {
-    health.set({ problem, ...(/** @type {any} */ (problem).status === 403 ? { text: '' } : {}) });
+    health.set({ problem, ...(/** @type {any} */ (problem).status === 403 ? { text: '', brief: '' } : {}) });
   }
 }
 

@@ -6,7 +6,8 @@ import { live, setPaused } from './live.js';
 
 export const PAGES = /** @type {[string, string, string][]} */ ([
   ['o', 'overview', 'Overview'], ['t', 'topics', 'Topics'], ['c', 'clients', 'Clients'], ['q', 'groups', 'Groups'],
-  ['s', 'spark', 'Spark'], ['n', 'cluster', 'Cluster'], ['u', 'security', 'Security'], ['e', 'settings', 'Settings'],
+  ['s', 'spark', 'Spark'], ['n', 'cluster', 'Cluster'],
+  ['b', 'schedules', 'Schedules and bridges'], ['u', 'security', 'Security'], ['e', 'settings', 'Settings'],
   ['l', 'live', 'Live tail'], ['w', 'why', 'Why'],
 ]);
 

@@ -13,6 +13,7 @@ import { Cluster } from './pages/cluster.js';
 import { Groups } from './pages/groups.js';
 import { LiveTail } from './pages/live.js';
 import { Overview } from './pages/overview.js';
+import { Schedules } from './pages/schedules.js';
 import { Security } from './pages/security.js';
 import { Settings } from './pages/settings.js';
 import { Spark } from './pages/spark.js';
@@ -21,9 +22,9 @@ import { Why } from './pages/why.js';
 
 const VIEWS = /** @type {Record<string, any>} */ ({
   overview: Overview, topics: Topics, clients: Clients, groups: Groups, spark: Spark,
-  cluster: Cluster, security: Security, settings: Settings, live: LiveTail, why: Why,
+  cluster: Cluster, schedules: Schedules, security: Security, settings: Settings, live: LiveTail, why: Why,
 });
-const FIXED = new Set(['topics', 'clients', 'groups', 'live', 'spark']);
+const FIXED = new Set(['topics', 'clients', 'groups', 'live', 'spark', 'schedules']);
 
 function App() {
   const { page, query } = useStore(place);

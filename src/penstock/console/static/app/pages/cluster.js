@@ -42,7 +42,7 @@ function Members({ data, onChange }) {
     { name: 'Has entry', number: true, show: (row) => count(row.match) },
     { name: 'Behind', number: true, show: (row) => html`<span class=${row.lag ? 'warn' : ''}>${count(row.lag)}</span>` },
     { name: 'Heard', number: true, show: (row) => (row.this ? '–' : duration(row.heard_s)) },
-    { name: 'May it stop?', wide: true, card: /** @type {2} */ (2), show: (row) => html`<${Mark} tone=${row.may_stop.safe ? 'ok' : 'warn'}>${visible(row.may_stop.text)}<//>${row.snapshot_bytes_total ? html` <span class="muted">copy: ${bytes(row.snapshot_bytes)} of ${bytes(row.snapshot_bytes_total)}</span>` : ''}` },
+    { name: 'May it stop?', wide: true, wrap: true, card: /** @type {2} */ (2), show: (row) => html`<${Mark} tone=${row.may_stop.safe ? 'ok' : 'warn'}>${visible(row.may_stop.text)}<//>${row.snapshot_bytes_total ? html` <span class="muted">copy: ${bytes(row.snapshot_bytes)} of ${bytes(row.snapshot_bytes_total)}</span>` : ''}` },
     { name: '', title: 'Actions', show: (row) => html`<span class="row" style=${{ flexWrap: 'nowrap' }}>${row.role === 'follower' && html`<button type="button" class="link" onClick=${() => transfer(row.node, onChange)}>Make leader</button>`}${!row.this && html`<button type="button" class="link" onClick=${() => remove(row.node, onChange)}>Remove</button>`}</span>` },
   ];
   return html`<div style=${{ marginBottom: '16px' }}><${Table} label="Nodes" columns=${columns} rows=${data.members} id=${(row) => String(row.node)} /></div>`;

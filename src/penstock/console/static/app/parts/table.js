@@ -49,6 +49,7 @@ export function useWindow(ref, count, row) {
  * @property {boolean} [number] aligned to the right
  * @property {boolean} [wide] takes the room that is left
  * @property {boolean} [tight]
+ * @property {boolean} [wrap] over several lines; for tables of a few rows only
  * @property {string} [title] what the heading means
  * @property {1 | 2 | 3} [card] its place on a card
  */
@@ -83,7 +84,7 @@ export function Table({ label, columns, rows, id, chosen, onChoose, onMore, hasM
 
 /** @param {any} props */
 function Rows({ label, columns, rows, first, id, chosen, onChoose, before, after, total, hasMore }) {
-  const cell = (column) => classes(column.number && 'number', column.wide && 'wide', column.tight && 'tight');
+  const cell = (column) => classes(column.number && 'number', column.wide && 'wide', column.tight && 'tight', column.wrap && 'wrap');
   const onKey = (event, row) => {
     if (event.key !== 'Enter' || event.target !== event.currentTarget) return;
     event.preventDefault();
