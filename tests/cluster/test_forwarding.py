@@ -46,7 +46,7 @@ def test_a_node_of_which_nothing_is_in_the_log_repeats_nothing() -> None:
 def test_the_first_always_goes_and_others_only_if_they_fit(sizes: list[int]) -> None:
     class Sized:
         def __init__(self, size: int) -> None:
-            self.bytes = size
+            self.size = size
 
     count = choose([Sized(size) for size in sizes])
     assert (count > 0) == bool(sizes)

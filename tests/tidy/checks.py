@@ -87,6 +87,36 @@ def long_file(source: str, lines_max: int = FILE_LINES_MAX) -> list[str]:
     return [f"{lines} lines"] if lines > lines_max else []
 
 
+def shadowed_annotations(source: str) -> list[str]:
+    """Complain about annotations of a class that name one of its own methods or fields.
+
+    From Python 3.14 on annotations are evaluated when they are asked for, in the finished class: in
+    one with a property ``bytes``, a field of type ``bytes`` has the property as its type.
+    """
+    classes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
+    return [
+        f"{one.name} has an annotation with its own {name}"
+        for one in classes
+        for name in sorted(_annotating(one) & _defined(one))
+    ]
+
+
+def _annotating(one: ast.ClassDef) -> set[str]:
+    annotations = [field.annotation for field in one.body if isinstance(field, ast.AnnAssign)]
+    parts = [part for annotation in annotations for part in ast.walk(annotation)]
+    return {part.id for part in parts if isinstance(part, ast.Name)}
+
+
+def _defined(one: ast.ClassDef) -> set[str]:
+    names = {member.name for member in one.body if isinstance(member, Function)}
+    for member in one.body:
+        targets = member.targets if isinstance(member, ast.Assign) else []
+        if isinstance(member, ast.AnnAssign) and member.value is not None:
+            targets = [member.target]
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
 def missing_theory(source: str) -> list[str]:
     """Complain about a module whose docstring is not at least one sentence."""
     docstring = ast.get_docstring(ast.parse(source)) or ""

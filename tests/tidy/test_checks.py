@@ -51,6 +51,22 @@ def test_a_file_of_the_limit_passes_and_one_line_more_does_not():
     assert checks.long_file("x\n" * 701) == ["701 lines"]
 
 
+# ── Annotations
+
+
+@pytest.mark.parametrize(
+    "member", ["def bytes(self): ...", "bytes = 1", "bytes: int = 1"], ids=["method", "", "field"]
+)
+def test_an_annotation_with_a_name_of_its_own_class_is_found(member):
+    source = f"class Message:\n    payload: list[bytes]\n    {member}\n"
+    assert checks.shadowed_annotations(source) == ["Message has an annotation with its own bytes"]
+
+
+def test_an_annotation_with_other_names_passes():
+    source = "class Message:\n    size: int\n    payload: bytes = b''\n    def f(self): ...\n"
+    assert checks.shadowed_annotations(source) == []
+
+
 # ── Docstrings
 
 

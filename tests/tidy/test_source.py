@@ -47,6 +47,10 @@ def test_every_module_says_what_it_is_for():
     assert not complaints(python_files(SOURCE), checks.missing_theory)
 
 
+def test_annotations_mean_the_same_in_every_python():
+    assert not complaints(python_files(SOURCE), checks.shadowed_annotations)
+
+
 def test_every_clause_that_the_source_cites_is_tested():
     """The checkers' own tests do not count; they cite clauses that do not exist."""
     tests = [

@@ -46,7 +46,7 @@ class QueuedBatch(msgspec.Struct, frozen=True):
         return self.incarnation, self.number
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         content = self.content
         return content.payload_bytes if isinstance(content, Batch) else len(content)
 
@@ -70,7 +70,7 @@ def refusal(queued: QueuedBatch, term: int) -> RefusalReason | None:
     """Why the leader of ``term``, in whose log it is not, will never write a batch."""
     if queued.term and queued.term != term:
         return RefusalReason.LEADERSHIP_LOST
-    is_too_large = isinstance(queued.content, bytes) and queued.bytes > FORWARD_BYTES_MAX
+    is_too_large = isinstance(queued.content, bytes) and queued.size > FORWARD_BYTES_MAX
     return RefusalReason.TOO_LARGE if is_too_large else None
 
 
@@ -78,7 +78,7 @@ def choose(waiting: Sequence[QueuedBatch], bytes_target: int = ENTRY_BYTES_TARGE
     """How many of the waiting batches share an entry. None is passed over, so none starves."""
     size = 0
     for count, queued in enumerate(waiting):
-        size += queued.bytes
+        size += queued.size
         if count and size > bytes_target:
             return count
     return len(waiting)

@@ -110,11 +110,11 @@ class Schedules:
             return EXISTS
         if known is None and len(self.by_name) >= SCHEDULES_MAX:
             return TOO_MANY
-        replaced = known.message.bytes if known is not None else 0
-        if self._bytes - replaced + command.message.bytes > SCHEDULES_BYTES_MAX:
+        replaced = known.message.size if known is not None else 0
+        if self._bytes - replaced + command.message.size > SCHEDULES_BYTES_MAX:
             return TOO_LARGE
         self._remove(command.name)
-        self._bytes += command.message.bytes
+        self._bytes += command.message.size
         self.by_name[command.name] = Schedule(
             command.name,
             index,
@@ -157,7 +157,7 @@ class Schedules:
         schedule = self.by_name.pop(name, None)
         if schedule is None:
             return False
-        self._bytes -= schedule.message.bytes
+        self._bytes -= schedule.message.size
         return True
 
     def forget_user(self, user: str, index: int, *, recovering: bool) -> None:
@@ -185,7 +185,7 @@ class Schedules:
                 self.version = self._loaded_version = msgspec.msgpack.decode(row, type=int)
                 continue
             schedule = self.by_name[key] = _decoder.decode(row)
-            self._bytes += schedule.message.bytes
+            self._bytes += schedule.message.size
 
 
 def is_due(schedule: Schedule, fired: ScheduleFired) -> bool:

@@ -34,6 +34,6 @@ class ScheduledMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expiry_ms: int = 0  # how long it is worth delivering, from its firing on; 0: for ever
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         texts = sum(len(name) + len(value) for name, value in self.headers)
         return len(self.topic) + len(self.payload) + texts
