@@ -1,5 +1,8 @@
 """The binary client's conversation: with a scripted broker, and with one behind a bad network."""
 
+import contextlib
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,9 +10,10 @@ from hypothesis import strategies as st
 from penstock.client.binary.ack_tracker import CONFIRM_EVERY
 from penstock.client.binary.session import BinarySession, Lost
 from penstock.client.binary.signing import SigningKey
-from penstock.client.errors import BrokerProtocolError, RefusedError, TakenOverError
+from penstock.client.errors import BrokerProtocolError, ClientError, RefusedError, TakenOverError
 from penstock.errors import LocalProtocolError
 from penstock.wire.binary import encode
+from penstock.wire.binary.errors import ErrorCode, Remedy
 from penstock.wire.binary.events import (
     BinaryAcks,
     BinaryPublishRun,
@@ -95,6 +99,33 @@ def test_a_farewell_is_remembered_until_the_next_connection_and_answers_nothing(
     assert (request.is_done, session.farewell) == (False, "The broker is stopping")
     session.connected()
     assert session.farewell == ""
+
+
+@pytest.mark.parametrize("code", [code for code in ErrorCode if not code.is_answer])
+def test_an_error_that_answers_no_request_refuses_none(code):
+    """Of all errors that the broker can send; the texts have places, which are filled."""
+    session = opened("meter-1")
+    request = session.publish("t", b"")
+    session.data_to_send()
+    text = re.sub(r"\{\w+\}", "7", code.text)
+    with contextlib.nullcontext() if not ends_session(code) else pytest.raises(ClientError):
+        session.receive(encode.error(text))
+    assert not request.is_done
+    assert session.farewell == (text if code.remedy is Remedy.RECONNECT else "")
+
+
+def ends_session(code):
+    return code.remedy is Remedy.STOP or code is ErrorCode.WITHDRAWN
+
+
+@pytest.mark.parametrize("code", [code for code in ErrorCode if code.is_answer])
+def test_every_answer_refuses_the_oldest_request(code):
+    session = opened("meter-1")
+    requests = [session.publish("t", b""), session.publish("t", b"")]
+    session.data_to_send()
+    session.receive(encode.error(re.sub(r"\{\w+\}", "7", code.text)))
+    assert [request.is_done for request in requests] == [True, False]
+    assert isinstance(requests[0].refusal, RefusedError)
 
 
 def test_a_taken_over_client_id_ends_the_session():

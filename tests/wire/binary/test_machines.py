@@ -93,7 +93,7 @@ def test_every_unknown_command_is_reported_and_the_connection_goes_on():
     unknown = [code for code in range(256) if code not in known and not 0x10 <= code <= 0x14]
     machine = BinaryServerMachine()
     stream = b"".join(HEADER.pack(1, code, 1, 0, 0) for code in unknown)
-    assert machine.receive(stream) == [Unknown(code) for code in unknown]
+    assert machine.receive(stream) == [Unknown(code, 1) for code in unknown]
     assert machine.receive(PING) == [Ping(1)]
 
 

@@ -71,7 +71,7 @@ def _plain(event: events.Event) -> Iterator[list]:
             yield from (["acked", sequence] for sequence in sequences)
         case events.Ping(count):
             yield from [["ping"]] * count
-        case events.Unknown(command):
+        case events.Unknown(command, _):
             yield ["unknown", command]
         case events.ReceivedMessage(topic, payload, sequence, signature):
             yield ["received", sequence, text(topic), text(payload), proof(signature)]

@@ -6,8 +6,9 @@ returns events. It calls ``connected`` when a connection begins; requests may be
 
 **Replies come in the order of requests.** An ERROR does not say which request it refuses, so
 ``_in_flight`` is a queue: every ACK, PONG and ERROR answers its first request. ERRORs that are no
-answers are recognised by their text: a notice that retention removed messages, and the farewell of
-a broker that is about to close the connection.
+answers are recognised by their text (``wire.binary.errors``): notices, that retention removed
+messages or that a right was withdrawn, and the farewell of a broker that is about to close the
+connection.
 
 **A new connection begins** with, in this order:
 
@@ -37,6 +38,7 @@ from penstock.errors import LocalProtocolError, PenstockError
 from penstock.model.message import Signature
 from penstock.wire.binary import client, encode
 from penstock.wire.binary.client import BinaryClientMachine
+from penstock.wire.binary.errors import ErrorCode, code_of_text
 from penstock.wire.binary.events import Acked, BinaryPong, Failed, ReceivedMessage
 from penstock.wire.violation import Violation
 
@@ -87,16 +89,6 @@ SessionEvent: TypeAlias = ReceivedMessage | Lost
 # ── The broker's texts ────────────────────────────────────────────────────────────────────────
 
 _LOST: Final = re.compile(r"(\d+) messages of '(.*)' were removed by retention unread", re.DOTALL)
-_TAKEN_OVER: Final = "Another connection uses this client id"
-
-_FAREWELLS: Final = frozenset(
-    {
-        "The broker's disk is full: not stored, send again later",
-        "The broker's disk failed: not stored, send again later",
-        "The broker is stopping",
-        "The broker failed to serve this connection",
-    }
-)  # sent before the broker closes the connection; the client may reconnect
 
 _ADVICE: Final = (
     ("Topic '", "give the publisher a signing_key whose version the topic accepts"),
@@ -109,6 +101,7 @@ _ADVICE: Final = (
         "Not authorized for",
         "penstock acl check USER ACTION TOPIC names the rule; is credentials= set?",
     ),
+    ("The right to '", "an administrator changed the rules of this user"),
     ("Cannot subscribe", "choose another topic or client id, or unsubscribe from some"),
 )  # by the beginning of a refusal
 
@@ -278,18 +271,29 @@ class BinarySession:
         self._finish(request)
 
     def _on_failed(self, text: str) -> Iterable[SessionEvent]:
-        if notice := _LOST.fullmatch(text):
+        code = code_of_text(text)
+        if code is ErrorCode.RETENTION and (notice := _LOST.fullmatch(text)):
             return (Lost(notice[2], int(notice[1])),)
-        if text == _TAKEN_OVER:
+        if code is ErrorCode.TAKEN_OVER:
             raise TakenOverError(
-                f"another connection uses the client id {self._client_id.decode(errors='replace')}",
+                f"another connection uses the client id {self._name}",
                 "give each subscriber a client id of its own",
             )
-        if text in _FAREWELLS or not self._in_flight:
+        if code is ErrorCode.FOREIGN_CLIENT_ID:
+            raise RefusedError(
+                f"the client id {self._name} belongs to another user", "choose another client id"
+            )
+        if code is ErrorCode.WITHDRAWN:
+            raise _refused(text)  # as a new connection's SUBSCRIBE would be
+        if (code is not None and not code.is_answer) or not self._in_flight:
             self.farewell = text
         else:
             self._refuse(self._in_flight.popleft(), _refused(text))
         return ()
+
+    @property
+    def _name(self) -> str:
+        return self._client_id.decode(errors="replace")
 
     def _first_in_line(self, answer: str) -> Request:
         if not self._in_flight:

@@ -22,6 +22,7 @@ from penstock.net.turns import TURN_S
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.wire.binary import encode
+from penstock.wire.binary.errors import ErrorCode, Fault, code_of_text, fault
 from penstock.wire.binary.events import (
     BinaryAcks,
     BinaryAuth,
@@ -40,13 +41,13 @@ HELD_MAX = 1_024  # requests held, or replies that wait for the disk, before rea
 ACKS_AT_ONCE = 1_024  # acknowledgements handled between two looks at the clock: 10 µs each at worst
 
 _LAST_ERRORS = {
-    DisconnectReason.SESSION_TAKEN_OVER: "Another connection uses this client id",
-    DisconnectReason.STORAGE_FULL: "The broker's disk is full: not stored, send again later",
-    DisconnectReason.STORAGE_FAILED: "The broker's disk failed: not stored, send again later",
-    DisconnectReason.NO_QUORUM: "No quorum of the cluster: what was sent may be stored or not",
-    DisconnectReason.LEADERSHIP_LOST: "Another node is the leader now: not stored, send again",
-    DisconnectReason.SERVER_SHUTDOWN: "The broker is stopping",
-    DisconnectReason.INTERNAL_ERROR: "The broker failed to serve this connection",
+    DisconnectReason.SESSION_TAKEN_OVER: ErrorCode.TAKEN_OVER,
+    DisconnectReason.STORAGE_FULL: ErrorCode.DISK_FULL,
+    DisconnectReason.STORAGE_FAILED: ErrorCode.DISK_FAILED,
+    DisconnectReason.NO_QUORUM: ErrorCode.NO_QUORUM,
+    DisconnectReason.LEADERSHIP_LOST: ErrorCode.LEADERSHIP_LOST,
+    DisconnectReason.SERVER_SHUTDOWN: ErrorCode.STOPPING,
+    DisconnectReason.INTERNAL_ERROR: ErrorCode.INTERNAL,
 }
 """Errors that are sent before the connection ends."""
 
@@ -141,7 +142,7 @@ class BinaryConnection(Connection[Event]):
             case BinaryAuth():
                 self._login.take(event)
             case Unknown():
-                self.fail("Unknown command")
+                self.fail(fault(ErrorCode.UNKNOWN_COMMAND), event.sequence)
             case Violation():
                 self._on_violation(event)
         return position + 1
@@ -157,8 +158,7 @@ class BinaryConnection(Connection[Event]):
         if self._stranger_requests <= STRANGER_REQUESTS_MAX:
             return True
         reason, text = DisconnectReason.LOGIN_REQUIRED, "many requests before a login"
-        error = encode.error("Login required — connection closed")
-        self._replies.answer_last(error, lambda: self.close(reason, text))
+        self.fail_last(fault(ErrorCode.LOGIN_REQUIRED), _sequence_of(event), reason, text)
         return False
 
     def proved(self) -> None:
@@ -198,14 +198,25 @@ class BinaryConnection(Connection[Event]):
     def principal_changed(self) -> None:
         self._subscriptions.judge_again()
 
-    def fail(self, text: str) -> None:
+    def fail(self, error: Fault, sequence: int) -> None:
         self._connections.counters.refused_total += 1
-        self._replies.answer(encode.error(text))
+        self._replies.answer(self._error(error, sequence))
+
+    def fail_last(self, error: Fault, sequence: int, reason: DisconnectReason, detail: str) -> None:
+        self._replies.answer_last(self._error(error, sequence), lambda: self.close(reason, detail))
+
+    def tell(self, error: Fault) -> None:
+        """Send an error that answers no request."""
+        self.send(self._error(error, 0))
+
+    def _error(self, error: Fault, _sequence: int) -> bytes:
+        return encode.error(error.text)
 
     def _on_violation(self, event: Violation) -> None:
-        self._replies.answer_last(
-            encode.error(event.error), lambda: self.close(event.reason, event.detail)
-        )
+        text = event.error.decode()
+        code = code_of_text(text)
+        assert code is not None, text
+        self.fail_last(Fault(code, text), 0, event.reason, event.detail)
 
     def acknowledge(self, kind: int, packet_ids: list[int]) -> None:
         assert kind == PUBACK
@@ -239,7 +250,7 @@ class BinaryConnection(Connection[Event]):
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         if self.reason is None and reason in _LAST_ERRORS:
-            self.send(encode.error(_LAST_ERRORS[reason]))
+            self.tell(fault(_LAST_ERRORS[reason]))
         super().close(reason, detail)
 
     def let_go(self) -> None:
@@ -247,6 +258,17 @@ class BinaryConnection(Connection[Event]):
         self._subscriptions.leave_all()
         self._held = ()
         self._replies.clear()
+
+
+def _sequence_of(event: Event) -> int:
+    """The sequence of a request, the first one of several; 0 where there is none."""
+    if isinstance(event, BinaryPublishRun):
+        return event.sequences[0]
+    if isinstance(
+        event, BinarySubscribe | BinaryUnsubscribe | BinaryAuth | SignedPublish | Unknown
+    ):
+        return event.sequence
+    return 0
 
 
 def _pieces(acks: BinaryAcks) -> list[BinaryAcks]:

@@ -21,6 +21,7 @@ from penstock.net.origin import Origin
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.wire.binary import encode
+from penstock.wire.binary.errors import ErrorCode, Fault, fault
 from penstock.wire.binary.events import BinaryAuth
 
 NONCE_BYTES = 32
@@ -36,7 +37,9 @@ class LoginClient(Protocol):
 
     def block_input(self) -> None: ...
     def unblock_input(self) -> None: ...
-    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
+
+    def fail_last(self, error: Fault, sequence: int, reason: DisconnectReason, detail: str) -> None:
+        """Answer a request with an error, and end the connection."""
 
 
 class BinaryLogin:
@@ -86,8 +89,7 @@ class BinaryLogin:
             return
         if isinstance(result, LoginRefusal):
             reason, text = result.reason, result.text
-            error = encode.error(f"Login failed: {text} — connection closed")
-            self._replies.answer_last(error, lambda: client.close(reason, text))
+            client.fail_last(fault(ErrorCode.LOGIN_FAILED, why=text), sequence, reason, text)
             return
         self.is_under_way = False
         self._became(result)

@@ -9,7 +9,9 @@ from penstock.doors.binary.replies import OrderedReplies, not_authorized
 from penstock.model.message import Extras
 from penstock.net.connection import SIGNED_AT_ONCE
 from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.trust.faults import SignatureFault
 from penstock.trust.principal import Principal
+from penstock.wire.binary.errors import ErrorCode, Fault, fault
 from penstock.wire.binary.events import BinaryPublishRun, Event, SignedPublish
 
 
@@ -18,7 +20,7 @@ class PublishingConnection(Publisher, Protocol):
 
     principal: Principal
 
-    def fail(self, text: str) -> None: ...  # answer a request with an error
+    def fail(self, error: Fault, sequence: int) -> None: ...  # answer a request with an error
     def end_turn(self) -> None: ...
     def proved(self) -> None: ...  # a signed publish of it was accepted
 
@@ -39,13 +41,16 @@ class BinaryPublishing:
         topic, admission = event.topic, self._door.admission
         route = admission.admit(self._connection.principal, topic, len(event.sequences))
         if isinstance(route, Refusal):
-            for _ in event.sequences:
-                self._connection.fail(_no_topic(route, topic))
+            self._refuse(event.sequences, _no_topic(route, topic))
         elif route.policy > CAPTURED:
-            for _ in event.sequences:
-                self._connection.fail(admission.refuse_unsigned(topic, 1).text)
+            refusal = admission.refuse_unsigned(topic, len(event.sequences))
+            self._refuse(event.sequences, _unsigned(refusal))
         else:
             self._submit(topic, event.payloads, event.sequences, now_ms)
+
+    def _refuse(self, sequences: list[int], error: Fault) -> None:
+        for sequence in sequences:
+            self._connection.fail(error, sequence)
 
     def _submit(
         self,
@@ -82,27 +87,27 @@ class BinaryPublishing:
             if refusal is None:
                 accepted.append(event)
             else:
-                self._connection.fail(refusal)
+                self._connection.fail(refusal, event.sequence)
         if accepted:
             self._submit_signed(accepted, now_ms)
         if position == end:
             self._connection.end_turn()
         return position
 
-    def _refusal(self, event: SignedPublish, now_ms: int) -> str | None:
+    def _refusal(self, event: SignedPublish, now_ms: int) -> Fault | None:
         admission = self._door.admission
         route = admission.admit_signed(self._connection.principal, event.topic)
         if isinstance(route, Refusal):
             return _no_topic(route, event.topic)
         if route.policy & ENVELOPES:  # the signature covers no message within
-            return admission.refuse_unsigned(event.topic, 1).text
+            return _unsigned(admission.refuse_unsigned(event.topic, 1))
         refused = admission.gate.admit_signed(event.topic, event.payload, event.signature, now_ms)
         if refused is None:
             return None
         self._door.connections.counters.dropped(
             DropReason.SIGNATURE_REFUSED, 1, b"", event.topic, detail=refused.detail
         )
-        return refused.text
+        return Fault(_CODES[refused.reason], refused.text)
 
     def _submit_signed(self, events: list[SignedPublish], now_ms: int) -> None:
         self._connection.proved()
@@ -115,7 +120,29 @@ class BinaryPublishing:
         )
 
 
-def _no_topic(refusal: Refusal, topic: bytes) -> str:
+def _no_topic(refusal: Refusal, topic: bytes) -> Fault:
     if refusal.reason is DisconnectReason.NOT_AUTHORIZED:
         return not_authorized(topic)
-    return f"Not a topic to publish to: {refusal.text}"
+    return fault(ErrorCode.TOPIC_INVALID, why=refusal.text)
+
+
+def _unsigned(refusal: Refusal) -> Fault:
+    is_envelope = refusal.text == ErrorCode.ENVELOPE_REQUIRED.text
+    code = ErrorCode.ENVELOPE_REQUIRED if is_envelope else ErrorCode.SIGNATURE_REQUIRED
+    return Fault(code, refusal.text)
+
+
+_CODES = {
+    SignatureFault.UNSIGNED: ErrorCode.SIGNATURE_REQUIRED,
+    SignatureFault.VERSION_REFUSED: ErrorCode.SIGNATURE_VERSION,
+    SignatureFault.UNKNOWN_KEY: ErrorCode.SIGNATURE_INVALID,
+    SignatureFault.REVOKED_KEY: ErrorCode.SIGNATURE_INVALID,
+    SignatureFault.EXPIRED_KEY: ErrorCode.SIGNATURE_INVALID,
+    SignatureFault.BAD_SIGNATURE: ErrorCode.SIGNATURE_INVALID,
+    SignatureFault.NOT_AUTHORIZED: ErrorCode.KEY_NOT_AUTHORIZED,
+    SignatureFault.STALE: ErrorCode.SIGNATURE_STALE,
+    SignatureFault.AHEAD: ErrorCode.SIGNATURE_STALE,
+    SignatureFault.BEFORE_START: ErrorCode.SIGNATURE_STALE,
+    SignatureFault.REPLAYED: ErrorCode.SIGNATURE_STALE,
+    SignatureFault.WINDOW_FULL: ErrorCode.SIGNATURES_BUSY,
+}

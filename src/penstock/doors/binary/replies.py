@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 from penstock.obs.log import printable
 from penstock.wire.binary import encode
+from penstock.wire.binary.errors import ErrorCode, Fault, fault
 
 
-def not_authorized(topic: bytes) -> str:
-    return f"Not authorized for topic '{printable(topic, 80)}'"
+def not_authorized(topic: bytes, why: str = "") -> Fault:
+    return fault(ErrorCode.NOT_AUTHORIZED, topic=printable(topic, 80), why=why)
 
 
 class _Reply(NamedTuple):

@@ -35,6 +35,7 @@ from penstock.reading.cursor import Cursor
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
 from penstock.wire.binary import encode
+from penstock.wire.binary.errors import ErrorCode, Fault, fault
 from penstock.wire.binary.events import BinarySubscribe, BinaryUnsubscribe
 
 
@@ -46,7 +47,8 @@ class SubscribingConnection(IdentifiedClient, AcknowledgingClient, LiveClient, P
     meter: Meter | None
 
     def send(self, data: bytes) -> None: ...
-    def fail(self, text: str) -> None: ...  # answer a request with an error
+    def fail(self, error: Fault, sequence: int) -> None: ...  # answer a request with an error
+    def tell(self, error: Fault) -> None: ...
     def report_accepted(self, *, session_present: bool) -> None: ...
     def is_full(self) -> bool: ...  # whether the client reads slowly: cursors wait, filters drop
 
@@ -85,14 +87,16 @@ class BinarySubscriptions:
 
     def subscribe(self, event: BinarySubscribe) -> None:
         before = self._connection.principal
-        fault = self._fault(event) or self._take_id(event.client_id)
-        if fault:
-            self._connection.fail(f"Cannot subscribe to '{printable(event.topic, 80)}': {fault}")
+        why = self._fault(event) or self._take_id(event.client_id)
+        if why:
+            topic = printable(event.topic, 80)
+            error = fault(ErrorCode.SUBSCRIBE_REFUSED, topic=topic, why=why)
+            self._connection.fail(error, event.sequence)
             return
         denial = self._denial(event.topic)
         if denial:
             self._connection.principal = before
-            self._connection.fail(denial)
+            self._connection.fail(denial, event.sequence)
             return
         self._counters.subscribed_total += 1
         self._accepts_version_2 = event.accepts_version_2
@@ -114,13 +118,13 @@ class BinarySubscriptions:
         """Follow, unless a change of rights has overtaken the request on its way."""
         denial = self._denial(event.topic)
         if denial:
-            self._connection.fail(denial)
+            self._connection.fail(denial, event.sequence)
             self._connection.unblock_input()
         else:
             follow(event)
 
-    def _denial(self, topic: bytes) -> str:
-        """Why the user may not subscribe to this; empty if it may."""
+    def _denial(self, topic: bytes) -> Fault | None:
+        """Why the user may not subscribe to this; None if it may."""
         admission, principal = self._door.admission, self._connection.principal
         if has_wildcard(topic):
             refusal = admission.judge_filter(principal, Action.SUBSCRIBE, topic)
@@ -129,8 +133,8 @@ class BinarySubscriptions:
         else:
             refusal = admission.judge(principal, Action.SUBSCRIBE, topic)
             if refusal is None and admission.judge(principal, Action.READ, topic):
-                return f"{not_authorized(topic)}: its history comes first; a filter has none"
-        return not_authorized(topic) if refusal else ""
+                return not_authorized(topic, ": its history comes first; a filter has none")
+        return not_authorized(topic) if refusal else None
 
     def _may_have(self, topic: bytes) -> bool:
         principal, allows = self._connection.principal, self._door.admission.allows
@@ -151,22 +155,21 @@ class BinarySubscriptions:
         ]
         for topic in lost:
             self._end(topic)
-            text = f"The right to '{printable(topic, 80)}' was withdrawn: unsubscribed"
-            self._connection.send(encode.error(text))
+            self._connection.tell(fault(ErrorCode.WITHDRAWN, topic=printable(topic, 80)))
 
     def _fault(self, event: BinarySubscribe) -> str:
         limits, client_id = self._door.connections.limits, event.client_id
-        fault = filter_fault(event.topic, limits.topic_bytes_max, limits.topic_levels_max)
-        if fault:
-            return fault
+        why = filter_fault(event.topic, limits.topic_bytes_max, limits.topic_levels_max)
+        if why:
+            return why
         if client_id and len(client_id) > limits.client_id_bytes_max:
             return f"a client id of {len(client_id)} bytes"
         if self._count >= limits.subscriptions_max:
             return f"{self._count} subscriptions"
         meter = self._connection.meter
         total = self._count + (not self._has(event.topic))
-        if meter is not None and (fault := meter.admit_subscriptions(total)):
-            return fault
+        if meter is not None and (why := meter.admit_subscriptions(total)):
+            return why
         known = self._door.broker.subscribers.by_id
         if client_id and client_id not in known and len(known) >= limits.sessions_max:
             return f"{limits.sessions_max} durable subscribers exist"
@@ -219,9 +222,9 @@ class BinarySubscriptions:
             command = Identified(client_id, connection.number, user, now_ms)
             door.pipeline.submit(command, done, durable=True)
 
-    def _identified(self, fault: object) -> None:
-        if fault:
-            self._connection.send(encode.error(f"Not authorized: {OWNED_BY_ANOTHER}"))
+    def _identified(self, refusal: object) -> None:
+        if refusal:
+            self._connection.tell(fault(ErrorCode.FOREIGN_CLIENT_ID))
             self._connection.close(DisconnectReason.NOT_AUTHORIZED, OWNED_BY_ANOTHER)
         else:
             self._connection.is_identified = True
@@ -392,8 +395,8 @@ class BinarySubscriptions:
 
     def missed(self, topic: bytes, count: int) -> None:
         self._counters.dropped(DropReason.RETENTION, count, self._connection.client_id, topic)
-        text = f"{count} messages of '{printable(topic, 80)}' were removed by retention unread"
-        self._connection.send(encode.error(text))
+        notice = fault(ErrorCode.RETENTION, count=count, topic=printable(topic, 80))
+        self._connection.tell(notice)
 
     def unreadable(self, error: StorageError) -> None:
         """Never skip what the journal should have: the operator must look."""

@@ -73,6 +73,7 @@ class Unknown(msgspec.Struct, frozen=True, gc=False):
     """A command that no client may send. Its frame was skipped; the connection stays open."""
 
     command: int
+    sequence: int
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):

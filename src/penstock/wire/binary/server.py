@@ -58,7 +58,7 @@ def _auth(frame: Frame) -> BinaryAuth:
 
 
 def _unknown(frame: Frame) -> Unknown:
-    return Unknown(frame.command)
+    return Unknown(frame.command, frame.sequence)
 
 
 def _nothing(_frame: Frame) -> None: ...
