@@ -32,6 +32,7 @@ class Book:
 
     def __init__(self):
         self.ring = KeyRing()
+        self.one_at_a_time = asyncio.Lock()
 
     async def confirmed(self):
         """No other node could know more."""
