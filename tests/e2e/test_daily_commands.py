@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client import PublishProperties
 from penstock.client.errors import ConnectionLostError
 from penstock.client.mqtt.client import connect
+from tests.conformance.wire_client import wait_until
 from tests.e2e.process import TIMEOUT_S
 
 PENSTOCK = str(Path(sys.executable).with_name("penstock"))
@@ -24,6 +26,18 @@ def run(broker, *arguments):
     return done.stdout
 
 
+def refusal(broker, *arguments):
+    command = [PENSTOCK, *arguments, "-p", str(broker.port)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 1, done.stdout
+    return done.stderr
+
+
+def until_listed(broker, *arguments):
+    """A DISCONNECT is not answered."""
+    wait_until(lambda: json.loads(run(broker, *arguments, "--json"))["items"])
+
+
 def test_clients_are_listed_and_kicked(start):
     broker = start()
     with connect(broker.host, broker.port, "pump-7") as client:
@@ -33,7 +47,7 @@ def test_clients_are_listed_and_kicked(start):
         assert "1 connection" in run(broker, "clients", "kick", "pump-7", "-y")
         with pytest.raises(ConnectionLostError):
             client.receive(timeout_s=TIMEOUT_S)
-    assert "no clients" in run(broker, "clients")
+    assert "no clients are connected" in run(broker, "clients")
 
 
 def test_sessions_are_listed_and_ended(start):
@@ -62,6 +76,65 @@ def test_retained_messages_are_listed_cleared_and_retained_again(start):
     assert "nothing is retained" in run(broker, "retained", "list")
     assert "retained 30 messages again" in run(broker, "retained", "undo", cleared["undo"])
     assert len(json.loads(run(broker, "retained", "list", "--json"))["items"]) == 30
+
+
+def test_a_client_and_its_session_are_shown_with_their_subscriptions(start):
+    broker = start()
+    with connect(broker.host, broker.port, "pump-7", clean_session=False) as client:
+        client.subscribe([("plant/#", 1), ("$share/work/jobs", 0)])
+        shown = run(broker, "clients", "show", "pump-7")
+        assert f"node {json.loads(run(broker, 'status', '--json'))['node_id']}" in shown
+        assert "plant/#" in shown
+        found = json.loads(run(broker, "clients", "show", "pump-7", "--json"))
+        assert [one["away"] for one in found["connections"]] == [False]
+        assert {one["filter"] for one in found["subscriptions"]} == {"plant/#", "jobs"}
+        assert "connected" in run(broker, "sessions", "show", "pump-7")
+    until_listed(broker, "sessions", "list", "--away")
+    shown = run(broker, "sessions", "show", "pump-7")
+    assert "away since" in shown
+    assert "plant/#" in shown
+    assert "no session" in refusal(broker, "sessions", "show", "pump")
+    assert "neither connected nor away" in refusal(broker, "clients", "show", "pump")
+
+
+def test_topics_are_shown_by_level_and_by_traffic_and_deleted(start):
+    broker = start()
+    with connect(broker.host, broker.port) as client:
+        for number in range(3):
+            client.publish(f"plant/p{number}/temp", b"71.%d" % number, 1)
+        client.subscribe([("plant/+/temp", 1)])
+        shown = run(broker, "topics", "show", "plant/p1/temp")
+    assert "1, 4 bytes, offsets 0 to 0" in shown
+    assert "1 subscribed" in shown
+    assert "plant/" in run(broker, "topics", "tree")
+    assert "71.2" in run(broker, "topics", "tree", "plant/p2")
+    assert "plant/p0/temp" in run(broker, "topics", "busiest")
+    assert "with 1 message" in run(broker, "topics", "delete", "plant/p0/temp", "--dry-run")
+    run(broker, "topics", "delete", "plant/p0/temp", "-y")
+    listed = json.loads(run(broker, "topics", "list", "plant/#", "--json"))
+    assert [one["name"] for one in listed["items"]] == ["plant/p1/temp", "plant/p2/temp"]
+    assert "there is no topic" in refusal(broker, "topics", "delete", "plant/p0/temp", "-y")
+
+
+def test_a_retained_message_is_shown_with_its_headers(start):
+    broker = start()
+    headers = PublishProperties(user_properties=[("site", "north")])
+    with connect(broker.host, broker.port) as client:
+        client.publish("plant/1", b"4.2", 1, retain=True, properties=headers)
+    shown = run(broker, "retained", "show", "plant/1")
+    assert "site: north" in shown
+    assert "3 bytes: 4.2" in shown
+    assert "no retained message" in refusal(broker, "retained", "show", "plant/2")
+
+
+@pytest.mark.parametrize("noun", ["clients", "sessions", "topics", "retained"])
+def test_a_noun_alone_lists_and_all_lists_are_alike_in_json(start, noun):
+    broker = start()
+    with connect(broker.host, broker.port, "pump-7", clean_session=False) as client:
+        client.publish("pump-7/1", b"x", 1, retain=True)
+        alone, by_verb = (run(broker, noun, *verb, "--json") for verb in ((), ("list",)))
+        assert list(json.loads(alone)) == ["items", "more", "incomplete"]
+        assert len(json.loads(by_verb)["items"]) == 1
 
 
 def test_top_prints_everything_once_where_there_is_no_terminal(start):

@@ -1,11 +1,12 @@
 """Results on standard output: text in columns for people, or JSON for programs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 import msgspec
 
 from penstock.cli.inputs import flag, is_given
+from penstock.obs.log import printable
 
 json_option = flag("--json", help="Print JSON.")
 
@@ -42,5 +43,21 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun[:-1]}ies" if is_irregular else f"{count:,} {noun}s"
 
 
+def payload_text(payload: Mapping[str, str], characters: int) -> str:
+    """A payload of the API on a line: its text, or base64 if it is none."""
+    if "base64" in payload:
+        return printable(f"base64:{payload['base64']}", characters)
+    return printable(payload.get("text", ""), characters)
+
+
 def format_time(time: str | None) -> str:
     return "never" if time is None else f"{time[:10]} {time[11:19]} UTC"
+
+
+def span(seconds: float) -> str:
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86_400)
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min" if minutes else f"{seconds:.0f} s"

@@ -44,3 +44,9 @@ def first_page(broker: AdminClient, path: str, limit: int, **query: object) -> F
         cursor = page["next"]
         if cursor is None or len(items) >= limit:
             return FirstPage(items, cursor is not None, page["incomplete"])
+
+
+def all_named(broker: AdminClient, path: str, field: str, name: str) -> list[Document]:
+    """The items of a list that have exactly this name. Of those with a prefix, they come first."""
+    page = first_page(broker, path, PAGE, prefix=name or None)
+    return [one for one in page.items if one[field] == name]

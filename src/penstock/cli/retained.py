@@ -1,23 +1,30 @@
 """``penstock retained``: retained messages, clearing them, and taking that back."""
 
+import os
+
 import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.connection import checked_filters
 from penstock.cli.inputs import confirm, flag, is_given, yes_option
-from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import counted, format_time, print_result, table
+from penstock.cli.lazy import ListingGroup
+from penstock.cli.output import columns, counted, format_time, payload_text, print_result, table
 from penstock.cli.paged import first_page, limit_option
+from penstock.errors import PenstockError
+from penstock.model.topic import has_wildcard
 from penstock.obs.log import printable
 
 PATH = "/api/v1/retained"
-PAYLOAD_CHARACTERS = 60
+PAYLOAD_CHARACTERS, SHOWN_CHARACTERS = 60, 4_000
 _HEAD = ("TOPIC", "TIME", "QOS", "BYTES", "BY", "PAYLOAD")
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=ListingGroup)
 def retained() -> None:
-    """List retained messages, clear them, and take that back."""
+    """List retained messages, show one, clear them, and take that back.
+
+    Without a command it lists: penstock retained [FILTER].
+    """
 
 
 def _filter(context: click.Context, parameter: click.Parameter, text: str) -> str:
@@ -38,16 +45,42 @@ def list_retained(topic_filter: str, *, limit: int, broker: AdminClient) -> None
 
 
 def _row(one: Document) -> tuple[str, ...]:
-    payload = one["payload"]
-    shown = payload.get("text") or payload.get("base64") or payload.get("hex") or ""
     return (
         printable(one["topic"], 80),
         format_time(one["time"]) if one["time"] else "-",
         str(one["qos"]),
         f"{one['payload_bytes']:,}",
         printable(one["author"] or "-", 64),
-        printable(str(shown), PAYLOAD_CHARACTERS),
+        payload_text(one["payload"], PAYLOAD_CHARACTERS),
     )
+
+
+@retained.command()
+@click.argument("topic")
+@admin_options
+def show(topic: str, *, broker: AdminClient) -> None:
+    """Show the retained message of TOPIC with its headers."""
+    if has_wildcard(os.fsencode(topic)):
+        raise click.UsageError("give one topic; penstock retained list takes filters")
+    found = first_page(broker, PATH, 1, filter=topic).items
+    if not found:
+        what = f"{printable(topic)} has no retained message that you may read"
+        raise PenstockError(what, "penstock retained list shows which topics have one")
+    print_result(found[0], columns(_facts(found[0])))
+
+
+def _facts(one: Document) -> list[tuple[str, str]]:
+    size = counted(one["payload_bytes"], "byte") + (", of which the first" if one["cut"] else "")
+    headers = [(printable(h["name"], 40), printable(h["value"], 400)) for h in one["headers"]]
+    return [
+        ("topic", printable(one["topic"], 400)),
+        ("published", format_time(one["time"]) if one["time"] else "-"),
+        ("by", printable(one["author"] or "-", 400)),
+        ("qos", str(one["qos"])),
+        ("expires", format_time(one["expires"])),
+        *(("header", f"{name}: {value}") for name, value in headers),
+        ("payload", f"{size}: {payload_text(one['payload'], SHOWN_CHARACTERS)}"),
+    ]
 
 
 @retained.command()

@@ -1,21 +1,26 @@
-"""``penstock sessions``: MQTT sessions, connected and away, and how to end one."""
+"""``penstock sessions``: MQTT sessions of all nodes, connected and away, and how to end one."""
 
 import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.inputs import confirm, flag, is_given, yes_option
-from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import counted, format_time, print_result, table
-from penstock.cli.paged import first_page, limit_option
+from penstock.cli.lazy import ListingGroup
+from penstock.cli.output import columns, counted, format_time, print_result, table
+from penstock.cli.paged import all_named, first_page, limit_option
+from penstock.cli.subscriptions import subscription_rows, subscriptions_of, will_text
+from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
 PATH = "/api/v1/sessions"
 _HEAD = ("CLIENT", "USER", "STATE", "FILTERS", "IN FLIGHT", "QUEUED", "ENDED BY", "EXPIRES")
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=ListingGroup)
 def sessions() -> None:
-    """List MQTT sessions, and end one."""
+    """List MQTT sessions, show one, or end it.
+
+    Without a command it lists: penstock sessions [PREFIX].
+    """
 
 
 @sessions.command("list")
@@ -25,7 +30,7 @@ def sessions() -> None:
 @limit_option
 @admin_options
 def list_sessions(prefix: str, *, limit: int, broker: AdminClient) -> None:
-    """List the sessions on this node.
+    """List the MQTT sessions of all nodes.
 
     With PREFIX only those whose client ids begin with it.
     """
@@ -48,6 +53,41 @@ def _row(one: Document) -> tuple[str, ...]:
         one["ended"] or "-",
         format_time(one["expires"]) if one["expires"] else "-",
     )
+
+
+@sessions.command()
+@click.argument("client_id")
+@admin_options
+def show(client_id: str, *, broker: AdminClient) -> None:
+    """Show the session of CLIENT_ID with its subscriptions."""
+    found = all_named(broker, PATH, "client_id", client_id)
+    if not found:
+        advice = f"penstock why client {client_id} may know when it ended, and why"
+        raise PenstockError(f"{printable(client_id)} has no session", advice)
+    filters = subscriptions_of(broker, client_id)
+    text = f"{columns(_facts(found[0]))}\n\n{subscription_rows(filters)}"
+    print_result({"session": found[0], "subscriptions": filters}, text)
+
+
+def _facts(one: Document) -> list[tuple[str, str]]:
+    facts = [
+        ("client", printable(one["client_id"], 400)),
+        ("user", printable(one["user"], 400) or "-"),
+        ("protocol", f"MQTT {one['version']}"),
+        ("state", "connected" if one["connected"] else "away"),
+        ("node", str(one["node"])),
+        ("session", "persistent" if one["persistent"] else "ends with the connection"),
+        ("queued", f"{counted(one['queued'], 'message')}, {one['in_flight']:,} in flight"),
+        ("will", will_text(one["will"])),
+    ]
+    if one["connected"]:
+        return facts
+    why = ": ".join(printable(part) for part in (one["ended"], one["detail"]) if part)
+    return [
+        *facts,
+        ("away since", format_time(one["away_since"]) + (f", {why}" if why else "")),
+        ("ends", format_time(one["expires"])),
+    ]
 
 
 @sessions.command()

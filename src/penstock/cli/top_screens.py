@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from penstock.cli.admin_client import Document
-from penstock.cli.output import table
+from penstock.cli.output import span, table
 from penstock.cli.progress import size_text
 from penstock.obs.log import printable
 
@@ -88,7 +88,7 @@ def _overview(screen: Screen) -> list[str]:
         "",
         f"journal {size_text(storage['bytes'])}, {storage['messages']:,} messages;"
         f" {size_text(storage['disk_free_bytes'])} free"
-        + (f", full in {_span(full)} ({storage['full_means']})" if full is not None else ""),
+        + (f", full in {span(full)} ({storage['full_means']})" if full is not None else ""),
         f"cluster {found['cluster']['text']}",
         "",
     ]
@@ -119,7 +119,7 @@ def _clients(screen: Screen) -> list[str]:
             printable(one["client_id"], NAME_CHARACTERS) or "-",
             one["protocol"],
             "away" if one["away"] else (one["address"] or "-"),
-            _span(one["idle_s"]) if one["idle_s"] is not None else "-",
+            span(one["idle_s"]) if one["idle_s"] is not None else "-",
             f"{one['in_flight']:,}",
             f"{one['queued']:,}",
             "-" if one["dropped"] is None else f"{one['dropped']:,}",
@@ -138,7 +138,7 @@ def _groups(screen: Screen) -> list[str]:
             printable(one["group"], NAME_CHARACTERS),
             f"{one['lag']:,}",
             f"{one['in_flight']:,}",
-            "-" if one["oldest_s"] is None else _span(one["oldest_s"]),
+            "-" if one["oldest_s"] is None else span(one["oldest_s"]),
             f"{one['dead_letters']:,}",
             f"{one['workers']:,}",
         )
@@ -156,13 +156,6 @@ def _rate(value: float | None) -> str:
 
 def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} ms"
-
-
-def _span(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 TABS: Final = (
