@@ -13,7 +13,14 @@ from penstock.cli.ready_made.dashboard import grafana_dashboard
 from penstock.cli.ready_made.scrape import scrape_config
 from penstock.cli.ready_made.unit import Unit, systemd_unit
 from penstock.config import example
-from tests import api_page, command_line_page, configuration_page, metrics_page, reasons_page
+from tests import (
+    api_page,
+    client_vectors,
+    command_line_page,
+    configuration_page,
+    metrics_page,
+    reasons_page,
+)
 from tests.conformance import page as conformance
 from tests.conformance_queue import page as queue_conformance
 
@@ -26,6 +33,7 @@ PAGES: list[tuple[str, Callable[[], str]]] = [
     ("docs/reference/mqtt-5.md", conformance.markdown_5),
     ("docs/reference/queue-conformance.md", queue_conformance.markdown),
     ("docs/reference/reasons.md", reasons_page.markdown),
+    ("clients/vectors.json", client_vectors.text),
     ("deploy/compose.observability.yaml", compose_file),
     ("deploy/grafana-dashboard.json", grafana_dashboard),
     ("deploy/penstock.service", lambda: systemd_unit(Unit())),

@@ -6,13 +6,23 @@ plainly as possible, one frame at a time, sharing no code with the product.
 
 from itertools import pairwise
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.model.history_start import HistoryStart
 from penstock.model.message import Signature
 from penstock.wire.binary import BinaryClientMachine, BinaryServerMachine, client, encode
+from penstock.wire.binary.errors import ErrorCode
 from penstock.wire.binary.events import BinaryPublishRun
-from tests.wire.binary.vectors import feed, plain, proof, text
+from penstock.wire.binary.fields import (
+    SMALLEST_FRAME_BYTES,
+    HelloFields,
+    SubscribeFields,
+    WelcomeFields,
+)
+from penstock.wire.binary.frame import PUBLISH_FLAGS
+from tests.wire.binary.vectors import feed, numbers, plain, proof, text
 
 FRAME_BYTES_MAX, TOPIC_BYTES_MAX = 400, 40
 
@@ -71,6 +81,48 @@ def logins(draw):
     return client.auth(sequence, user, secret), ["auth", sequence, text(user), text(secret)]
 
 
+numbers_32 = st.integers(0, 2**32 - 1)
+hello_fields = st.builds(
+    HelloFields,
+    features=numbers_32,
+    frame_bytes_max=st.just(0) | st.integers(SMALLEST_FRAME_BYTES, 2**32 - 1),
+    keep_alive_s=st.integers(0, 2**16 - 1),
+    epoch=st.just(b"") | st.binary(min_size=8, max_size=8),
+)
+starts = st.one_of(
+    st.just({}),
+    st.just({"is_from_now": True}),
+    st.just({"start": HistoryStart()}),
+    st.integers(1, 2**32 - 1).map(lambda last: {"start": HistoryStart(last=last)}),
+    st.integers(1, 2**64 - 1).map(lambda since: {"start": HistoryStart(since_ms=since)}),
+)
+
+
+@st.composite
+def hellos(draw):
+    sequence, client_id, fields = draw(sequences), draw(topics), draw(hello_fields)
+    expected = ["hello", sequence, text(client_id), *numbers(fields)]
+    return client.hello(sequence, client_id, fields), expected
+
+
+@st.composite
+def flagged_publishes(draw):
+    sequence, topic, payload = draw(sequences), draw(topics), draw(payloads)
+    flags = draw(st.integers(0, PUBLISH_FLAGS))
+    expected = ["publish", sequence, text(topic), text(payload), *([flags] if flags else [])]
+    return client.publish_2(topic, payload, sequence, flags), expected
+
+
+@st.composite
+def subscriptions_with_fields(draw):
+    prefetch, retained_first = draw(st.integers(0, 2**16 - 1)), draw(st.booleans())
+    fields = SubscribeFields(**draw(starts), prefetch=prefetch, retained_first=retained_first)
+    sequence, topic = draw(sequences), draw(topics.filter(lambda topic: b"\0" not in topic))
+    frame = client.subscribe(sequence, topic, fields=fields)
+    more = [] if fields == SubscribeFields() else [msgspec.to_builtins(fields)]
+    return frame, ["subscribe", sequence, None, text(topic), True, *more]
+
+
 pings = st.just((client.ping(), ["ping"]))
 client_frames = (
     publishes()
@@ -78,6 +130,9 @@ client_frames = (
     | subscriptions()
     | unsubscriptions()
     | logins()
+    | hellos()
+    | flagged_publishes()
+    | subscriptions_with_fields()
     | sequences.map(lambda sequence: (encode.ack(sequence), ["ack", sequence]))
     | pings
 )
@@ -100,12 +155,31 @@ def signed_messages(draw):
 
 
 short_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+welcome_fields = st.builds(
+    WelcomeFields, numbers_32, numbers_32, st.integers(0, 2**16 - 1), st.integers(0, 2**64 - 1)
+)
+codes = st.sampled_from([code.word for code in ErrorCode])
 broker_frames = (
     messages()
     | signed_messages()
     | sequences.map(lambda sequence: (encode.ack(sequence), ["acked", sequence]))
     | short_texts.map(lambda message: (encode.error(message), ["failed", message]))
     | st.just((encode.pongs(1), ["pong"]))
+    | st.tuples(codes, sequences, short_texts).map(
+        lambda error: (
+            encode.coded_error(*error),
+            ["failed", error[2], error[0], error[1]],
+        )
+    )
+    | st.tuples(sequences, welcome_fields).map(
+        lambda found: (encode.welcome(*found), ["welcome", found[0], *numbers(found[1])])
+    )
+    | st.tuples(topics, sequences, numbers_32).map(
+        lambda found: (
+            encode.withheld(*found, 4096),
+            ["withheld", found[1], text(found[0]), found[2]],
+        )
+    )
     | payloads.map(lambda nonce: (encode.challenge(9, nonce), ["challenge", 9, nonce.hex()]))
 )
 
@@ -169,6 +243,7 @@ def number(data):
 def naive(stream):
     """Return what a server must report of a stream, and how many bytes it must keep."""
     seen = []
+    topic_bytes_max = TOPIC_BYTES_MAX
     while stream:
         if stream[0] != 1:
             return [*seen, ["violation", "malformed_packet"]], 0
@@ -178,7 +253,7 @@ def naive(stream):
         topic_end = 16 + number(stream[10:12])
         payload_end = topic_end + number(stream[12:16])
         end = payload_end + {0x10: 68, 0x11: 68, 0x12: 84, 0x13: 84}.get(command, 0)
-        if topic_end - 16 > TOPIC_BYTES_MAX:
+        if topic_end - 16 > topic_bytes_max:
             return [*seen, ["violation", "topic_invalid"]], 0
         if end > FRAME_BYTES_MAX:
             return [*seen, ["violation", "packet_too_large"]], 0
@@ -186,6 +261,8 @@ def naive(stream):
             return seen, len(stream)
         fields = stream[16:topic_end], stream[topic_end:payload_end], stream[payload_end:end]
         seen += naive_event(command, sequence, *fields)
+        if seen and seen[-1][0] == "hello":
+            topic_bytes_max = 1024
         stream = stream[end:]
     return seen, 0
 
@@ -198,8 +275,17 @@ def naive_event(command, sequence, topic, payload, trailer):
     signed_ms, nonce = (number(trailer[68:76]), trailer[76:].hex()) if command == 0x12 else (0, "")
     signature = [2 if nonce else 1, number(trailer[64:68]), trailer[:64].hex(), signed_ms, nonce]
     client_id = left if nul and left else None
+    if command == 1:
+        return [naive_subscribe(sequence, client_id, after_nul, payload)]
+    if command == 0x20:
+        return [naive_hello(sequence, topic, payload)]
+    if command == 0x22:
+        flags = payload[0] if payload else 4
+        if flags > 3:
+            return [["malformed", sequence, "PUBLISH_2", "flags that are not known"]]
+        more = [flags] if flags else []
+        return [["publish", sequence, text(topic), text(payload[1:]), *more]]
     event = {
-        1: ["subscribe", sequence, text(client_id), text(after_nul), payload[:1] == b"\x02"],
         2: ["unsubscribe", sequence, text(after_nul)],
         3: ["publish", sequence, text(topic), text(payload)],
         5: ["ack", sequence],
@@ -209,6 +295,58 @@ def naive_event(command, sequence, topic, payload, trailer):
         0x14: ["auth", sequence, text(topic), text(payload)],
     }
     return [event.get(command, ["unknown", command])]
+
+
+def naive_fields(payload, sizes):
+    """The fields; or what is wrong with them."""
+    found = {}
+    while payload:
+        size = number(payload[1:3])
+        if len(payload) < 3 + size or len(payload) < 3:
+            return "a field that ends beyond the payload"
+        kind, value, payload = payload[0], payload[3 : 3 + size], payload[3 + size :]
+        if size != sizes.get(kind, size):
+            return f"field {kind} has {size} bytes, not {sizes[kind]}"
+        found[kind] = value
+    return found
+
+
+def naive_hello(sequence, client_id, payload):
+    found = naive_fields(payload, {1: 4, 2: 4, 3: 2, 4: 8})
+    if isinstance(found, dict) and 2 in found and number(found[2]) < 256:
+        found = "a largest frame of less than 256 bytes"
+    if isinstance(found, str):
+        return ["malformed", sequence, "HELLO", found]
+    values = [number(found.get(kind, b"")) for kind in (1, 2, 3)]
+    return ["hello", sequence, text(client_id), *values, found.get(4, b"").hex()]
+
+
+def naive_subscribe(sequence, client_id, topic, payload):
+    seen = ["subscribe", sequence, text(client_id), text(topic), payload[:1] == b"\x02"]
+    if not seen[-1]:
+        return seen
+    found = naive_fields(payload[1:], {2: 2, 3: 0})
+    if isinstance(found, dict) and 2 in found and not number(found[2]):
+        found = "a prefetch of 0"
+    if isinstance(found, dict) and 1 in found:
+        kinds = {b"\0": 1, b"\1": 1, b"\2": 5, b"\3": 9}
+        if len(found[1]) != kinds.get(found[1][:1]):
+            found = "a start of an unknown kind, or of another length"
+    if isinstance(found, str):
+        return ["malformed", sequence, "SUBSCRIBE", found]
+    kind, value = found.get(1, b"")[:1], number(found.get(1, b"")[1:])
+    start, is_from_now = None, kind == b"\1" or (kind == b"\2" and not value)
+    if kind and not is_from_now:
+        last, since = value if kind == b"\2" else 0, max(value, 1) if kind == b"\3" else 0
+        start = (last, since, 0)
+    fields = {
+        "start": start,
+        "is_from_now": is_from_now,
+        "prefetch": number(found.get(2, b"")),
+        "retained_first": 3 in found,
+    }
+    asks = any(value for value in fields.values())
+    return [*seen, fields] if asks else seen
 
 
 @st.composite
@@ -230,7 +368,7 @@ def noise(draw) -> bytes:
         lambda command, topic_len, payload_len: (
             bytes((1, command)) + bytes(8) + topic_len.to_bytes(2) + payload_len.to_bytes(4)
         ),
-        st.integers(0, 0x15) | st.integers(0, 255),
+        st.integers(0, 0x23) | st.integers(0, 255),
         st.integers(0, TOPIC_BYTES_MAX + 1),
         st.integers(0, 20) | st.integers(FRAME_BYTES_MAX - 100, FRAME_BYTES_MAX),
     )

@@ -89,6 +89,8 @@ def test_every_unknown_command_is_reported_and_the_connection_goes_on():
         BinaryCommand.PUBLISH,
         BinaryCommand.ACK,
         BinaryCommand.PING,
+        BinaryCommand.HELLO,
+        BinaryCommand.PUBLISH_2,
     }
     unknown = [code for code in range(256) if code not in known and not 0x10 <= code <= 0x14]
     machine = BinaryServerMachine()

@@ -8,8 +8,11 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from penstock.model.message import Signature
 from penstock.wire.binary import BinaryClientMachine, BinaryServerMachine, events
+from penstock.wire.binary.fields import HelloFields, SubscribeFields, WelcomeFields
 from penstock.wire.binary.machine import BinaryMachine
 from penstock.wire.violation import Violation
 from tests.wire.vectors import wire_bytes
@@ -50,15 +53,24 @@ def proof(value: Signature | None) -> list | None:
     ]
 
 
+def numbers(fields: HelloFields | WelcomeFields) -> list:
+    return [
+        value.hex() if isinstance(value, bytes) else value
+        for value in msgspec.structs.astuple(fields)
+    ]
+
+
 def _plain(event: events.Event) -> Iterator[list]:
     match event:
-        case events.BinaryPublishRun(topic, payloads, sequences):
+        case events.BinaryPublishRun(topic, payloads, sequences, flags):
             for payload, sequence in zip(payloads, sequences, strict=True):
-                yield ["publish", sequence, text(topic), text(payload)]
+                more = [flags] if flags else []
+                yield ["publish", sequence, text(topic), text(payload), *more]
         case events.SignedPublish(sequence, topic, payload, signature):
             yield ["signed publish", sequence, text(topic), text(payload), proof(signature)]
-        case events.BinarySubscribe(sequence, client_id, topic, accepts_version_2):
-            yield ["subscribe", sequence, text(client_id), text(topic), accepts_version_2]
+        case events.BinarySubscribe(sequence, client_id, topic, accepts_version_2, fields):
+            more = [] if fields == SubscribeFields() else [msgspec.to_builtins(fields)]
+            yield ["subscribe", sequence, text(client_id), text(topic), accepts_version_2, *more]
         case events.BinaryUnsubscribe(sequence, topic):
             yield ["unsubscribe", sequence, text(topic)]
         case events.BinaryAuth(sequence, user, secret):
@@ -75,8 +87,18 @@ def _plain(event: events.Event) -> Iterator[list]:
             yield ["unknown", command]
         case events.ReceivedMessage(topic, payload, sequence, signature):
             yield ["received", sequence, text(topic), text(payload), proof(signature)]
-        case events.Failed(message):
+        case events.Failed(message, "", 0):
             yield ["failed", message]
+        case events.Failed(message, code, sequence):
+            yield ["failed", message, code, sequence]
+        case events.BinaryHello(sequence, client_id, fields):
+            yield ["hello", sequence, text(client_id), *numbers(fields)]
+        case events.BinaryWelcome(sequence, fields):
+            yield ["welcome", sequence, *numbers(fields)]
+        case events.Malformed(sequence, command, why):
+            yield ["malformed", sequence, command, why]
+        case events.Withheld(topic, sequence, payload_bytes):
+            yield ["withheld", sequence, text(topic), payload_bytes]
         case events.BinaryPong():
             yield ["pong"]
         case Violation(reason):

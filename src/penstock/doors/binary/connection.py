@@ -26,10 +26,12 @@ from penstock.wire.binary.errors import ErrorCode, Fault, code_of_text, fault
 from penstock.wire.binary.events import (
     BinaryAcks,
     BinaryAuth,
+    BinaryHello,
     BinaryPublishRun,
     BinarySubscribe,
     BinaryUnsubscribe,
     Event,
+    Malformed,
     Ping,
     SignedPublish,
     Unknown,
@@ -125,6 +127,11 @@ class BinaryConnection(Connection[Event]):
         if not self.principal.is_known and not self._may_ask(event):
             return len(events)
         match event:
+            case BinaryHello() | Malformed():
+                self.fail(fault(ErrorCode.UNKNOWN_COMMAND), event.sequence)
+            case BinaryPublishRun() if event.flags:
+                for sequence in event.sequences:
+                    self.fail(fault(ErrorCode.UNKNOWN_COMMAND), sequence)
             case BinaryPublishRun():
                 self._publishing.publish(event, now_ms)
             case SignedPublish():

@@ -13,7 +13,23 @@ from typing import ClassVar, Final
 from penstock.errors import LocalProtocolError
 from penstock.model.message import Signature
 from penstock.wire.binary import encode, fast_paths
-from penstock.wire.binary.events import BinaryChallenge, BinaryPong, Failed, ReceivedMessage
+from penstock.wire.binary.events import (
+    BinaryChallenge,
+    BinaryPong,
+    BinaryWelcome,
+    Failed,
+    ReceivedMessage,
+    Withheld,
+)
+from penstock.wire.binary.fields import (
+    FieldError,
+    HelloFields,
+    SubscribeFields,
+    WelcomeFields,
+    hello_bytes,
+    read_welcome,
+    subscribe_bytes,
+)
 from penstock.wire.binary.frame import (
     ACCEPTS_2,
     FRAME_BYTES_MAX,
@@ -44,12 +60,31 @@ def signed_publish(topic: bytes, payload: bytes, sequence: int, signature: Signa
     return _checked(topic, frame)
 
 
+def publish_2(topic: bytes, payload: bytes, sequence: int, flags: int) -> bytes:
+    """PUBLISH_2, which only brokers know that answered HELLO; ``flags``: ``PublishFlag``."""
+    flagged = bytes([flags]) + payload
+    frame = encode.frame(BinaryCommand.PUBLISH_2, sequence, topic, flagged)
+    return _checked(topic, frame)
+
+
+def hello(sequence: int, client_id: bytes, fields: HelloFields) -> bytes:
+    return _checked(
+        client_id, encode.frame(BinaryCommand.HELLO, sequence, client_id, hello_bytes(fields))
+    )
+
+
 def subscribe(
-    sequence: int, topic: bytes, client_id: bytes = b"", accepts_version_2: bool = False
+    sequence: int,
+    topic: bytes,
+    client_id: bytes = b"",
+    accepts_version_2: bool = False,
+    fields: SubscribeFields | None = None,
 ) -> bytes:
     """SUBSCRIBE; with a client id the broker remembers what that client has acknowledged."""
     field = _topic_field(topic, client_id)
     payload = ACCEPTS_2 if accepts_version_2 else b""
+    if fields is not None:
+        payload = ACCEPTS_2 + subscribe_bytes(fields)
     return _checked(field, encode.frame(BinaryCommand.SUBSCRIBE, sequence, field, payload))
 
 
@@ -97,7 +132,20 @@ def _signed_message(frame: Frame) -> ReceivedMessage:
 
 
 def _error(frame: Frame) -> Failed:
-    return Failed(frame.payload.decode(errors="replace"))
+    text, code = frame.payload.decode(errors="replace"), frame.topic.decode(errors="replace")
+    return Failed(text, code, frame.sequence)
+
+
+def _welcome(frame: Frame) -> BinaryWelcome:
+    """A WELCOME that cannot be read grants nothing."""
+    try:
+        return BinaryWelcome(frame.sequence, read_welcome(frame.payload))
+    except FieldError:
+        return BinaryWelcome(frame.sequence, WelcomeFields())
+
+
+def _withheld(frame: Frame) -> Withheld:
+    return Withheld(frame.topic, frame.sequence, int.from_bytes(frame.payload, "big"))
 
 
 def _challenge(frame: Frame) -> BinaryChallenge:
@@ -124,6 +172,8 @@ class BinaryClientMachine(BinaryMachine):
             BinaryCommand.ERROR: _error,
             BinaryCommand.PONG: _pong,
             BinaryCommand.CHALLENGE: _challenge,
+            BinaryCommand.WELCOME: _welcome,
+            BinaryCommand.WITHHELD: _withheld,
         }
     )
 

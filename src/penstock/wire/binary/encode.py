@@ -12,6 +12,7 @@ from typing import Final
 
 from penstock.errors import LocalProtocolError
 from penstock.model.message import Signature
+from penstock.wire.binary.fields import WelcomeFields, welcome_bytes
 from penstock.wire.binary.frame import ERROR_BYTES_MAX, HEADER, TRAILERS, VERSION, BinaryCommand
 
 _SIGNED_MESSAGES: Final = {1: BinaryCommand.SIGNED_MESSAGE, 2: BinaryCommand.SIGNED_MESSAGE_2}
@@ -34,6 +35,26 @@ def error(text: str | bytes) -> bytes:
     readable = text if isinstance(text, str) else text.decode(errors="replace")
     payload = readable.encode(errors="replace")[:ERROR_BYTES_MAX]
     return frame(BinaryCommand.ERROR, 0, b"", payload.decode(errors="ignore").encode())
+
+
+def coded_error(code: str, sequence: int, text: str) -> bytes:
+    """ERROR for a client that asked for codes: with the sequence of its request, 0 for none."""
+    word = code.encode()
+    payload = text.encode(errors="replace")[: ERROR_BYTES_MAX - len(word)]
+    return frame(BinaryCommand.ERROR, sequence, word, payload.decode(errors="ignore").encode())
+
+
+def welcome(sequence: int, fields: WelcomeFields) -> bytes:
+    return frame(BinaryCommand.WELCOME, sequence, b"", welcome_bytes(fields))
+
+
+def withheld(topic: bytes, sequence: int, payload_bytes: int, frame_bytes_max: int) -> bytes:
+    """WITHHELD, in a frame that the client takes; the topic is cut between two characters."""
+    size = payload_bytes.to_bytes(4, "big")
+    shown = topic[: frame_bytes_max - HEADER.size - len(size)]
+    if len(shown) < len(topic):
+        shown = shown.decode(errors="ignore").encode()
+    return frame(BinaryCommand.WITHHELD, sequence, shown, size)
 
 
 def message(topic: bytes, payload: bytes, sequence: int) -> bytes:

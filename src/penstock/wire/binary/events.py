@@ -10,15 +10,20 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.model.message import Signature
+from penstock.wire.binary.fields import HelloFields, SubscribeFields, WelcomeFields
 from penstock.wire.violation import Violation
 
 
 class BinaryPublishRun(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive PUBLISH frames to one topic, with a payload and a sequence each."""
+    """Consecutive PUBLISH frames to one topic, with a payload and a sequence each.
+
+    Or PUBLISH_2 frames with the same flags (``PublishFlag``), which are not in the payloads.
+    """
 
     topic: bytes
     payloads: list[bytes]
     sequences: list[int]
+    flags: int = 0
 
 
 class SignedPublish(msgspec.Struct, frozen=True, gc=False):
@@ -37,6 +42,7 @@ class BinarySubscribe(msgspec.Struct, frozen=True, gc=False):
     client_id: bytes | None
     topic: bytes
     accepts_version_2: bool
+    fields: SubscribeFields = SubscribeFields()
 
 
 class BinaryUnsubscribe(msgspec.Struct, frozen=True, gc=False):
@@ -69,6 +75,22 @@ class Ping(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
+class BinaryHello(msgspec.Struct, frozen=True, gc=False):
+    """HELLO; ``client_id`` may be empty."""
+
+    sequence: int
+    client_id: bytes
+    fields: HelloFields
+
+
+class Malformed(msgspec.Struct, frozen=True, gc=False):
+    """A request with fields that it cannot have; the connection stays open."""
+
+    sequence: int
+    command: str
+    why: str
+
+
 class Unknown(msgspec.Struct, frozen=True, gc=False):
     """A command that no client may send. Its frame was skipped; the connection stays open."""
 
@@ -99,9 +121,26 @@ class BinaryChallenge(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False):
-    """ERROR. It does not name its request; replies come in the order of requests."""
+    """ERROR; without a code word it does not name its request: replies come in their order."""
 
     text: str
+    code: str = ""
+    sequence: int = 0
+
+
+class BinaryWelcome(msgspec.Struct, frozen=True, gc=False):
+    """WELCOME: answers HELLO."""
+
+    sequence: int
+    fields: WelcomeFields
+
+
+class Withheld(msgspec.Struct, frozen=True, gc=False):
+    """WITHHELD: a message that is larger than this client takes; it may be acknowledged."""
+
+    topic: bytes  # its beginning, if it did not fit
+    sequence: int
+    payload_bytes: int
 
 
 class BinaryPong(msgspec.Struct, frozen=True, gc=False):
@@ -109,7 +148,7 @@ class BinaryPong(msgspec.Struct, frozen=True, gc=False):
 
 
 Event: TypeAlias = (
-    Acked | BinaryAcks | BinaryAuth | BinaryChallenge | Failed | Ping | BinaryPong
-    | BinaryPublishRun | ReceivedMessage | SignedPublish | BinarySubscribe | Unknown
-    | BinaryUnsubscribe | Violation
+    Acked | BinaryAcks | BinaryAuth | BinaryChallenge | BinaryHello | BinaryWelcome | Failed
+    | Malformed | Ping | BinaryPong | BinaryPublishRun | ReceivedMessage | SignedPublish
+    | BinarySubscribe | Unknown | BinaryUnsubscribe | Violation | Withheld
 )  # fmt: skip

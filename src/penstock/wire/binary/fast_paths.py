@@ -8,14 +8,22 @@ inline instead of calling a function per frame.
 from collections.abc import Callable
 from typing import Final
 
-from penstock.wire.binary.events import Acked, BinaryAcks, BinaryPublishRun, Event, Ping
-from penstock.wire.binary.frame import HEADER, VERSION, BinaryCommand, FrameLimits
+from penstock.wire.binary.events import (
+    Acked,
+    BinaryAcks,
+    BinaryPublishRun,
+    Event,
+    Malformed,
+    Ping,
+)
+from penstock.wire.binary.frame import HEADER, PUBLISH_FLAGS, VERSION, BinaryCommand, FrameLimits
 
 # ``(data, position, limits, events)`` → the position of the first frame not read
 FastPath = Callable[[bytes, int, FrameLimits, list[Event]], int]
 
 # Plain numbers: looking up a member of an enumeration costs as much as reading a header.
 _PUBLISH: Final = int(BinaryCommand.PUBLISH)
+_PUBLISH_2: Final = int(BinaryCommand.PUBLISH_2)
 _ACK: Final = int(BinaryCommand.ACK)
 _PING: Final = int(BinaryCommand.PING)
 
@@ -48,6 +56,37 @@ def publish_runs(data: bytes, position: int, limits: FrameLimits, events: list[E
         payloads.append(data[payload:end])
         sequences.append(sequence)
         position = end
+    return position
+
+
+def flagged_runs(data: bytes, position: int, limits: FrameLimits, events: list[Event]) -> int:
+    """``publish_runs`` for PUBLISH_2, whose payload begins with a byte of flags."""
+    frame_bytes_max, topic_bytes_max = limits
+    size = len(data)
+    key = (b"", -1)
+    payloads: list[bytes] = []
+    sequences: list[int] = []
+    while position <= size - HEADER.size:
+        version, command, sequence, topic_len, payload_len = HEADER.unpack_from(data, position)
+        payload = position + HEADER.size + topic_len
+        end = payload + payload_len
+        if command != _PUBLISH_2 or version != VERSION or topic_len > topic_bytes_max:
+            break
+        if end > size or end - position > frame_bytes_max:
+            break
+        flags = data[payload] if payload_len else PUBLISH_FLAGS + 1
+        topic = data[payload - topic_len : payload]
+        position = end
+        if flags & ~PUBLISH_FLAGS:
+            events.append(Malformed(sequence, "PUBLISH_2", "flags that are not known"))
+            key = (b"", -1)
+            continue
+        if (topic, flags) != key:
+            key = (topic, flags)
+            payloads, sequences = [], []
+            events.append(BinaryPublishRun(topic, payloads, sequences, flags))
+        payloads.append(data[payload + 1 : end])
+        sequences.append(sequence)
     return position
 
 

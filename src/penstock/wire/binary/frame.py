@@ -11,8 +11,9 @@
 Numbers are big-endian. Only signed commands have a trailer, which ``payload_len`` does not include:
 *the command decides where a frame ends*. A reader can only assume that an unknown command has none.
 
-**Four commands are our own.** A signature of version 1 covers topic and payload and nothing else;
-version 2 also signs the lengths, the key id, the time and a nonce. AUTH and CHALLENGE log in:
+**These commands are our own.** A signature of version 1 covers topic and payload and nothing else;
+version 2 also signs the lengths, the key id, the time and a nonce. AUTH and CHALLENGE log in. HELLO
+and WELCOME agree on what version 1 lacks (``fields``):
 
 ====  =================  ================  ======================================================
 code  name               direction         trailer
@@ -24,14 +25,20 @@ code  name               direction         trailer
 0x13  SIGNED_MESSAGE_2   broker to client  the same, from the publisher
 0x14  AUTH               client to broker  none; topic is the user, payload the secret
 0x15  CHALLENGE          broker to client  none; payload is a nonce to be signed
+0x20  HELLO              client to broker  none; topic is the client id, payload are fields
+0x21  WELCOME            broker to client  none; payload are fields
+0x22  PUBLISH_2          client to broker  none; payload is a byte of flags, then the message
+0x23  WITHHELD           broker to client  none; a message too large for the client: topic as far
+                                           as it fits, payload its size (u32)
 ====  =================  ================  ======================================================
 
 A broker sends 0x13 only to clients that ask for it, with a SUBSCRIBE whose payload begins with
-``ACCEPTS_2``. Older brokers ignore that payload, older clients leave it empty.
+``ACCEPTS_2``, which fields may follow. Older brokers ignore that payload, older clients leave it
+empty. They answer HELLO with ERROR ``Unknown command``: a client goes on as one of version 1.
 """
 
 from collections.abc import Mapping
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from struct import Struct
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -51,6 +58,9 @@ FRAME_BYTES_MAX: Final = 16 * MIB  # largest frame of the protocol, with header 
 
 # longest topic field from a client; includes the client id and NUL in SUBSCRIBE
 TOPIC_BYTES_MAX: Final = 256
+
+# the same from a client that said HELLO: as long as topics of other protocols
+TOPIC_BYTES_MAX_2: Final = 1_024
 
 # longest topic that fits the header; other protocols allow more than 256 bytes
 TOPIC_LEN_MAX: Final = 65_535
@@ -75,6 +85,20 @@ class BinaryCommand(IntEnum):
     SIGNED_MESSAGE_2 = 0x13
     AUTH = 0x14
     CHALLENGE = 0x15
+    HELLO = 0x20
+    WELCOME = 0x21
+    PUBLISH_2 = 0x22
+    WITHHELD = 0x23
+
+
+class PublishFlag(IntFlag):
+    """The first byte of the payload of PUBLISH_2."""
+
+    RETAIN = 1
+    NO_REPLY = 2  # not even an ERROR
+
+
+PUBLISH_FLAGS: Final = int(PublishFlag.RETAIN | PublishFlag.NO_REPLY)
 
 
 _TRAILER_1: Final = Struct(">64sI")
