@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "groups": ("penstock.cli.groups:groups", "Inspect and configure consumer groups."),
     "dlq": ("penstock.cli.dlq:dlq", "Inspect, redrive and drop dead letters."),
     "schedule": ("penstock.cli.schedule:schedule", "Publish later, once or again and again."),
+    "worker": ("penstock.cli.worker:worker", "Run the jobs of a Python app (penstock.tasks)."),
     "keys": ("penstock.cli.keys:keys", "Create and manage the keys that devices sign with."),
     "certs": ("penstock.cli.certs:certs", "Make certificates to try TLS with."),
     "users": ("penstock.cli.users:users", "Add and change users."),

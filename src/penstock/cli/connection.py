@@ -23,7 +23,7 @@ from penstock.client.dial import dial
 from penstock.client.errors import ArgumentError, ClientError
 from penstock.client.mqtt.session import name_fault
 from penstock.client.mqtt.url import BrokerUrl, read_url
-from penstock.client.tls import tls_settings
+from penstock.client.tls import Tls, tls_settings
 from penstock.config.address import Address
 from penstock.errors import PenstockError
 from penstock.model.topic import has_wildcard
@@ -140,7 +140,7 @@ class BrokerTarget:
     def __init__(
         self,
         servers: tuple[Address, ...],
-        tls: TlsOptions | None = None,
+        tls: Tls = None,
         login: Callable[[bool], Credentials | None] | None = None,
         way: MqttWay = MqttWay(),  # noqa: B008 - it has no state
     ) -> None:
@@ -149,7 +149,7 @@ class BrokerTarget:
         Its argument is whether they are for the pages of administration.
         """
         self.servers = servers
-        self.tls = tls
+        self.tls = tls or None
         self.way = way
         self._login = login
 

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from penstock.client.queue.blocking import QueueClient
     from penstock.client.queue.columns import Record, Slice
     from penstock.client.queue.subscription import Subscription
-    from penstock.client.queue.values import Group, Item, Job, Result, Stats, Topic
+    from penstock.client.queue.values import Group, Item, Job, Result, Retry, Stats, Topic
 
 __all__ = [
     "ArgumentError",
@@ -119,6 +119,7 @@ __all__ = [
     "RefusedError",
     "ReplyTimeoutError",
     "Result",
+    "Retry",
     "SigningKey",
     "Slice",
     "Stats",

@@ -36,7 +36,8 @@ from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
 REASON_LENGTH_MAX = 1_000  # characters of an exception's text that are sent with a nack
 PING_NUMBER = 1  # the request id of all pings: no other request has one
 
-_Result: TypeAlias = tuple[int, str | None]  # a lease, and why its job failed; None if it is done
+# A lease, why its job failed (None: it is done), and the pause before the next delivery.
+_Result: TypeAlias = tuple[int, str | None, float]
 
 
 class PushSession:
@@ -121,11 +122,11 @@ class PushSession:
 
     def succeeded(self, job: Job) -> None:
         if self.settles:
-            self._results.append((self._let_go(job), None))
+            self._results.append((self._let_go(job), None, 0.0))
 
-    def failed(self, job: Job, reason: str) -> None:
+    def failed(self, job: Job, reason: str, delay_s: float = 0.0) -> None:
         if self.settles:
-            self._results.append((self._let_go(job), reason[:REASON_LENGTH_MAX]))
+            self._results.append((self._let_go(job), reason[:REASON_LENGTH_MAX], delay_s))
 
     def _let_go(self, job: Job) -> int:
         """Return the present lease of a job that is not in hand any more."""
@@ -140,17 +141,17 @@ class PushSession:
         if self._ping:
             parts.append(self._ping)
             self._ping = b""
-        leases: defaultdict[str | None, list[int]] = defaultdict(list)
-        for lease, reason in self._results:
-            leases[reason].append(lease)
-        parts += [self._settle(reason, those) for reason, those in leases.items()]
+        leases: defaultdict[tuple[str | None, float], list[int]] = defaultdict(list)
+        for lease, reason, delay_s in self._results:
+            leases[reason, delay_s].append(lease)
+        parts += [self._settle(*result, those) for result, those in leases.items()]
         self._sent += self._results
         self._results = []
         return b"".join(parts)
 
-    def _settle(self, reason: str | None, leases: list[int]) -> bytes:
+    def _settle(self, reason: str | None, delay_s: float, leases: list[int]) -> bytes:
         if reason is None:
             call = requests.ack_many(self.topic, self.group, leases)
         else:
-            call = requests.nack_many(self.topic, self.group, leases, reason=reason)
+            call = requests.nack_many(self.topic, self.group, leases, delay_s, reason)
         return encode.request(call.request)

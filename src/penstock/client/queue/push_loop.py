@@ -29,6 +29,7 @@ from penstock.client.queue.heartbeat import LOOK_S
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import (
     OnError,
+    delay_of,
     is_fatal,
     is_final,
     reason_of,
@@ -164,7 +165,7 @@ class PushLoop(ABC):
             await self._call_handler(job)
         except BaseException as error:
             with self._lock:
-                self._session.failed(job, reason_of(error))
+                self._session.failed(job, reason_of(error), delay_of(error))
             if not isinstance(error, Exception) or is_fatal(error):
                 raise
             is_given_back = self._session.settles

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from penstock.client.binary.inbox import log
 from penstock.client.errors import ClientError, NotLeaderError, QueueRefusedError
 from penstock.client.handlers import HandlerMismatchError
-from penstock.client.queue.values import Job
+from penstock.client.queue.values import Job, Retry
 
 OnError: TypeAlias = Callable[[Exception, Job | None], object]
 
@@ -79,3 +79,8 @@ def reason_of(error: BaseException) -> str:
     if is_fatal(error):
         return f"{name}: {text}" if text else name
     return text or name
+
+
+def delay_of(error: BaseException) -> float:
+    """Return the pause before the next delivery that a handler asked for."""
+    return error.delay_s if isinstance(error, Retry) else 0.0

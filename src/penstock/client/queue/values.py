@@ -6,12 +6,14 @@ Headers are pairs of name and value in their order, and a name may be repeated; 
 """
 
 from datetime import datetime
-from typing import Literal, TypeAlias, TypedDict
+from typing import Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
 from penstock.client.errors import ClientError
 from penstock.model.dead_letters import dead_letter_topic as letters_of
+
+RETRY_S_MAX: Final = 366 * 24 * 3600.0
 
 AckMode: TypeAlias = Literal["manual", "auto"]  # auto: acknowledged when it is delivered
 
@@ -81,6 +83,14 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     ts_ms: int
     redeliveries: int  # how often it was delivered before
     headers: Headers
+
+
+class Retry(Exception):  # noqa: N818 - a handler's wish, not a fault
+    """Raised by the handler of a subscription: deliver this job again, not before ``delay_s``."""
+
+    def __init__(self, reason: str = "", *, delay_s: float = 0.0) -> None:
+        super().__init__(reason or "retry")
+        self.delay_s = min(max(0.0, float(delay_s)), RETRY_S_MAX)
 
 
 class Stats(msgspec.Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""``penstock.tasks``: real brokers, and workers as processes of their own."""
