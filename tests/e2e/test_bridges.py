@@ -8,7 +8,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -55,7 +57,11 @@ def run_penstock(*arguments):
 
 
 def states(broker):
-    return {one["name"]: one for one in broker.json("/api/v1/bridges")[1]["items"]}
+    status, found = broker.json("/api/v1/bridges")
+    while status == HTTPStatus.TOO_MANY_REQUESTS:
+        time.sleep(0.05)
+        status, found = broker.json("/api/v1/bridges")
+    return {one["name"]: one for one in found["items"]}
 
 
 def until(broker, state, name="old"):
