@@ -1,0 +1,306 @@
+// The client, without its buffers: `PenstockClient` in Penstock.h gives it those.
+//
+// **Replies come in the order of requests.** `awaited_` is a queue of what was asked: each ACK, PONG
+// and ERROR answers its first. Between them come messages, at any time.
+//
+// **A connection goes through phases**: Closed, Login (AUTH), Greeting (HELLO), Up. An old broker
+// answers HELLO with an ERROR; then the client id goes with each SUBSCRIBE, as in version 1. On a
+// new connection what was not acknowledged is published first: behind a SUBSCRIBE, every reply
+// waits until the whole history was sent.
+//
+// **One frame at a time leaves**, in as many parts as the network takes (`Outgoing`). Nothing here
+// waits for the network but connect(), flush() and an acknowledgement for which there is no room.
+//
+//     session.cpp    connecting, time-outs, back-off
+//     sending.cpp    publishes and other requests, to bytes
+//     receiving.cpp  bytes to answers
+//     messages.cpp   messages: once, verified, in pieces, acknowledged
+//     signing.cpp    keys; not linked unless the sketch sets one
+//     saving.cpp     what survives a restart
+#pragma once
+
+#include <Arduino.h>
+#include <Client.h>
+
+#include "backlog.h"
+#include "deliveries.h"
+#include "ed25519.h"
+#include "frame.h"
+#include "types.h"
+#include "verdict.h"
+
+#ifndef PENSTOCK_WINDOW
+#define PENSTOCK_WINDOW 8  // publishes under way
+#endif
+#ifndef PENSTOCK_TX
+#define PENSTOCK_TX 192  // small frames leave together, as far as they fit; at least 128
+#endif
+#ifndef PENSTOCK_ID
+#define PENSTOCK_ID 40  // the longest client id
+#endif
+
+namespace penstock {
+
+struct Host {
+  const char* name;
+  uint16_t port;
+};
+
+struct VerificationKey {
+  uint8_t publicKey[32];
+  uint32_t id;
+};
+
+struct Subscription {
+  enum State : uint8_t { Free, Wanted, Asked, Granted, Leaving, LeaveAsked };
+
+  const char* topic = nullptr;
+  PenstockSubscribe options;
+  Deliveries deliveries;
+  State state = Free;
+
+  bool isFree() const { return state == Free; }
+  bool isQueue() const { return !strncmp(topic, "q:", 2); }
+  bool isFilter() const { return strpbrk(topic, "+#") != nullptr; }
+};
+
+struct Memory {
+  uint8_t* rx;
+  uint8_t* offline;
+  Subscription* subscriptions;
+  VerificationKey* keys;
+  uint32_t* jobs;
+  size_t rxSize, offlineSize;
+  uint8_t subscriptionCount, keyCount, jobCount;
+};
+
+class Core {
+ public:
+  using OnMessage = bool (*)(void*, const PenstockMessage&);
+  using OnPublished = void (*)(void*, uint32_t, PenstockResult);
+  using OnLost = void (*)(void*, const PenstockNews&);
+  using OnState = void (*)(void*, PenstockState);
+  using Clock = uint64_t (*)();
+  using Random = bool (*)(uint8_t*, size_t);
+
+  Core(Client& client, const Memory& memory);
+
+  // Texts given here are not copied: they must stay as long as the client is used.
+  void begin(const char* host, uint16_t port = 1883);
+  bool addHost(const char* host, uint16_t port = 1883);  // of the same cluster; three at most
+  void setUser(const char* user, const char* secret);
+  void setStore(PenstockStore* store);  // before begin()
+
+  void setKeepAlive(uint16_t seconds) { keepAliveMs_ = seconds * 1000ul; }
+  void setTimeout(uint32_t ms) { timeoutMs_ = ms; }  // of connect() and of a write that is stuck
+  void setAnswerTimeout(uint32_t ms) { answerMs_ = ms; }
+  void setLargestMessage(uint32_t bytes) { largest_ = bytes; }  // beyond it: told, not sent
+  void setClock(Clock clock) { clock_ = clock; }
+  void setRandom(Random random) { random_ = random; }
+  void useBrokerClock(bool on) { useBrokerClock_ = on; }  // only where the broker is trusted
+  void dropOldestWhenFull(bool on) { dropOldest_ = on; }
+
+  void start(const char* id = nullptr);    // returns at once; loop() connects
+  bool connect(const char* id = nullptr);  // waits, for the time-out at most
+  bool reconnect() { return connect(id_); }
+  void disconnect();
+  bool connected() const { return phase_ == Phase::Up; }
+  PenstockState getState() const { return state_; }
+  PenstockError lastError() const { return error_; }
+  const char* lastErrorText() const { return words_; }  // in callbacks only
+  const char* clientId() const { return id_; }
+  void loop();
+
+  // Each returns a ticket, or 0 and sets lastError().
+  uint32_t publish(const char* topic, const void* data, size_t size);
+  uint32_t publish(const char* topic, const char* text);
+  uint32_t publishRetained(const char* topic, const void* data, size_t size);
+  uint32_t publishSigned(const char* topic, const void* data, size_t size);
+  uint32_t publishSigned(const char* topic, const char* text);
+  bool flush(uint32_t ms);  // true: all is answered, and acknowledgements are on the broker's disk
+
+  bool subscribe(const char* topic, const PenstockSubscribe& options = PenstockSubscribe());
+  bool unsubscribe(const char* topic);
+  bool ack(uint64_t sequence);
+
+  void onMessage(OnMessage callback, void* context = nullptr);  // false: not acknowledged
+  void onPublished(OnPublished callback, void* context = nullptr);
+  void onLost(OnLost callback, void* context = nullptr);
+  void onState(OnState callback, void* context = nullptr);
+
+  // Of the 64 bytes the first half is used, the seed. Version 1 is for brokers that require it.
+  void setSigningKey(const uint8_t secret[64], uint32_t id, uint8_t version = 2);
+  void setSigningVersion(uint8_t version);
+  void loginWithKey(bool on) { loginWithKey_ = on; }
+  bool addVerificationKey(const uint8_t publicKey[32], uint32_t id);
+  void requireSignature(bool on) { requireSignature_ = on; }
+
+  PenstockStats stats() const { return stats_; }
+
+ private:
+  enum class Phase : uint8_t { Closed, Login, Greeting, Up };
+
+  struct Awaited {
+    uint8_t command;
+    uint32_t id;  // of a publish: its sequence; else which subscription
+  };
+
+  struct Outgoing {
+    uint8_t command = 0;  // 0: no frame is on its way
+    uint32_t id = 0;
+    size_t at = 0;  // bytes of it that were written
+    uint64_t time = 0;
+  };
+
+  struct Described {
+    uint8_t head[kHeaderSize + 40];  // the header, and what is short
+    Span pieces[4];
+    size_t count;
+    uint8_t trailer;  // the size of what follows the pieces
+
+    void add(const void* data, size_t size) {
+      pieces[count++] = Span{static_cast<const uint8_t*>(data), size};
+    }
+    void finish(uint8_t command, uint64_t sequence, size_t topic, size_t payload);
+  };
+
+  // session.cpp
+  void work();
+  void dial();
+  void opened();
+  void lost(PenstockError error);
+  void backOff();
+  void rise();
+  void checkTimes();
+  void setState(PenstockState state);
+  bool isSettled(uint32_t acks) const;
+  uint32_t anyNumber();
+
+  // sending.cpp
+  uint32_t enqueue(const char* topic, const void* data, size_t size, uint8_t flags);
+  PenstockError faultOf(const char* topic, size_t size, uint8_t flags) const;
+  bool makeRoom(const Entry& entry, const char* topic, const uint8_t* data);
+  void pump();
+  bool beginNext();
+  bool beginPublish(size_t at);
+  bool beginSubscription();
+  void beginFrame(uint8_t command, uint32_t id);
+  bool nextPublish(size_t& found, bool onlyOld);
+  bool mustWait(const Entry& entry);
+  bool isTopicHeld(size_t at);
+  bool fill();
+  bool fillPieces(const Described& frame);
+  bool fillPiece(Span piece, size_t begin);
+  void describe(Described& frame) const;
+  void describePublish(Described& frame) const;
+  void describeSubscribe(Described& frame) const;
+  void describeHello(Described& frame) const;
+  void describeLogin(Described& frame) const;
+  void putTrailer();
+  bool flushTx();
+  size_t room() const { return outgoing_.command ? 0 : sizeof tx_ - txLength_; }
+  bool waitForRoom(size_t size);
+  uint64_t time() const;
+
+  // receiving.cpp
+  bool receive();
+  void parse();
+  bool parseFrame(size_t& at);
+  bool beginOversize(const Header& header, size_t& at);
+  void handle(const Header& header, uint8_t* frame);
+  bool answered(uint64_t sequence, uint8_t byCommand, Awaited& request);
+  void onAck(uint64_t sequence);
+  void onPong();
+  void onChallenge(const Header& header, const uint8_t* frame);
+  void onWelcome(const Header& header, const uint8_t* frame);
+  void onError(const Header& header, uint8_t* frame);
+  void refuse(const Awaited& request, bool again);
+  void refusePublish(uint32_t sequence, bool again);
+  void finish(size_t at, PenstockResult result);
+  void tell(PenstockLoss kind, const char* text, uint32_t count, uint64_t sequence);
+
+  // messages.cpp
+  void onMessageFrame(const Header& header, uint8_t* frame);
+  void onWithheld(const Header& header, uint8_t* frame);
+  bool deliverPiece(size_t& at);
+  bool handOut(PenstockMessage& message);
+  bool isWithheld(const PenstockMessage& message);
+  void beginPieces(const Header& header, size_t& at);
+  static char* endTopic(uint8_t* frame, size_t size);
+  bool isRepetition(const char* topic, uint64_t sequence);
+  void settle(const char* topic, uint64_t sequence, bool isHandled);
+  Subscription* tracked(const char* topic);
+  void sendAck(uint64_t sequence);
+  void judge(const Header& header, PenstockMessage& message) const;
+
+  // signing.cpp
+  static void signWith(const SigningKey& key, const Span* pieces, size_t count, uint8_t* to);
+
+  // saving.cpp
+  void restoreBacklog();
+  void saveBacklog();
+  void restoreDeliveries(Subscription& subscription);
+  void saveDeliveries(const Subscription& subscription);
+
+  Client& client_;
+  Memory memory_;
+  Backlog backlog_;
+  JobsDone jobsDone_;
+  PenstockStore* store_ = nullptr;
+
+  Host hosts_[3] = {};
+  uint8_t hostCount_ = 0, host_ = 0, failures_ = 0;
+  char id_[PENSTOCK_ID + 1] = "";
+  const char *user_ = nullptr, *secret_ = nullptr;
+  uint8_t epoch_[8] = {};
+
+  Phase phase_ = Phase::Closed;
+  PenstockState state_ = PenstockState::Disconnected;
+  PenstockError error_ = PenstockError::None;
+  bool isWanted_ = false, isBusy_ = false, isDirty_ = false, hasEpoch_ = false;
+  bool isWelcome_ = false, dropOldest_ = false, requireSignature_ = false;
+  bool useBrokerClock_ = false, loginWithKey_ = false, isPingDue_ = false;
+  const char* words_ = "";
+
+  uint32_t keepAliveMs_ = 60000, timeoutMs_ = 10000, answerMs_ = 30000, largest_ = 0;
+  uint32_t dialAt_ = 0, openedAt_ = 0, heardAt_ = 0, sentAt_ = 0, askedAt_ = 0, movedAt_ = 0;
+  uint32_t holdAt_ = 0, holdMs_ = 0;  // signed publishes wait, after the broker wanted others
+
+  uint32_t nextTicket_ = 1, nextSequence_ = 1, oldSequences_ = 0;
+  uint32_t acksSent_ = 0, acksBeforePing_ = 0, acksConfirmed_ = 0;
+  uint64_t brokerTime_ = 0;
+  uint32_t brokerTimeAt_ = 0;
+
+  Awaited awaited_[PENSTOCK_WINDOW + 4];
+  uint8_t awaitedFirst_ = 0, awaitedCount_ = 0, publishesAwaited_ = 0;
+
+  Outgoing outgoing_;
+  uint8_t tx_[PENSTOCK_TX];
+  size_t txLength_ = 0, txAt_ = 0;
+
+  size_t rxLength_ = 0;
+  uint64_t skip_ = 0;
+  Header piece_ = {};  // of a payload that comes in pieces; command 0: none does
+  uint32_t pieceAt_ = 0;
+  uint64_t current_ = 0;  // the message that the sketch is being handed
+  bool isCurrentAcked_ = false;
+
+  SigningKey key_;
+  uint32_t keyId_ = 0;
+  uint8_t keyVersion_ = 0;  // 0: no key
+  void (*sign_)(const SigningKey&, const Span*, size_t, uint8_t*) = nullptr;
+  bool (*verify_)(const uint8_t*, const uint8_t*, const Span*, size_t) = nullptr;
+  uint8_t keysUsed_ = 0;
+
+  Clock clock_ = nullptr;
+  Random random_ = nullptr;
+  OnMessage onMessage_ = nullptr;
+  OnPublished onPublished_ = nullptr;
+  OnLost onLost_ = nullptr;
+  OnState onState_ = nullptr;
+  void *messageContext_ = nullptr, *publishedContext_ = nullptr;
+  void *lostContext_ = nullptr, *stateContext_ = nullptr;
+  PenstockStats stats_ = {};
+};
+
+}  // namespace penstock

@@ -1,0 +1,433 @@
+// Publishes and other requests, to bytes.
+//
+// A frame is described anew each time that a part of it leaves: as pieces that lie in the backlog,
+// in the sketch or in a small head. Nothing is copied but into `tx_`, and the trailer of a signed
+// publish is made when all before it has left.
+#include <string.h>
+
+#include "core.h"
+#include "platform.h"
+#include "signed.h"
+
+namespace penstock {
+
+namespace {
+
+const uint64_t kControl = uint64_t{1} << 32;  // sequences of requests other than publishes
+const size_t kTopicMax = 1024;
+const uint8_t kKnowsVersion2 = 0x02;  // payload of SUBSCRIBE: signed messages may come as 0x13
+
+uint32_t since(uint32_t then) { return static_cast<uint32_t>(millis()) - then; }
+
+uint64_t controlSequence(uint8_t command, uint32_t id) {
+  return kControl | (static_cast<uint32_t>(command) << 8) | id;
+}
+
+}  // namespace
+
+// ── Publishing ────────────────────────────────────────────────────────────────────────────────
+
+uint32_t Core::publish(const char* topic, const void* data, size_t size) {
+  return enqueue(topic, data, size, 0);
+}
+
+uint32_t Core::publish(const char* topic, const char* text) {
+  return enqueue(topic, text, strlen(text), 0);
+}
+
+uint32_t Core::publishRetained(const char* topic, const void* data, size_t size) {
+  return enqueue(topic, data, size, kRetain);
+}
+
+uint32_t Core::publishSigned(const char* topic, const void* data, size_t size) {
+  return enqueue(topic, data, size, keyVersion_ == 1 ? kSigned1 : kSigned2);
+}
+
+uint32_t Core::publishSigned(const char* topic, const char* text) {
+  return publishSigned(topic, text, strlen(text));
+}
+
+uint32_t Core::enqueue(const char* topic, const void* data, size_t size, uint8_t flags) {
+  error_ = faultOf(topic, size, flags);
+  if (error_ == PenstockError::None) {
+    const Entry entry{nextTicket_, nextSequence_, static_cast<uint16_t>(strlen(topic)),
+                      static_cast<uint16_t>(size), flags};
+    if (makeRoom(entry, topic, static_cast<const uint8_t*>(data))) {
+      ++nextSequence_;
+      if (!++nextTicket_) nextTicket_ = 1;
+      if (store_) saveBacklog();
+      if (phase_ == Phase::Up && !isBusy_) pump();
+      return entry.ticket;
+    }
+    error_ = PenstockError::Full;
+  }
+  ++stats_.refused;
+  return 0;
+}
+
+PenstockError Core::faultOf(const char* topic, size_t size, uint8_t flags) const {
+  const size_t length = strlen(topic);
+  if (!hostCount_) return PenstockError::NotBegun;
+  if (state_ == PenstockState::TakenOver) return PenstockError::TakenOver;
+  if (!length || length > kTopicMax || strpbrk(topic, "+#")) return PenstockError::BadTopic;
+  if (!backlog_.fits(length, size)) return PenstockError::TooLarge;
+  if (flags & (kSigned1 | kSigned2) && !keyVersion_) return PenstockError::NoKey;
+  if (flags & kSigned2 && !hasEpoch_) return PenstockError::NoRandom;
+  return PenstockError::None;
+}
+
+// Where the oldest may go: it goes unless it is under way, for then it may be stored already.
+bool Core::makeRoom(const Entry& entry, const char* topic, const uint8_t* data) {
+  while (!backlog_.push(entry, topic, data)) {
+    size_t at = backlog_.first();
+    while (at != backlog_.end() && backlog_.at(at).flags & kSent) at = backlog_.next(at);
+    if (!dropOldest_ || at == backlog_.end()) return false;
+    ++stats_.dropped;
+    finish(at, PenstockResult::Dropped);
+  }
+  return true;
+}
+
+// ── Which frame is next ───────────────────────────────────────────────────────────────────────
+
+void Core::pump() {
+  while (phase_ != Phase::Closed && (outgoing_.command || beginNext())) {
+    if (!fill() && (!txLength_ || !flushTx())) return;  // the network takes no more
+  }
+  if (phase_ != Phase::Closed) flushTx();
+}
+
+bool Core::beginNext() {
+  if (phase_ != Phase::Up || awaitedCount_ == sizeof awaited_ / sizeof awaited_[0]) return false;
+  size_t at;
+  if (nextPublish(at, true)) return beginPublish(at);  // no history may delay their answers
+  if (beginSubscription()) return true;
+  if (isPingDue_) {
+    isPingDue_ = false;
+    acksBeforePing_ = acksSent_;
+    beginFrame(kPing, 0);
+    return true;
+  }
+  return nextPublish(at, false) && beginPublish(at);
+}
+
+void Core::beginFrame(uint8_t command, uint32_t id) {
+  outgoing_ = Outgoing();
+  outgoing_.command = command;
+  outgoing_.id = id;
+  if (!awaitedCount_) askedAt_ = static_cast<uint32_t>(millis());
+  if (!txLength_) movedAt_ = static_cast<uint32_t>(millis());
+  const size_t slots = sizeof awaited_ / sizeof awaited_[0];
+  awaited_[(awaitedFirst_ + awaitedCount_++) % slots] = Awaited{command, id};
+  if (command == kPublish) ++publishesAwaited_;
+}
+
+bool Core::beginPublish(size_t at) {
+  if (publishesAwaited_ >= PENSTOCK_WINDOW) return false;
+  const Entry entry = backlog_.at(at);
+  if (entry.flags & kRetain && !isWelcome_) {
+    error_ = PenstockError::Unsupported;
+    ++stats_.refused;
+    words_ = "this broker is too old for retained publishes";
+    finish(at, PenstockResult::Refused);
+    words_ = "";
+    return false;
+  }
+  backlog_.markSent(at);
+  ++stats_.sent;
+  beginFrame(kPublish, entry.sequence);
+  outgoing_.time = entry.flags & kSigned2 ? time() : 0;
+  return true;
+}
+
+// A signed publish that waits is overtaken only by other topics: in a topic, order is kept.
+bool Core::nextPublish(size_t& found, bool onlyOld) {
+  bool isAnyHeld = false;
+  for (size_t at = backlog_.first(); at != backlog_.end(); at = backlog_.next(at)) {
+    const Entry entry = backlog_.at(at);
+    if (entry.flags & kSent) continue;
+    if (onlyOld && static_cast<int32_t>(entry.sequence - oldSequences_) >= 0) return false;
+    if (mustWait(entry)) {
+      isAnyHeld = true;
+    } else if (!isAnyHeld || !isTopicHeld(at)) {
+      found = at;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Core::mustWait(const Entry& entry) {
+  if (!entry.isSigned()) return false;
+  if (!keyVersion_ || (holdMs_ && since(holdAt_) < holdMs_)) return true;
+  if (entry.flags & kSigned2 && !time()) {
+    error_ = PenstockError::NoTime;
+    return true;
+  }
+  return false;
+}
+
+bool Core::isTopicHeld(size_t at) {
+  const Span topic = backlog_.topicAt(at);
+  for (size_t held = backlog_.first(); held != at; held = backlog_.next(held)) {
+    const Entry entry = backlog_.at(held);
+    if (entry.flags & kSent || entry.topic != topic.size || !mustWait(entry)) continue;
+    if (!memcmp(backlog_.topicAt(held).data, topic.data, topic.size)) return true;
+  }
+  return false;
+}
+
+uint64_t Core::time() const {
+  const uint64_t now = clock_ ? clock_() : wallClock();
+  return now || !brokerTime_ ? now : brokerTime_ + since(brokerTimeAt_);
+}
+
+// ── Subscribing ───────────────────────────────────────────────────────────────────────────────
+
+bool Core::subscribe(const char* topic, const PenstockSubscribe& options) {
+  error_ = PenstockError::BadTopic;
+  if (!*topic || strlen(topic) > kTopicMax) return false;
+  Subscription* free = nullptr;
+  for (uint8_t i = 0; i < memory_.subscriptionCount; ++i) {
+    Subscription& subscription = memory_.subscriptions[i];
+    if (subscription.isFree()) {
+      if (!free) free = &subscription;
+    } else if (!strcmp(subscription.topic, topic) && subscription.state < Subscription::Leaving) {
+      error_ = PenstockError::None;
+      return true;
+    }
+  }
+  error_ = free ? PenstockError::None : PenstockError::Full;
+  if (!free) return false;
+  *free = Subscription();
+  free->topic = topic;
+  free->options = options;
+  free->state = Subscription::Wanted;
+  restoreDeliveries(*free);
+  if (phase_ == Phase::Up && !isBusy_) pump();
+  return true;
+}
+
+bool Core::unsubscribe(const char* topic) {
+  for (uint8_t i = 0; i < memory_.subscriptionCount; ++i) {
+    Subscription& subscription = memory_.subscriptions[i];
+    if (subscription.isFree() || subscription.state >= Subscription::Leaving) continue;
+    if (strcmp(subscription.topic, topic) != 0) continue;
+    const bool isKnown = phase_ == Phase::Up && subscription.state != Subscription::Wanted;
+    subscription.state = isKnown ? Subscription::Leaving : Subscription::Free;
+    if (isKnown && !isBusy_) pump();
+    return true;
+  }
+  return false;
+}
+
+bool Core::beginSubscription() {
+  for (uint8_t i = 0; i < memory_.subscriptionCount; ++i) {
+    Subscription& subscription = memory_.subscriptions[i];
+    if (subscription.state == Subscription::Wanted) {
+      subscription.state = Subscription::Asked;
+      beginFrame(kSubscribe, i);
+      return true;
+    }
+    if (subscription.state == Subscription::Leaving) {
+      subscription.state = Subscription::LeaveAsked;
+      beginFrame(kUnsubscribe, i);
+      return true;
+    }
+  }
+  return false;
+}
+
+// ── Frames ────────────────────────────────────────────────────────────────────────────────────
+
+void Core::Described::finish(uint8_t command, uint64_t sequence, size_t topic, size_t payload) {
+  writeHeader(head, command, sequence, topic, payload);
+  trailer = static_cast<uint8_t>(Header::trailerSize(command));
+}
+
+void Core::describe(Described& frame) const {
+  frame.count = 0;
+  frame.add(frame.head, kHeaderSize);
+  switch (outgoing_.command) {
+    case kPublish:
+      return describePublish(frame);
+    case kSubscribe:
+    case kUnsubscribe:
+      return describeSubscribe(frame);
+    case kHello:
+      return describeHello(frame);
+    case kAuth:
+      return describeLogin(frame);
+    default:
+      frame.finish(outgoing_.command, 0, 0, 0);
+  }
+}
+
+void Core::describePublish(Described& frame) const {
+  size_t at;
+  backlog_.find(outgoing_.id, at);
+  const Entry entry = backlog_.at(at);
+  const Span topic = backlog_.topicAt(at), payload = backlog_.payloadAt(at);
+  const bool isRetained = entry.flags & kRetain;
+  frame.add(topic.data, topic.size);
+  if (isRetained) {
+    frame.head[kHeaderSize] = kPublishRetain;
+    frame.add(frame.head + kHeaderSize, 1);
+  }
+  frame.add(payload.data, payload.size);
+  const uint8_t command = isRetained               ? kPublish2
+                          : entry.flags & kSigned1 ? kSignedPublish
+                          : entry.flags & kSigned2 ? kSignedPublish2
+                                                   : kPublish;
+  frame.finish(command, entry.sequence, topic.size, payload.size + isRetained);
+}
+
+// A broker that was greeted knows the client id; an older one is told it with each topic.
+void Core::describeSubscribe(Described& frame) const {
+  const Subscription& subscription = memory_.subscriptions[outgoing_.id];
+  const size_t id = isWelcome_ || !*id_ ? 0 : strlen(id_) + 1;
+  const size_t topic = strlen(subscription.topic);
+  frame.add(id_, id);
+  frame.add(subscription.topic, topic);
+  uint8_t* const options = frame.head + kHeaderSize;
+  uint8_t* end = options;
+  if (outgoing_.command == kSubscribe) {
+    *end++ = kKnowsVersion2;
+    const PenstockSubscribe& wish = subscription.options;
+    if (isWelcome_ && wish.start != PenstockStart::Default) {
+      const uint16_t sizes[] = {1, 1, 5, 9};
+      const uint16_t size = sizes[static_cast<uint8_t>(wish.start) & 3];
+      end = putOption(end, 1, size);
+      *end = static_cast<uint8_t>(wish.start);
+      if (size == 5) put32(end + 1, static_cast<uint32_t>(wish.value));
+      if (size == 9) put64(end + 1, wish.value);
+      end += size;
+    }
+    if (isWelcome_ && wish.prefetch) end = put16(putOption(end, 2, 2), wish.prefetch);
+  }
+  const size_t size = static_cast<size_t>(end - options);
+  frame.add(options, size);
+  const uint64_t sequence = controlSequence(outgoing_.command, outgoing_.id);
+  frame.finish(outgoing_.command, sequence, id + topic, size);
+}
+
+void Core::describeHello(Described& frame) const {
+  uint8_t* const options = frame.head + kHeaderSize;
+  const bool canRepeat = *id_ && hasEpoch_;
+  const uint32_t features = kCodedErrors | (canRepeat ? kDeduplicated : 0);
+  uint8_t* end = put32(putOption(options, 1, 4), features);
+  if (largest_) end = put32(putOption(end, 2, 4), largest_);
+  end = put16(putOption(end, 3, 2), static_cast<uint16_t>(keepAliveMs_ / 1000));
+  if (canRepeat) {
+    memcpy(putOption(end, 4, 8), epoch_, 8);
+    end += 11;
+  }
+  const size_t id = strlen(id_), size = static_cast<size_t>(end - options);
+  frame.add(id_, id);
+  frame.add(options, size);
+  frame.finish(kHello, controlSequence(kHello, 0), id, size);
+}
+
+// With a key, the first AUTH asks for a nonce; onChallenge() sends the second.
+void Core::describeLogin(Described& frame) const {
+  if (user_) {
+    const size_t user = strlen(user_), secret = strlen(secret_);
+    frame.add(user_, user);
+    frame.add(secret_, secret);
+    return frame.finish(kAuth, controlSequence(kAuth, 0), user, secret);
+  }
+  char* const name = reinterpret_cast<char*>(frame.head + kHeaderSize);
+  const size_t size = writeKeyName(name, keyId_);
+  frame.add(name, size);
+  frame.finish(kAuth, controlSequence(kAuth, 0), size, 0);
+}
+
+// ── To bytes ──────────────────────────────────────────────────────────────────────────────────
+
+// True when the whole frame is in tx_, or has left.
+bool Core::fill() {
+  Described frame;
+  describe(frame);
+  if (!fillPieces(frame)) return false;
+  if (frame.trailer) {
+    if (sizeof tx_ - txLength_ < frame.trailer) return false;
+    putTrailer();
+  }
+  outgoing_.command = 0;
+  return true;
+}
+
+bool Core::fillPieces(const Described& frame) {
+  size_t begin = 0;
+  for (size_t i = 0; i < frame.count; ++i) {
+    if (!fillPiece(frame.pieces[i], begin)) return false;
+    begin += frame.pieces[i].size;
+  }
+  return true;
+}
+
+// A piece that begins at this position of the frame. What would fill tx_ leaves without a copy.
+bool Core::fillPiece(Span piece, size_t begin) {
+  while (outgoing_.at < begin + piece.size) {
+    const uint8_t* from = piece.data + (outgoing_.at - begin);
+    const size_t left = begin + piece.size - outgoing_.at;
+    size_t n = smaller(left, sizeof tx_ - txLength_);
+    if (!txLength_ && left >= sizeof tx_) {
+      n = client_.write(from, left);
+      if (!n) return false;
+      movedAt_ = sentAt_ = static_cast<uint32_t>(millis());
+    } else {
+      if (!n) return false;
+      memcpy(tx_ + txLength_, from, n);
+      txLength_ += n;
+    }
+    outgoing_.at += n;
+  }
+  return true;
+}
+
+// The signature is made now, when the publish leaves: the broker takes none that is old.
+void Core::putTrailer() {
+  size_t at;
+  backlog_.find(outgoing_.id, at);
+  uint8_t* const to = tx_ + txLength_;
+  const bool isVersion2 = backlog_.at(at).flags & kSigned2;
+  put32(to + 64, keyId_);
+  if (isVersion2) {
+    put64(to + 68, outgoing_.time);
+    random_(to + 76, 8);
+  }
+  SignedText text;
+  text.set(backlog_.topicAt(at), backlog_.payloadAt(at), isVersion2 ? to + 64 : nullptr);
+  sign_(key_, text.pieces, text.count, to);
+  txLength_ += isVersion2 ? kTrailer2 : kTrailer1;
+}
+
+bool Core::flushTx() {
+  while (txAt_ < txLength_) {
+    const size_t n = client_.write(tx_ + txAt_, txLength_ - txAt_);
+    if (!n) return false;
+    txAt_ += n;
+    movedAt_ = sentAt_ = static_cast<uint32_t>(millis());
+  }
+  txLength_ = txAt_ = 0;
+  return true;
+}
+
+// For an acknowledgement outside loop(), which has nowhere else to wait.
+bool Core::waitForRoom(size_t size) {
+  const uint32_t began = static_cast<uint32_t>(millis());
+  while (room() < size) {
+    pump();
+    if (phase_ == Phase::Closed) return false;
+    if (room() >= size) return true;
+    if (since(began) >= timeoutMs_) {
+      lost(PenstockError::NotReached);
+      return false;
+    }
+    yield();
+  }
+  return true;
+}
+
+}  // namespace penstock
