@@ -371,6 +371,16 @@ def test_a_topic_of_which_qos_0_is_not_captured_says_why(own_broker):
     assert "capture_exclude" in line(found, "not_captured")["text"]
 
 
+def test_a_browser_that_has_what_it_asked_for_was_not_refused(own_broker):
+    broker = own_broker(limits={"connect_timeout_s": 1})
+    with socket.create_connection((broker.host, broker.port)) as browser:
+        browser.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while browser.recv(4096):  # the broker ends it when it has asked for nothing more
+            pass
+    assert ApiClient(broker.port).get("events", kind="refused").document["items"] == []
+    assert "http_idle" in ApiClient(broker.port).get("overview").document["ends"]
+
+
 # ── the list of events ────────────────────────────────────────────────────────────────────────
 
 

@@ -22,6 +22,7 @@ GROUPS_SHOWN = 5  # of each kind
 ORDINARY_ENDS = {
     DisconnectReason.CLIENT_DISCONNECT.value,
     DisconnectReason.CONNECTION_LOST.value,
+    DisconnectReason.HTTP_IDLE.value,
     DisconnectReason.SERVER_SHUTDOWN.value,
 }
 ORDINARY_DROPS = {
@@ -140,7 +141,7 @@ def _groups(lags: list[GroupLag]) -> Iterator[Finding]:
         yield Finding(
             severity="warn",
             code="no_workers",
-            text=f"{_named(found)} has {found.lag:,} messages to do and no workers",
+            text=f"{_named(found)} has {_messages(found.lag)} to do and no workers",
             advice="start workers, or delete the group if nobody needs it",
             page="groups",
             topic=found.topic,
@@ -151,7 +152,7 @@ def _groups(lags: list[GroupLag]) -> Iterator[Finding]:
         yield Finding(
             severity="warn",
             code="group_lag",
-            text=f"{_named(found)} is {found.lag:,} messages behind, with {found.workers} workers",
+            text=f"{_named(found)} is {_messages(found.lag)} behind, with {found.workers} workers",
             advice="add workers, or find out what slows them down",
             page="groups",
             topic=found.topic,
@@ -165,7 +166,7 @@ def _letters(letters: list[Letters]) -> Iterator[Finding]:
         yield Finding(
             severity="warn",
             code="dead_letters",
-            text=f"{found.letters:,} dead letters of {found.topic}, group {found.group}",
+            text=f"{_letter_count(found.letters)} in group {found.group} of {found.topic}",
             advice="mend the cause, re-drive one, then the rest",
             page="groups",
             topic=found.topic,
@@ -192,7 +193,7 @@ def _counted(recent: Recent) -> Iterator[Finding]:
             yield Finding(
                 severity="warn",
                 code="drops",
-                text=f"{count:,} messages dropped in {window}: {reason}",
+                text=f"{_messages(count)} dropped in {window}: {reason}",
                 advice=advice_for(reason, is_drop=True),
                 page="clients",
                 reason=reason,
@@ -215,8 +216,16 @@ def _certificates(expiry: Mapping[str, float]) -> Iterator[Finding]:
             )
 
 
+def _messages(count: int) -> str:
+    return f"{count:,} message{'s' * (count != 1)}"
+
+
+def _letter_count(count: int) -> str:
+    return f"{count:,} dead letter{'s' * (count != 1)}"
+
+
 def _named(found: GroupLag) -> str:
-    return f"{found.topic}, group {found.group}"
+    return f"group {found.group} of {found.topic}"
 
 
 def _time(seconds: float) -> str:

@@ -29,6 +29,7 @@ from penstock.trust.principal import Principal
 _ORDINARY_HTTP_ENDS = {
     DisconnectReason.CLIENT_DISCONNECT,
     DisconnectReason.CONNECTION_LOST,
+    DisconnectReason.HTTP_IDLE,
     DisconnectReason.SERVER_SHUTDOWN,
 }
 

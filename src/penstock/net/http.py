@@ -288,7 +288,7 @@ class _HttpConnection(H11Protocol):
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
             return
-        self.end(DisconnectReason.KEEP_ALIVE_TIMEOUT)
+        self.end(self._reason_of_silence())
         super().timeout_keep_alive_handler()
 
     def shutdown(self) -> None:
@@ -335,12 +335,17 @@ class _HttpConnection(H11Protocol):
         if self._is_late(self._timer):
             self._timer = self._start_timer()
             return
-        self.end(
-            DisconnectReason.KEEP_ALIVE_TIMEOUT
-            if self._answered
-            else DisconnectReason.CONNECT_TIMEOUT
-        )
+        self.end(self._reason_of_silence())
         self.transport.abort()
+
+    def _reason_of_silence(self) -> DisconnectReason:
+        if not self._answered:
+            return DisconnectReason.CONNECT_TIMEOUT
+        has_begun = self.conn.trailing_data[0]  # half a request
+        is_read = not self.transport.get_write_buffer_size()
+        if self._idle() and is_read and not has_begun:
+            return DisconnectReason.HTTP_IDLE
+        return DisconnectReason.KEEP_ALIVE_TIMEOUT
 
 
 def _body_bytes_announced(scope: Scope) -> float:

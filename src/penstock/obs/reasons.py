@@ -25,6 +25,8 @@ class DisconnectReason(Enum):
     """No complete packet within one and a half times the keep-alive."""
     IDLE_TIMEOUT = "idle_timeout"
     """Nothing received for longer than the idle timeout; a client that only listens must ping."""
+    HTTP_IDLE = "http_idle"
+    """An HTTP connection that got its answer and asked for nothing more for a while."""
     SESSION_TAKEN_OVER = "session_taken_over"
     """Another connection presented the same client id."""
     SESSION_ENDED = "session_ended"
@@ -233,6 +235,9 @@ ADVICE: Final[dict[Enum, str]] = {
     ),
     DisconnectReason.IDLE_TIMEOUT: (
         "Let the client send a PING every minute or so; the limit is `limits.idle_timeout_s`."
+    ),
+    DisconnectReason.HTTP_IDLE: (
+        "Nothing: browsers keep connections for a while and open new ones as they need them."
     ),
     DisconnectReason.SIGNATURE_REFUSED: (
         "The log has the topic and the fault. See [signing](../operating/signing.md)."

@@ -362,7 +362,7 @@ def test_an_idle_connection_is_closed_after_the_keep_alive(run):
             writer.write(GET)
             await read_answer(reader)
             assert await reader.read() == b""
-            assert await server.closed.get() is DisconnectReason.KEEP_ALIVE_TIMEOUT
+            assert await server.closed.get() is DisconnectReason.HTTP_IDLE
 
     run(main)
 

@@ -43,6 +43,7 @@ CODES: Final[Mapping[Why, Codes]] = MappingProxyType(
         Why.CONNECT_TIMEOUT: _SILENT,
         Why.KEEP_ALIVE_TIMEOUT: Codes(None, Code.KEEP_ALIVE_TIMEOUT),
         Why.IDLE_TIMEOUT: Codes(None, Code.KEEP_ALIVE_TIMEOUT),
+        Why.HTTP_IDLE: _SILENT,
         Why.SESSION_TAKEN_OVER: Codes(Code.SERVER_BUSY, Code.SESSION_TAKEN_OVER),
         Why.SESSION_ENDED: _both(Code.SERVER_BUSY),
         Why.MALFORMED_PACKET: Codes(
