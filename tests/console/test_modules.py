@@ -10,8 +10,8 @@ import pytest
 from tests.console.conftest import HERE, STATIC
 
 SOURCES = sorted((STATIC / "app").rglob("*.js"))
-OWN_BYTES_MAX = 265_000  # of modules and style, as they are in the package
-GZIPPED_BYTES_MAX = 92_000
+OWN_BYTES_MAX = 280_000  # of modules and style, as they are in the package
+GZIPPED_BYTES_MAX = 94_000
 
 # What would run text as code, or take it for markup. Preact has one such place, which only
 # ``dangerouslySetInnerHTML`` reaches.

@@ -294,7 +294,7 @@ def _marked(group: Group) -> Group:
         return group
     found = attention.of_group(
         lag=group.lag,
-        workers=group.workers,
+        workers=group.workers or int(bool(group.rate_per_s)),  # that ask now and then
         oldest_s=group.oldest_s,
         letters=group.dead_letters,
         exhausted=group.exhausted,

@@ -114,7 +114,7 @@ def tell(event: Event) -> str:
             told = _DROPS.get(event.reason, _plain(event.reason))
             return f"{several(event.count, 'message')}{place}{group} {told}{detail}."
         case "returned":
-            holder = printable(event.client) or "a worker"
+            holder = "A worker" if _is_made_up(event.client) else printable(event.client)
             return f"{holder} returned {several(event.count, 'message')}{detail or ': no reason'}."
         case _:
             return f"{event.kind.capitalize()}{times}{detail}."
@@ -144,6 +144,11 @@ def derived(ms: int, code: str, text: str, *, trouble: bool = False) -> Fact:
 def advice_on(event: Event, command: str | None = None) -> list[Advice]:
     text = advice_for(event.reason, is_drop=event.kind == DROPPED)
     return [Advice(text, command)] if text and not text.startswith("Nothing") else []
+
+
+def _is_made_up(worker: bytes) -> bool:
+    """Whether a worker has only the name that its connection gave it."""
+    return not worker or worker.startswith(b"queue#")
 
 
 def _plain(reason: str) -> str:

@@ -146,5 +146,23 @@ export function parseMoment(text, now = Date.now()) {
 /** The words of a code: `session_taken_over` → `session taken over`. @param {unknown} code */
 export const words = (code) => visible(code).replaceAll('_', ' ');
 
+/**
+ * A text of the broker as a sentence: with a capital, and a stop at its end. Pure.
+ * @param {unknown} text
+ */
+export function sentence(text) {
+  const said = String(text ?? '').trim();
+  if (!said) return '';
+  return said.charAt(0).toUpperCase() + said.slice(1) + (/[.!?]$/.test(said) ? '' : '.');
+}
+
+/**
+ * The pieces of an advice: names of options and commands stand between back-ticks. Pure.
+ * @param {unknown} text @returns {{text: string, isCode: boolean}[]}
+ */
+export function pieces(text) {
+  return String(text ?? '').split('`').map((piece, index) => ({ text: piece, isCode: index % 2 === 1 })).filter((piece) => piece.text);
+}
+
 /** @param {number} number @param {string} one @param {string} [many] */
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;

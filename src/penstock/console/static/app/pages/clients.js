@@ -8,15 +8,23 @@ import { toast } from '../state.js';
 import { TYPE_NAME_FROM, confirm } from '../parts/dialog.js';
 import { Check, Choice, Filter, Tabs } from '../parts/fields.js';
 import { Mark } from '../parts/icons.js';
-import { Close, Empty, Loading, Partial, ProblemNote, Reason, Time } from '../parts/states.js';
+import { Advice, Close, Empty, Loading, Partial, ProblemNote, Reason, Time } from '../parts/states.js';
 import { Table } from '../parts/table.js';
+
+const ENDS = /** @type {Record<string, string>} */ ({
+  client_disconnect: 'said goodbye', connection_lost: 'connection broke', keep_alive_timeout: 'fell silent', session_taken_over: 'id taken over',
+  server_shutdown: 'broker stopped', slow_reader: 'read too slowly', credentials_revoked: 'credentials revoked',
+});
+
+/** Whether somebody should look: it broke off, or messages wait. @param {any} row */
+const awayTone = (row) => (row.queued || row.dropped || (row.ended && row.ended !== 'client_disconnect') ? 'warn' : 'info');
 
 /** @param {any} client */
 const nameOf = (client) => (client.client_id ? visible(client.client_id) : `(no id) ${visible(client.address ?? '')}`);
 
 const COLUMNS = [
   { name: 'Client', card: /** @type {1} */ (1), show: (row) => html`<span class="mono">${nameOf(row)}</span>` },
-  { name: 'State', card: /** @type {2} */ (2), show: (row) => (row.away ? html`<${Mark} tone="warn">away${row.ended ? `: ${words(row.ended)}` : ''}<//>` : html`<${Mark} tone="ok">${row.protocol}${row.version ? ` ${row.version}` : ''}<//>`) },
+  { name: 'State', card: /** @type {2} */ (2), show: (row) => (row.away ? html`<span title=${row.ended ?? ''}><${Mark} tone=${awayTone(row)}>away${row.ended ? `: ${ENDS[row.ended] ?? words(row.ended)}` : ''}<//></span>` : html`<${Mark} tone="ok">${row.protocol}${row.version ? ` ${row.version}` : ''}<//>`) },
   { name: 'From', show: (row) => html`<span class="mono">${visible(row.address ?? '–')}</span>` },
   { name: 'User', show: (row) => visible(row.user || '–') },
   { name: 'Since', show: (row) => html`<span title=${row.since ?? ''}>${ago(row.since)}</span>` },
@@ -88,8 +96,8 @@ export function EventList({ query, none }) {
   return html`<${ProblemNote} problem=${list.problem} onRetry=${list.reload} /><${Partial} incomplete=${list.incomplete} />
     ${list.isLoading && !list.items.length ? html`<${Loading} />` : !list.items.length && !list.problem ? html`<p class="muted">${none}</p>` : ''}
     <ol class="timeline">${list.items.slice(0, 200).map((event) => html`<li key=${event.id} class=${event.kind === 'connected' || event.kind === 'traced' || event.reason === 'client_disconnect' ? '' : 'trouble'}>
-      <span class="mono nowrap">${time(event.at)}</span><span class="text">${visible(event.text || words(event.kind))}${event.count > 1 ? ` × ${count(event.count)}` : ''} <${Reason} code=${event.reason} /> ${visible(event.detail)}${!query.client_id && event.client_id && html` <a class="mono" href=${address('clients', { client: event.client_id })}>${visible(event.client_id)}</a>`}${event.topic && html` <a class="mono" href=${address('topics', { topic: event.topic })}>${visible(event.topic)}</a>`}
-      ${event.advice && event.reason !== 'client_disconnect' && html`<br /><span class="muted">${visible(event.advice)}</span>`}</span></li>`)}</ol>
+      <span class="mono nowrap">${time(event.at)}</span><span class="text">${visible(event.text || words(event.kind))} <${Reason} code=${event.reason === 'returned' ? '' : event.reason} />${!query.client_id && event.client_id && html` <a class="mono" href=${address('clients', { client: event.client_id })}>${visible(event.client_id)}</a>`}${event.topic && html` <a class="mono" href=${address('topics', { topic: event.topic })}>${visible(event.topic)}</a>`}
+      ${event.advice && event.reason !== 'client_disconnect' && html`<br /><span class="muted"><${Advice} text=${event.advice} /></span>`}</span></li>`)}</ol>
     ${list.next && html`<button type="button" onClick=${list.more}>Older</button>`}`;
 }
 

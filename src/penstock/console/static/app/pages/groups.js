@@ -82,7 +82,7 @@ function Seek({ topic, group, onChange }) {
     },
   });
   return html`<form class="row" onSubmit=${(event) => { event.preventDefault(); if (to) ask(); }}>
-    <input aria-label="Move the group to: earliest, latest, an offset or a time" placeholder="earliest, latest, offset, time" value=${to} onInput=${(event) => setTo(event.target.value.trim())} list="seeks" />
+    <input aria-label="Move the group to: earliest, latest, an offset or a time" placeholder="earliest, latest, offset, time" size="26" value=${to} onInput=${(event) => setTo(event.target.value.trim())} list="seeks" />
     <datalist id="seeks"><option value="earliest"></option><option value="latest"></option></datalist><button type="submit" disabled=${!to}>Seek</button></form>`;
 }
 

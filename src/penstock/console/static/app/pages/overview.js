@@ -1,6 +1,6 @@
 /** Overview: is it well, what does an acknowledgement mean now, what needs attention. */
 import { html, useEffect, useMemo, useState, useStore } from '../ui.js';
-import { bytes, count, digits, duration, milliseconds, percent, plural, rate, short, visible, words } from '../format.js';
+import { bytes, count, digits, duration, milliseconds, percent, plural, rate, sentence, short, visible, words } from '../format.js';
 import { capital, health, loadHealth } from '../health.js';
 import { useResource, useStream } from '../live.js';
 import { address, refine } from '../router.js';
@@ -8,7 +8,7 @@ import { Chart } from '../parts/chart.js';
 import { Segments } from '../parts/fields.js';
 import { Icon } from '../parts/icons.js';
 import { Spark } from '../parts/spark.js';
-import { Command, Loading, ProblemNote } from '../parts/states.js';
+import { Advice, Command, Loading, ProblemNote } from '../parts/states.js';
 
 const ICONS = /** @type {Record<string, string>} */ ({ healthy: 'ok', degraded: 'warn', unavailable: 'bad' });
 
@@ -75,10 +75,13 @@ function Figures({ overview, series }) {
 
 /** @param {any} props */
 function Figure({ name, value, note, href, series, of }) {
-  const line = of ? series?.lines.get(of) : null;
+  const line = of ? drawable(series?.lines.get(of)) : null;
   const inside = html`<span class="name">${name}</span><span class="figure">${value}</span><span class="sub">${note}</span>${line && html`<${Spark} values=${line.values} label=${`${name}, over time: now ${value}`} />`}`;
   return href ? html`<a class="figure-box" href=${href}>${inside}</a>` : html`<div class="figure-box">${inside}</div>`;
 }
+
+/** A curve of two points says nothing. @param {any} line */
+const drawable = (line) => (line?.values.filter((value) => value !== null).length > 2 ? line : null);
 
 /** Where a finding leads. @param {any} finding */
 export function whereOf({ page, topic, group, reason }) {
@@ -89,7 +92,7 @@ export function whereOf({ page, topic, group, reason }) {
 /** @param {{findings: any[]}} props */
 function Findings({ findings }) {
   return html`<section class="panel"><header><h2>Needs attention</h2></header>
-    ${findings.length ? html`<ul class="attention">${findings.map((finding) => html`<li><a href=${whereOf(finding)}><${Icon} name=${finding.severity} tone=${finding.severity} /><span class="grow"><span class="sr">${finding.severity === 'bad' ? 'Urgent: ' : 'Warning: '}</span>${visible(finding.text)} <span class="muted">${visible(finding.advice)}</span></span><${Icon} name="right" /></a></li>`)}</ul>`
+    ${findings.length ? html`<ul class="attention">${findings.map((finding) => html`<li><a href=${whereOf(finding)}><${Icon} name=${finding.severity} tone=${finding.severity} /><span class="grow"><span class="sr">${finding.severity === 'bad' ? 'Urgent: ' : 'Warning: '}</span>${visible(sentence(finding.text))} <span class="muted"><${Advice} text=${finding.advice} /></span></span><${Icon} name="right" /></a></li>`)}</ul>`
       : html`<div class="body muted">Nothing.</div>`}</section>`;
 }
 

@@ -2,7 +2,6 @@
 import { html } from '../ui.js';
 import { call, newKey } from '../api.js';
 import { ago, bytes, count, plural, time, visible, words } from '../format.js';
-import { capital } from '../health.js';
 import { useList, useResource } from '../live.js';
 import { address, refine } from '../router.js';
 import { toast } from '../state.js';
@@ -10,7 +9,7 @@ import { confirm } from '../parts/dialog.js';
 import { Filter, Tabs } from '../parts/fields.js';
 import { Mark } from '../parts/icons.js';
 import { oneLine } from '../parts/payload.js';
-import { Close, Empty, Loading, Note, Partial, ProblemNote, Reason, Time } from '../parts/states.js';
+import { Advice, Close, Empty, Loading, Note, Partial, ProblemNote, Reason, Time } from '../parts/states.js';
 import { Table } from '../parts/table.js';
 
 const CREATE = 'penstock schedule create report-due report/due now --cron @hourly';
@@ -130,7 +129,7 @@ function Bridges({ query }) {
 }
 
 /** Why it does not copy, and what to do. @param {{row: any}} props */
-const Trouble = ({ row }) => html`<strong class="mono">${visible(row.name)}</strong>: ${visible(row.error)}. <span class="muted">${row.advice && `${capital(visible(row.advice))}.`}${row.retry_at ? ` It tries again at ${time(row.retry_at)}.` : ''}</span>`;
+const Trouble = ({ row }) => html`<strong class="mono">${visible(row.name)}</strong>: ${visible(row.error)}. <span class="muted"><${Advice} text=${row.advice} />${row.retry_at ? ` It tries again at ${time(row.retry_at)}.` : ''}</span>`;
 
 /** @param {{name: string, way: any}} props */
 function Direction({ name, way }) {

@@ -1,5 +1,5 @@
 /** Security: users, roles, keys, tokens, bans; who was refused; who changed what; and: may somebody do something? */
-import { html, useState } from '../ui.js';
+import { html, useEffect, useState } from '../ui.js';
 import { call, get, newKey } from '../api.js';
 import { ago, count, plural, visible, words } from '../format.js';
 import { useList, useResource } from '../live.js';
@@ -31,15 +31,19 @@ function CheckAccess({ query }) {
   const [form, set] = useState({ user: query.user ?? '', action: query.action ?? 'publish', topic: query.on ?? '' });
   const [answer, setAnswer] = useState(/** @type {any} */ (null));
   const put = (name) => (value) => set({ ...form, [name]: value });
-  const ask = async (event) => {
-    event.preventDefault();
-    refine({ user: form.user, action: form.action, on: form.topic });
+  const look = async () => {
     try {
       setAnswer({ data: await get('access/check', form) });
     } catch (problem) {
       setAnswer({ problem });
     }
   };
+  const ask = (event) => {
+    event.preventDefault();
+    refine({ user: form.user, action: form.action, on: form.topic });
+    look();
+  };
+  useEffect(() => { if (query.user && query.on) look(); }, []);
   const data = answer?.data;
   return html`<form class="form" style=${{ maxWidth: '760px' }} onSubmit=${ask}><div class="pair"><${Field} label="User" value=${form.user} onChange=${put('user')} required /><${Choice} label="May" value=${form.action} onChange=${put('action')} options=${ACTIONS.map((one) => [one, one])} /><${Field} label="Topic or filter" mono value=${form.topic} onChange=${put('topic')} /></div>
       <div class="row"><button class="primary" type="submit" disabled=${!form.user}>Check</button><span class="muted">By the same rules that decide at every door.</span></div></form>
@@ -51,7 +55,7 @@ function CheckAccess({ query }) {
 /** @param {any} props */
 function Listing({ path, columns, id, label, empty, query = {}, every = 5_000, actions, choose, chosen }) {
   const list = useList(path, query, { every });
-  return html`<div class="filters">${actions?.(list)}</div><${ProblemNote} problem=${list.problem} onRetry=${list.reload} /><${Partial} incomplete=${list.incomplete} />
+  return html`${actions && html`<div class="filters">${actions(list)}</div>`}<${ProblemNote} problem=${list.problem} onRetry=${list.reload} /><${Partial} incomplete=${list.incomplete} />
     ${!(list.problem && !list.items.length) && html`<${Table} label=${label} max=${560} columns=${columns(list)} rows=${list.items} id=${id} hasMore=${Boolean(list.next)} onMore=${list.more} onChoose=${choose} chosen=${chosen} empty=${list.isLoading ? html`<${Loading} />` : empty} />`}`;
 }
 
@@ -196,6 +200,15 @@ function Bans() {
 
 const Refusals = () => html`<${EventList} query=${{ kind: 'refused' }} none="Nobody was refused lately." />`;
 
+/** What a record says was changed: each row by its kind and name. Pure. @param {any} record */
+export function changedBy({ changes, note }) {
+  const told = changes.map(({ kind, name, topic, before, after, is_deleted: isDeleted }) => {
+    const verb = isDeleted || (before && !after) ? 'deleted' : after && !before && kind !== 'group' && kind !== 'topic' ? 'added' : after ? 'changed' : '';
+    return [kind, name, topic && `of ${topic}`, verb].filter(Boolean).join(' ');
+  });
+  return [...told.slice(0, 5), told.length > 5 && `${told.length - 5} more`, note].filter(Boolean).join(', ');
+}
+
 /** @param {any} props */
 function Audit({ query }) {
   const list = useList('audit', {}, { every: 5_000 });
@@ -203,7 +216,7 @@ function Audit({ query }) {
   const columns = [
     { name: 'Time', card: /** @type {3} */ (3), show: (row) => html`<${Time} at=${row.time} />` }, { name: 'What', card: /** @type {1} */ (1), show: (row) => html`${words(row.action)}${row.count > 1 ? ` × ${count(row.count)}` : ''}` },
     { name: 'Who', card: /** @type {2} */ (2), show: (row) => visible(row.user || '–') }, { name: 'From', show: (row) => html`<span class="mono">${visible(row.address || '–')}</span> <span class="muted">${visible(row.door)}</span>` },
-    { name: 'Node', number: true, show: (row) => row.node }, { name: 'Note', wide: true, show: (row) => visible(row.note || (row.changes.length ? plural(row.changes.length, 'change') : '–')) },
+    { name: 'Node', number: true, show: (row) => row.node }, { name: 'Changed', wide: true, show: (row) => visible(changedBy(row) || '–') },
   ];
   return html`<${ProblemNote} problem=${list.problem} onRetry=${list.reload} />
     <${Table} label="Audit" max=${480} columns=${columns} rows=${list.items} id=${(row) => String(row.offset)} chosen=${query.open ?? ''} onChoose=${(row) => refine({ open: query.open === String(row.offset) ? '' : row.offset })} hasMore=${Boolean(list.next)} onMore=${list.more} empty=${list.isLoading ? html`<${Loading} />` : html`<${Empty} title="Nothing was changed yet" />`} />

@@ -24,7 +24,7 @@ export function Topics({ query }) {
   useKey('p', () => setForm({ topic }));
   const isRetained = !topic && query.tab === 'retained';
   return html`<div class="page-head"><h1>Topics</h1><span class="grow"></span>
-      <a class="button" href=${isRetained ? address('topics') : address('topics', { tab: 'retained' })}>${isRetained ? 'All topics' : 'Retained messages'}</a>
+      <a class="button" href=${isRetained ? address('topics') : address('topics', { tab: 'retained' })}>${isRetained ? 'All topics' : 'Retained'}</a>
       <button type="button" class="primary" onClick=${() => setForm({ topic })}>Publish</button></div>
     <div class="split">
       <section aria-label="Tree of topics">

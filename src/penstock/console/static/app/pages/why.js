@@ -1,12 +1,12 @@
 /** Why: what became of a client, a message, a topic or a publish, in plain words. */
-import { html, useEffect, useState } from '../ui.js';
+import { classes, html, useEffect, useState } from '../ui.js';
 import { call, get, session } from '../api.js';
 import { count, time, visible, words } from '../format.js';
 import { useKey } from '../keys.js';
 import { address, refine } from '../router.js';
 import { Check, Choice, Field } from '../parts/fields.js';
 import { Icon, Mark } from '../parts/icons.js';
-import { Command, Loading, Partial, ProblemNote, Reason } from '../parts/states.js';
+import { Advice, Command, Loading, Partial, ProblemNote, Reason } from '../parts/states.js';
 import { EventList } from './clients.js';
 
 const GOOD = new Set(['delivered', 'done', 'retained', 'connected', 'would_pass', 'accepted', 'live', 'passes']);
@@ -46,7 +46,7 @@ export function Why({ query }) {
   };
   return html`<div class="page-head"><h1>Why</h1></div>
     <form class="filters" onSubmit=${submit}><input class="mono grow" type="text" aria-label="What to explain: a client, topic@offset or a topic" placeholder="pump-7, mail/out@118, plant/p7/temp" value=${text} onInput=${(event) => setText(event.target.value)} style=${{ maxWidth: '480px' }} spellcheck=${false} autocomplete="off" />
-      <${Choice} bare label="What it is" value=${kind} onChange=${(value) => refine({ kind: value })} options=${[['', 'by its form'], ['client', 'client'], ['message', 'message'], ['topic', 'topic'], ['publish', 'a publish, tried']]} />
+      <${Choice} bare label="What it is" value=${kind} onChange=${(value) => refine({ kind: value })} options=${[['', 'anything'], ['client', 'client'], ['message', 'message'], ['topic', 'topic'], ['publish', 'a publish, tried']]} />
       ${kind !== 'publish' && html`<button class="primary" type="submit" disabled=${!text.trim()}>Explain</button>`}</form>
     ${kind === 'publish' ? html`<${TryPublish} topic=${asked} set=${set} />` : ''}
     ${answer.isLoading && html`<${Loading} />`}<${ProblemNote} problem=${answer.problem} />
@@ -76,22 +76,39 @@ function TryPublish({ topic, set }) {
 function Explanation({ why }) {
   const tone = toneOf(why.fate);
   const { subject } = why;
+  const facts = besides(why);
   const link = subject.client_id ? address('clients', { client: subject.client_id }) : subject.topic ? address('topics', { topic: subject.topic, ...(subject.offset != null ? { offset: subject.offset, message: subject.offset } : {}) }) : '';
   return html`<article aria-label="Explanation"><div class="verdict"><span style=${{ paddingTop: '3px' }}><${Icon} name=${tone} tone=${tone} size=${20} /></span><div class="grow"><p class="tag">${words(why.fate)}</p><h2 style=${{ marginTop: '4px' }}>${visible(why.summary)}</h2>${link && html`<a href=${link}>Show ${subject.client_id ? 'the client' : 'the topic'}</a>`}</div></div>
     <${Partial} incomplete=${why.incomplete} />
     ${why.checks.length > 0 && html`<section class="panel" style=${{ marginBottom: '16px' }}><header><h2>What it depends on</h2></header><ul class="body form" style=${{ gap: '4px' }}>${why.checks.map((check) => html`<li class="row"><${Mark} tone=${check.passes ? 'ok' : 'bad'}>${words(check.code)}<//><span class="grow">${visible(check.text)}</span><span class="tag">${words(check.certainty)}</span></li>`)}</ul></section>`}
-    ${why.facts.length > 0 && html`<ol class="timeline" style=${{ marginBottom: '16px' }}>${why.facts.map((fact) => html`<li class=${fact.is_trouble ? 'trouble' : ''}><span class="mono nowrap">${fact.at ? html`<time dateTime=${fact.at}>${time(fact.at)}</time>` : html`<span class="muted">as of now</span>`}</span>
+    ${facts.length > 0 && html`<ol class="timeline" style=${{ marginBottom: '16px' }}>${facts.map((fact) => html`<li class=${fact.is_trouble ? 'trouble' : ''}><span class="mono nowrap">${fact.at ? html`<time dateTime=${fact.at}>${time(fact.at)}</time>` : html`<span class="muted">as of now</span>`}</span>
       <span class="text">${fact.is_trouble && html`<span class="sr">Trouble: </span>`}${visible(fact.text)}</span><${Reason} code=${fact.code} /><span class="tag">${words(fact.certainty)}</span></li>`)}</ol>`}
     ${why.receivers.length > 0 && html`<${Receivers} why=${why} />`}
     ${why.near.length > 0 && html`<p>Filters that almost match: ${why.near.map((one) => html`<code>${visible(one)}</code> `)}</p>`}
-    ${why.advice.length > 0 && html`<section class="panel" style=${{ margin: '16px 0' }}><header><h2>What to do</h2></header><ul class="body form">${why.advice.map((one) => html`<li class="form" style=${{ gap: '4px', justifyItems: 'start' }}><span>${visible(one.text)}</span>${one.command && html`<${Command} text=${one.command} />`}</li>`)}</ul></section>`}
+    ${why.advice.length > 0 && html`<section class="panel" style=${{ margin: '16px 0' }}><header><h2>What to do</h2></header><ul class="body form">${why.advice.map((one) => html`<li class="form" style=${{ gap: '4px', justifyItems: 'start' }}><span><${Advice} text=${one.text} /></span>${one.command && html`<${Command} text=${one.command} />`}</li>`)}</ul></section>`}
     ${why.not_kept.length > 0 && html`<p class="muted">Not kept: ${why.not_kept.map(visible).join(', ')}.</p>`}</article>`;
 }
 
+/** Facts that do not stand in the table of receivers. Pure. @param {any} why */
+export function besides({ facts, receivers }) {
+  const told = new Set(receivers.map((one) => `${one.name}: ${one.text}`));
+  return facts.filter((fact) => fact.at || !told.has(fact.text));
+}
+
+const RECEIVERS = /** @type {{name: string, number?: boolean, wide?: boolean, mono?: boolean, value: (one: any) => any}[]} */ ([
+  { name: 'Receiver', value: (one) => html`<span class="muted">${one.kind}</span> <span class="mono">${visible(one.name)}</span>` },
+  { name: 'Fate', value: (one) => html`<${Mark} tone=${toneOf(one.fate)}>${words(one.fate)}<//>` },
+  { name: 'Matched by', mono: true, value: (one) => visible(one.filter ?? '') },
+  { name: 'Holder', mono: true, value: (one) => visible(one.holder ?? '') },
+  { name: 'Tries', number: true, value: (one) => (one.attempts ? `${one.attempts}${one.attempts_max ? ` of ${one.attempts_max}` : ''}` : '') },
+  { name: 'In words', wide: true, value: (one) => visible(one.text) },
+]);
+
 /** @param {{why: any}} props */
 function Receivers({ why }) {
-  return html`<div class="table" tabIndex="0" role="region" aria-label="Receivers"><table><caption class="sr">Receivers</caption><thead><tr><th scope="col">Receiver</th><th scope="col">Fate</th><th scope="col">Matched by</th><th scope="col">Holder</th><th scope="col" class="number">Tries</th><th scope="col">In words</th></tr></thead>
-    <tbody>${why.receivers.map((one) => html`<tr><td><span class="muted">${one.kind}</span> <span class="mono">${visible(one.name)}</span></td><td><${Mark} tone=${toneOf(one.fate)}>${words(one.fate)}<//></td><td class="mono">${visible(one.filter ?? '–')}</td><td class="mono">${visible(one.holder ?? '–')}</td>
-      <td class="number">${one.attempts ?? '–'}${one.attempts_max ? ` of ${one.attempts_max}` : ''}</td><td class="wide">${visible(one.text)}</td></tr>`)}</tbody></table>
+  const columns = RECEIVERS.filter((column) => why.receivers.some((one) => column.value(one)));
+  const look = (column) => classes(column.number && 'number', column.wide && 'wide wrap', column.mono && 'mono');
+  return html`<div class="table" tabIndex="0" role="region" aria-label="Receivers"><table><caption class="sr">Receivers</caption><thead><tr>${columns.map((column) => html`<th scope="col" class=${look(column)}>${column.name}</th>`)}</tr></thead>
+    <tbody>${why.receivers.map((one) => html`<tr>${columns.map((column) => html`<td class=${look(column)}>${column.value(one) || '–'}</td>`)}</tr>`)}</tbody></table>
     ${why.receivers_total > why.receivers.length && html`<div class="table-foot">The first ${why.receivers.length} of ${count(why.receivers_total)}.</div>`}</div>`;
 }

@@ -56,6 +56,23 @@ function Numbers({ label, times, lines, show }) {
     <tbody>${rows.map((index) => html`<tr><td>${time(times[index] * 1000)}</td>${lines.map((line) => html`<td class="number">${line.values[index] === null ? '–' : show(line.values[index])}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
+/**
+ * The labels of an axis of time: the clock of the reader, and the date where it begins or changes. Pure.
+ * @param {number[]} splits in seconds @param {number} step between them
+ */
+export function clockTicks(splits, step) {
+  const two = (number) => String(number).padStart(2, '0');
+  let before = '';
+  return splits.map((at) => {
+    const date = new Date(at * 1000);
+    const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+    const clock = `${two(date.getHours())}:${two(date.getMinutes())}${step < 60 ? `:${two(date.getSeconds())}` : ''}`;
+    const label = day === before ? clock : step >= 86_400 ? day : `${clock}\n${day}`;
+    before = day;
+    return label;
+  });
+}
+
 /** @param {HTMLElement} element @param {any[]} lines @param {number} height @param {(value: number) => string} show */
 function options(element, lines, height, show) {
   const style = getComputedStyle(element);
@@ -63,7 +80,7 @@ function options(element, lines, height, show) {
   const axis = { stroke: colour('--muted'), grid: { stroke: colour('--line'), width: 1 }, ticks: { stroke: colour('--line'), width: 1 }, font: '12px system-ui' };
   return {
     width: element.clientWidth, height, legend: { live: true }, cursor: { drag: { x: true, y: false } },
-    axes: [{ ...axis }, { ...axis, size: 64, values: (_, ticks) => ticks.map(show) }],
+    axes: [{ ...axis, space: 72, values: (_, splits, __, ___, step) => clockTicks(splits, step) }, { ...axis, size: 64, values: (_, ticks) => ticks.map(show) }],
     series: [{ label: 'Time', value: (_, at) => (at == null ? '–' : time(at * 1000)) },
       ...lines.map((line, index) => ({ label: line.name, stroke: colour(COLOURS[index % COLOURS.length]), width: 1.5, dash: DASHES[index % DASHES.length], spanGaps: true,
         value: (_, value) => (value == null ? '–' : show(value)) }))],

@@ -1,8 +1,11 @@
 /** What a page says when there is nothing, when something is missing, and when something went wrong. */
 import { html, useState } from '../ui.js';
 import { askForLogin, session } from '../api.js';
-import { time, visible, words } from '../format.js';
+import { pieces, sentence, time, visible, words } from '../format.js';
 import { Icon } from './icons.js';
+
+/** What the broker advises: a sentence, with names as code. @param {{text: string}} props */
+export const Advice = ({ text }) => pieces(sentence(text)).map((piece) => (piece.isCode ? html`<code>${visible(piece.text)}</code>` : visible(piece.text)));
 
 /** A command to type, with a button that copies it where the browser lets us. @param {{text: string}} props */
 export function Command({ text }) {
@@ -57,7 +60,7 @@ export function ProblemNote({ problem, onRetry }) {
   if (!problem) return null;
   return html`<${Note} tone=${problem.status === 403 || problem.status === 404 ? 'warn' : 'bad'} role="alert">
     <strong>${RIGHTS[problem.status] ?? 'This did not work'}.</strong> ${visible(problem.message)}
-    ${problem.advice && html` <span class="muted">${visible(problem.advice)}</span>`}
+    ${problem.advice && html` <span class="muted"><${Advice} text=${problem.advice} /></span>`}
     ${problem.status === 403 && !session.get().who?.user && html` <button class="link" type="button" onClick=${() => askForLogin().then((isIn) => { if (isIn) onRetry?.(); })}>Log in</button>`}
     ${problem.reason && html` <span class="tag">${visible(problem.reason)}</span>`}
     ${onRetry && problem.status !== 403 && html` <button class="link" type="button" onClick=${onRetry}>Try again</button>`}
