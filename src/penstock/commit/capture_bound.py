@@ -35,6 +35,28 @@ class CaptureBound:
         self.bytes = max(self._bytes_min, min(bound, self._bytes_max))
 
 
+class CaptureRoom:
+    """How much captured messages may add to a batch before the pipeline must be asked again.
+
+    Who captures a message at a time finds here what ``Pipeline.capturing_batch`` would answer, and
+    that ``end_capturing`` would do nothing: the commit of the batch is certain to come.
+    """
+
+    __slots__ = ("batch", "bytes_max")
+
+    def __init__(self) -> None:
+        self.withdraw()
+
+    def grant(self, batch: Batch, bytes_max: int) -> None:
+        """``batch`` may hold ``bytes_max`` of payload, until this is withdrawn."""
+        self.batch: Batch | None = batch
+        self.bytes_max = bytes_max
+
+    def withdraw(self) -> None:
+        self.batch = None
+        self.bytes_max = 0
+
+
 class Capture(Protocol):
     """Journals messages of one topic, with a time and flags; see ``Pipeline.begin_capture``."""
 

@@ -4,8 +4,10 @@ The counter is exact. The log says it at most once a minute: whoever reads the j
 with Spark, should not have to find out from a counter that it has gaps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from penstock.commit.capture_bound import Capture
+from penstock.model.message import Extras
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DropReason
@@ -27,6 +29,21 @@ class CaptureDrops:
         self._monotonic = monotonic
         self._told_at = float("-inf")
         self._told = 0  # how many had been dropped by then
+
+    def drop_instead(self, waiting_bytes: int) -> Capture:
+        """What is called in place of a capture while too much waits."""
+
+        def drop(
+            topic: bytes,
+            payloads: list[bytes],
+            _time_ms: int,
+            _flags: int,
+            _extras: Sequence[Extras | None] | None = None,
+        ) -> int:
+            self.add(len(payloads), topic, waiting_bytes)
+            return 0
+
+        return drop
 
     def add(self, count: int, topic: bytes, waiting_bytes: int) -> None:
         """``topic``: empty if they are of several; ``waiting_bytes``: what is not on disk yet."""

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 
 from penstock.clock import Clock
 from penstock.cluster.replicated_log import ReplicatedLog
-from penstock.commit.capture_bound import Capture, CaptureBound, EachMessage
+from penstock.commit.capture_bound import Capture, CaptureBound, CaptureRoom, EachMessage
 from penstock.commit.capture_drops import CaptureDrops
 from penstock.commit.checkpoint import Checkpointer
 from penstock.commit.completion import Callback
@@ -102,6 +102,7 @@ class Pipeline(PendingBatches):
         self._counters = counters
         self._latency = CommitLatency(counters, clock.monotonic)
         self._capture_bound = CaptureBound(share_bytes // 2)
+        self.capture_room = CaptureRoom()
         self._capture_drops = CaptureDrops(counters, clock.monotonic)
         self._pass_on = pass_on
         self._settings = settings
@@ -293,7 +294,9 @@ class Pipeline(PendingBatches):
         Returns a function of topic, payloads, time, flags (of the content type) and extras. While
         too much waits for the disk, it drops the messages and counts them.
         """
-        return self._drop_captured if self._is_capture_full() else self._open.batch.append
+        if self._is_capture_full():
+            return self._capture_drops.drop_instead(self.pending_bytes)
+        return self._open.batch.append
 
     def capturing_batch(self) -> Batch | None:
         """The batch for messages to capture, until ``end_capturing``; None if too much waits."""
@@ -319,24 +322,18 @@ class Pipeline(PendingBatches):
             and self._monotonic() - self._waited_at < WAITING_S
         )
 
-    def _drop_captured(
-        self,
-        topic: bytes,
-        payloads: list[bytes],
-        _time_ms: int,
-        _flags: int,
-        _extras: Sequence[Extras | None] | None = None,
-    ) -> int:
-        self._capture_drops.add(len(payloads), topic, self.pending_bytes)
-        return 0
-
     def end_capture(self) -> None:
+        batch = self._open.batch
         if self._in_flight:
-            return  # ``_go_on`` sets the timer after that commit
-        if self._open.batch.payload_bytes >= self._settings.batch_bytes_target:
+            pass  # ``_go_on`` sets the timer after that commit
+        elif batch.payload_bytes >= self._settings.batch_bytes_target:
             self._wake()
-        elif self._commit_timer is None and not self._open.batch.is_empty:
+        elif self._commit_timer is None and not batch.is_empty:
             self._set_timer(self._patience_s)
+        if batch.count and self.capture_room.batch is not batch:
+            others = self.pending_bytes - batch.payload_bytes
+            bound = min(self._settings.capture_pending_bytes_max, self._capture_bound.bytes)
+            self.capture_room.grant(batch, min(bound - others, self._settings.batch_bytes_target))
 
     @property
     def _patience_s(self) -> float:
@@ -472,6 +469,7 @@ class Pipeline(PendingBatches):
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
+        self.capture_room.withdraw()
         sealed, self._open = self._open, PendingBatch()
         self._in_flight.append(sealed)
         self.is_congested = False
@@ -524,6 +522,7 @@ class Pipeline(PendingBatches):
             self._set_timer(self._patience_s)
 
     def _committed(self, commit: Commit) -> None:
+        self.capture_room.withdraw()
         pending = self._in_flight.popleft()
         batch = pending.batch
         self._latency.committed(commit)
@@ -566,6 +565,7 @@ class Pipeline(PendingBatches):
         if self.failure is None:
             _log.error("commit_failed", error=error.message, advice=error.advice)
         self.failure = error
+        self.capture_room.withdraw()
         if self._applies_first:
             self._loop.call_later(RETRY_S, self._resubmit, batch)
             self._notify_committed()  # they find ``failure`` set

@@ -4,6 +4,10 @@
 cimport cython
 
 
+cdef class Flushable:
+    cdef int flush_now(self) except -1
+
+
 @cython.final
 cdef class Flusher:
     cdef object _loop

@@ -14,6 +14,13 @@ cdef double _QUIET_S = QUIET_S, _NAP_S = NAP_S
 cdef long long _NAP_BYTES_MAX = NAP_BYTES_MAX
 
 
+cdef class Flushable:
+    """Gathers output during a turn; one that is compiled is flushed without a call of Python."""
+
+    cdef int flush_now(self) except -1:
+        raise NotImplementedError
+
+
 cdef class Flusher:
     """Flushes each outbox at most once per turn of the loop."""
 
@@ -82,7 +89,11 @@ cdef class Flusher:
         while place > 0:  # the last first, as in the Python form
             place -= 1
             try:
-                due[place].flush()
+                outbox = due[place]
+                if isinstance(outbox, Flushable):
+                    (<Flushable>outbox).flush_now()
+                else:
+                    outbox.flush()
             except Exception:
                 from penstock.net.flusher import _log  # not sooner: Spark loads the kernel, too
 

@@ -4,6 +4,7 @@
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t
 
+from penstock.kernel.flusher cimport Flushable
 from penstock.kernel.sockets cimport SocketTransport, iovec
 
 cdef struct Piece:
@@ -13,7 +14,7 @@ cdef struct Piece:
     uint32_t length
     uint32_t count  # messages
 
-cdef class OutputQueue:
+cdef class OutputQueue(Flushable):
     cdef public object _connections
     cdef public object _transport
     cdef public object _out
@@ -45,6 +46,8 @@ cdef class OutputQueue:
     cdef void _forget_pieces(self) noexcept
     cdef object _piece(self, Piece *piece)
     cdef int _settle(self) except -1
+    cdef int _write_now(self) except -1
+    cdef int _refresh_now(self) except -1
     cdef int _count_live(self) except -1
     cdef Py_ssize_t _size(self) except -1
     cdef int _forget_all(self) except -1

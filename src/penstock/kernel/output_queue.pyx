@@ -14,7 +14,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport uint32_t, UINT32_MAX
 from libc.string cimport memcpy
 
-from penstock.kernel.flusher cimport Flusher
+from penstock.kernel.flusher cimport Flushable, Flusher
 from penstock.kernel.sockets cimport SocketTransport, iovec
 
 cdef extern from "Python.h":
@@ -172,26 +172,33 @@ cdef class OutputQueue:
     # ── Writing ───────────────────────────────────────────────────────────────────────────────
 
     def flush(self):
+        self.flush_now()
+
+    cdef int flush_now(self) except -1:
         self._is_due = False
         if self._is_closed:
-            return
+            return 0
         if self._is_paused or self._connections.budget.is_tight:
             self._settle()
             self.flush_bounded()
         else:
-            self._write()
-        self.refresh()
+            self._write_now()
+        return self._refresh_now()
 
     def flush_bounded(self):
         """Write what may be written while the client is paused or the budget is tight."""
         raise NotImplementedError
 
     def _write(self):
+        self._write_now()
+
+    cdef int _write_now(self) except -1:
+        cdef Py_ssize_t size, vectors = 0
         if self._piece_count:
             self._count_live()
         if not self._out and not self._piece_count:
-            return
-        cdef Py_ssize_t size = self._size(), vectors = 0
+            return 0
+        size = self._size()
         self._connections.counters.bytes_out_total += size
         if type(self._transport) is SocketTransport:
             vectors = self._vector_count(size)
@@ -205,6 +212,7 @@ cdef class OutputQueue:
                 (<SocketTransport>self._transport).send_or_keep(data)
             else:
                 self._transport.write(data)
+        return 0
 
     cdef Py_ssize_t _size(self) except -1:
         """Bytes of all that waits; what is counted may be something else."""
@@ -316,6 +324,9 @@ cdef class OutputQueue:
         """Write live messages again that say something about this moment."""
 
     def refresh(self):
+        self._refresh_now()
+
+    cdef int _refresh_now(self) except -1:
         cdef Py_ssize_t held = self._out_bytes + self._live_bytes
         if type(self._transport) is SocketTransport:
             held += (<SocketTransport>self._transport).unsent_bytes()
@@ -323,6 +334,7 @@ cdef class OutputQueue:
             held += self._transport.get_write_buffer_size()
         if held != self.counted:
             self._connections.budget.note(self, held)
+        return 0
 
     # ── Pieces ────────────────────────────────────────────────────────────────────────────────
 

@@ -18,6 +18,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport uint8_t, uint32_t
 
 from penstock.kernel.columns cimport MessageColumns
+from penstock.kernel.flusher cimport Flusher
 from penstock.kernel.names cimport name_of
 from penstock.kernel.output_queue cimport OutputQueue
 from penstock.kernel.routes cimport Route
@@ -131,9 +132,9 @@ cdef class PublishFrames:
         return make(name, payloads, self.chunk, start, end, self.version), place
 
 
-def find_publishes(
-    int version, bytes data not None, Py_ssize_t position, Py_ssize_t bytes_max, list events not None
-):
+cpdef Py_ssize_t find_publishes(
+    int version, bytes data, Py_ssize_t position, Py_ssize_t bytes_max, list events
+) except -1:
     """Find ordinary QoS 0 packets from ``position`` on; return where they end.
 
     If there are some, they become one event.
@@ -228,7 +229,25 @@ def pass_on(
 
     Returns how many were taken, and how many of them were to be captured.
     """
-    cdef Py_ssize_t first = frames._first, place = first, begin = first, captured = 0
+    cdef Py_ssize_t captured = 0
+    taken = _pass_on(
+        frames, routes, publishable, columns, time_ms, cluster, connection_type, forward, &captured
+    )
+    return taken, captured
+
+
+cdef Py_ssize_t _pass_on(
+    PublishFrames frames,
+    dict routes,
+    publishable,
+    MessageColumns columns,
+    long long time_ms,
+    cluster,
+    connection_type,
+    forward,
+    Py_ssize_t *captured,
+) except -1:
+    cdef Py_ssize_t first = frames._first, place = first, begin = first
     cdef Frame *frame
     cdef PyObject *found
     cdef Route route
@@ -248,13 +267,13 @@ def pass_on(
         if publishable is not None and <object>frame.name not in publishable:
             break
         others = route.targets
-        if others is not targets and others != targets:
+        if others is not targets and (not targets or others != targets):
             if targets:
                 _forward(targets, frames, begin, place, connection_type, forward)
             targets = others
             begin = place
         if policy:
-            captured += 1
+            captured[0] += 1
             if columns is not None:
                 columns.add_slice(
                     route.topic, frames.chunk, frame.payload, frame.end, time_ms, 0
@@ -263,9 +282,17 @@ def pass_on(
     if targets and place > begin:
         _forward(targets, frames, begin, place, connection_type, forward)
     frames._first = place
-    return place - first, captured
+    return place - first
 
 
+def receive(connection, bytes data not None):
+    """``data_received`` of an MQTT connection: the short way if it is one, else the long one."""
+    cdef ShortWay short_way = connection._door.short_way
+    if not short_way.take(connection, data):
+        connection.take_long_way(data)
+
+
+@cython.final
 cdef class ShortWay:
     """What becomes of a read that has nothing but ordinary QoS 0 packets: most reads of a fleet.
 
@@ -277,6 +304,7 @@ cdef class ShortWay:
 
     cdef object _counters
     cdef object _pipeline
+    cdef object _room
     cdef object _cluster
     cdef dict _routes
     cdef object _flusher
@@ -284,11 +312,14 @@ cdef class ShortWay:
     cdef object _monotonic
     cdef object _wall_ms
     cdef object _connected
+    cdef object _dialect  # of the last machine that was asked for its version
+    cdef int _version
 
     def __init__(self, door, connected):
         connections = door.connections
         self._counters = connections.counters
         self._pipeline = door.pipeline
+        self._room = door.pipeline.capture_room
         self._cluster = door.cluster
         self._routes = door.broker.routes.cached
         self._flusher = connections.flusher
@@ -297,7 +328,7 @@ cdef class ShortWay:
         self._wall_ms = connections.wall_ms
         self._connected = connected
 
-    def take(self, connection, bytes data not None):
+    cpdef bint take(self, connection, bytes data) except -1:
         """Take a read of ``connection``; False if it must go the long way, and nothing was done."""
         cdef list events = []
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
@@ -305,19 +336,20 @@ cdef class ShortWay:
         cdef bint is_in_turn
         if not size or <uint8_t>PyBytes_AS_STRING(data)[0] != PUBLISH_QOS_0:
             return False
-        if connection._publishing is None or not self._is_free(connection):
-            return False
+        publishing = connection._publishing
         machine = connection._machine
-        if find_publishes(machine.version, data, 0, machine._bytes_max, events) != size:
+        if publishing is None or not self._is_free(connection, machine):
+            return False
+        if find_publishes(self._version_of(machine), data, 0, machine._bytes_max, events) != size:
             return False
         frames = events[0]
         self._counters.bytes_in_total += size
         now = connection._last_packet_at = self._monotonic()
-        is_in_turn = self._flusher.is_in_turn  # then nothing is written before the turn ends
+        is_in_turn = self._is_in_turn()  # then nothing is written before the turn ends
         if not is_in_turn:
             self._flusher.hold()
         try:
-            self._publish(connection, frames)
+            self._publish(connection, publishing, frames)
         except Exception:
             connection.failed()
             frames._first = frames.count
@@ -329,9 +361,13 @@ cdef class ShortWay:
             connection.give_way()
         return True
 
-    cdef int _publish(self, connection, PublishFrames frames) except -1:
-        batch = self._pipeline.capturing_batch()
-        taken, captured = pass_on(
+    cdef int _publish(self, connection, publishing, PublishFrames frames) except -1:
+        cdef Py_ssize_t taken, captured = 0
+        cdef MessageColumns batch = self._room.batch
+        cdef bint is_granted = batch is not None and batch.payload_bytes < self._room.bytes_max
+        if not is_granted:
+            batch = self._pipeline.capturing_batch()
+        taken = _pass_on(
             frames,
             self._routes,
             connection.principal.rights.publishable,
@@ -339,17 +375,30 @@ cdef class ShortWay:
             self._wall_ms(),
             self._cluster,
             type(connection),
-            connection._publishing.forward_frames,
+            publishing.forward_frames,
+            &captured,
         )
         self._counters.messages_in_total[0] += taken
-        self._pipeline.end_capturing(batch, captured)
+        if not is_granted:
+            self._pipeline.end_capturing(batch, captured)
         return 0
 
-    cdef bint _is_free(self, connection) except -1:
+    cdef bint _is_in_turn(self) except -1:
+        if type(self._flusher) is Flusher:
+            return (<Flusher>self._flusher).is_in_turn
+        return self._flusher.is_in_turn
+
+    cdef int _version_of(self, machine) except -1:
+        dialect = machine._dialect
+        if dialect is not self._dialect:
+            self._dialect = dialect
+            self._version = dialect.version
+        return self._version
+
+    cdef bint _is_free(self, connection, machine) except -1:
         """Whether events would be handled at once, and machine and meter have nothing to add."""
         if connection.reason is not None or connection.meter is not None:
             return False
         if connection._held or connection._blocks:
             return False
-        machine = connection._machine
         return machine._tail is None and machine._state is self._connected

@@ -32,6 +32,8 @@ from libc.errno cimport EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t, UINT32_MAX
 from libc.string cimport memset
 
+from penstock.kernel.flusher cimport Flusher
+
 import os
 import socket
 
@@ -201,7 +203,12 @@ cdef class Poller:
     def turn(self):
         """Read once from each socket that is ready, and send on where there is room again."""
         cdef int64_t began_ns = _now_ns()
-        self._gatherer.begin_turn()
+        cdef Flusher flusher = None
+        if type(self._gatherer) is Flusher:
+            flusher = self._gatherer
+            flusher.begin_turn()
+        else:
+            self._gatherer.begin_turn()
         try:
             if self._next_event == self._event_count:
                 self._poll()
@@ -210,7 +217,10 @@ cdef class Poller:
                 self._read_resumed()
             self._handle_events()
         finally:
-            self._gatherer.end_turn()
+            if flusher is not None:
+                flusher.end_turn()
+            else:
+                self._gatherer.end_turn()
             self._ended_ns = _now_ns()
             self._busy_ns += self._ended_ns - began_ns
 

@@ -14,6 +14,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from penstock import kernel
 from penstock.access.admission import Refusal
@@ -92,8 +93,10 @@ from penstock.wire.mqtt.reason_codes import FAILURE
 from penstock.wire.mqtt.server import FramedServerMachine
 from penstock.wire.violation import Violation
 
-CONNACK_IDENTIFIER_REJECTED = 2
+if TYPE_CHECKING or kernel.is_compiled:
+    from penstock.kernel.publishes import receive
 
+CONNACK_IDENTIFIER_REJECTED = 2
 SAID_CHARACTERS_MAX = 100  # of a client's reason string, in the log
 
 _log = get_logger("mqtt")
@@ -158,10 +161,8 @@ class MqttConnection(Connection[Event]):
         return self._is_connecting or bool(self._held)
 
     if kernel.is_compiled:
-
-        def data_received(self, data: bytes) -> None:
-            if not self._door.short_way.take(self, data):
-                super().data_received(data)
+        data_received = receive
+        take_long_way = Connection.data_received
 
     def handle_some(
         self, events: list[Event], position: int, now_ms: int, turn_ends_at: float
