@@ -15,8 +15,11 @@ SECONDS ?= 60
 WORKERS ?= 3
 ARGS   ?=
 
+# Tests start some hundred processes: each would compile all modules again where this is set, as in many images.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help install kernel serve test quick nightly lint java-clients go-client sim chaos fuzz bench docs site wheel clean
+.PHONY: help install kernel serve test quick nightly lint collect java-clients go-client sim chaos fuzz bench docs site wheel clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -59,10 +62,12 @@ kernel: | $(BIN)/python ## build the compiled kernel again, after a change of it
 serve: $(VENV)/.serve ## start the broker on this machine (ARGS="--listen ..." adds flags)
 	@exec $(BIN)/penstock serve --data $(DATA) $(ARGS)
 
-test: lint $(VENV)/.node ## lint, types, layer contract, all tests: what must pass before a change lands
+test: $(VENV)/.dev $(VENV)/.node ## lint, types, layer contract, all tests: what must pass before a change lands
+	@$(MAKE) --no-print-directory -j2 lint collect
 	$(BIN)/python -bb -m tests.run -n $(WORKERS) --dist loadfile -m "not nightly"
 
-quick: lint $(VENV)/.node ## the same without the slow tests, for every day
+quick: $(VENV)/.dev $(VENV)/.node ## the same without the slow tests, for every day
+	@$(MAKE) --no-print-directory -j2 lint collect
 	$(BIN)/python -bb -m tests.run -n $(WORKERS) --dist loadfile -m "not slow and not nightly"
 
 nightly: $(VENV)/.dev ## more seeds and rounds of the randomized tests
@@ -73,6 +78,10 @@ lint: $(VENV)/.dev ## style, types and layer contract only
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# Beside mypy, which needs one core: else each worker would compile all tests for itself. A test that cannot be imported fails here.
+collect: $(VENV)/.dev
+	@$(BIN)/python -bb -m pytest -n 0 --collect-only -qq --no-header >$(VENV)/collected 2>&1 || { cat $(VENV)/collected; exit 1; }
 
 JAVA_CLIENTS := tests/interop/java_mqtt
 java-clients: ## fetch HiveMQ's and Eclipse's MQTT clients with Maven; tests with them are skipped otherwise
