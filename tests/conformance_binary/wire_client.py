@@ -39,6 +39,9 @@ __all__ = [
 
 SUBSCRIBE, UNSUBSCRIBE, PUBLISH, MESSAGE, ACK, PING, PONG, ERROR = range(1, 9)
 SIGNED_PUBLISH, SIGNED_MESSAGE = 0x10, 0x11
+HELLO, WELCOME, PUBLISH_2, WITHHELD = range(0x20, 0x24)
+CODES, NUMBERS = 1, 2  # features of HELLO
+RETAIN, NO_REPLY = 1, 2  # flags of PUBLISH_2
 
 _HEADER = struct.Struct(">BBQHI")
 _TRAILER_BYTES = {SIGNED_PUBLISH: 68, SIGNED_MESSAGE: 68}
@@ -103,6 +106,31 @@ def pong() -> bytes:
 def error(text: str) -> bytes:
     """ERROR."""
     return frame(ERROR, 0, b"", text.encode())
+
+
+def field(kind: int, value: bytes) -> bytes:
+    """One field of HELLO or SUBSCRIBE."""
+    return bytes([kind]) + len(value).to_bytes(2, "big") + value
+
+
+def hello(client_id: bytes = b"", sequence: int = 1, **asked: int | bytes) -> bytes:
+    """HELLO with ``features``, ``frame_bytes``, ``keep_alive`` and ``epoch``."""
+    kinds = {"features": (1, 4), "frame_bytes": (2, 4), "keep_alive": (3, 2), "epoch": (4, 8)}
+    fields = b""
+    for name, value in asked.items():
+        kind, size = kinds[name]
+        fields += field(kind, value if isinstance(value, bytes) else value.to_bytes(size, "big"))
+    return frame(HELLO, sequence, client_id, fields)
+
+
+def publish_2(topic: bytes, payload: bytes = b"", sequence: int = 1, flags: int = 0) -> bytes:
+    """PUBLISH_2."""
+    return frame(PUBLISH_2, sequence, topic, bytes([flags]) + payload)
+
+
+def coded(code: bytes, sequence: int, text: str) -> bytes:
+    """ERROR with a code word."""
+    return frame(ERROR, sequence, code, text.encode())
 
 
 class BinaryClient:
@@ -201,6 +229,19 @@ class BinaryClient:
         """Publish, and expect an acknowledgement for each."""
         self.send(*(publish(topic, payload, n) for n, payload in enumerate(payloads)))
         self.expect(*(ack(n) for n in range(len(payloads))))
+
+    def greet(self, client_id: bytes = b"", **asked: int | bytes) -> dict[int, int]:
+        """Say HELLO; return the fields of the WELCOME."""
+        self.send(hello(client_id, 99, **asked))
+        welcome = self.receive()
+        assert welcome is not None, "expected WELCOME, the connection ended"
+        assert (welcome.command, welcome.sequence, welcome.topic) == (WELCOME, 99, b""), welcome
+        fields, found = welcome.payload, {}
+        while fields:
+            size = int.from_bytes(fields[1:3], "big")
+            found[fields[0]] = int.from_bytes(fields[3 : 3 + size], "big")
+            fields = fields[3 + size :]
+        return found
 
     def subscribe(
         self, topic: bytes, client_id: bytes | None = None, sequence: int = 1

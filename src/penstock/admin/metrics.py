@@ -209,6 +209,10 @@ METRICS: tuple[Metric, ...] = (
         "Acknowledgements from durable subscribers and workers.",
         "penstock_acknowledgements_total",
     ),
+    counted(
+        "repeated_publishes_total",
+        "Publishes of the binary protocol that were stored before: acknowledged, not stored again.",
+    ),
     # ── Signatures
     counter(
         "penstock_signature_verifications_total",

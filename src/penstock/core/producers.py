@@ -211,6 +211,12 @@ class Producers:
         known = self._topics.get(topic)
         return known.find(producer, seq) if known is not None else None
 
+    def has_any(self, topic: bytes, producer: bytes, seq: int, count: int) -> bool:
+        """Whether any of ``count`` consecutive seqs is known."""
+        known = self._topics.get(topic)
+        seqs = known.by_producer.get(producer) if known is not None else None
+        return seqs is not None and seqs.has_any(seq, count)
+
     def note(self, topic: bytes, producer: bytes, seq: int, offset: int, count: int) -> None:
         """Remember messages with consecutive seqs and offsets, none of which is known.
 

@@ -52,6 +52,7 @@ class Counters:
     bytes_out_total: int = 0
     captured_total: int = 0  # messages written to the journal
     acknowledged_total: int = 0  # by durable subscribers and workers of the binary protocol
+    repeated_publishes_total: int = 0  # binary: acknowledged again, not stored again
     rate_limited_total: int = 0
     returned_total: int = 0  # nacked by consumers
     dead_letters_total: int = 0

@@ -148,10 +148,12 @@ class DropReason(Enum):
     """Not accepted: the required signature is missing or bad."""
     NOT_AUTHORIZED = "not_authorized"
     """Not accepted, or not delivered: the user has no right to this topic, or lost it."""
+    TOPIC_REFUSED = "topic_refused"
+    """Not accepted, from a client that wants no reply: no topic that clients may publish to."""
     EXPIRED = "expired"
     """Not delivered to a session or by a group before its expiry or time to live was over."""
     TOO_LARGE = "too_large"
-    """Larger than the packets that the client takes (MQTT 5); it counts as delivered."""
+    """Larger than the client takes: MQTT 5 counts it as delivered, the binary protocol tells it."""
     TOPIC_DELETED = "topic_deleted"
     """Deleted with its topic."""
     STORAGE_FULL = "storage_full"
@@ -431,6 +433,9 @@ ADVICE: Final[dict[Enum, str]] = {
     DropReason.TOO_LARGE: (
         "Raise the client's Maximum Packet Size, or publish smaller messages to what it "
         "subscribes to."
+    ),
+    DropReason.TOPIC_REFUSED: (
+        "The event has the fault of the topic. A client that asks for replies is told of it."
     ),
     DropReason.TOPIC_DELETED: "Nothing, if deleting the topic was intended.",
     DropReason.NOT_AUTHORIZED: (

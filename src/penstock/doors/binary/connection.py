@@ -15,6 +15,7 @@ from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.publishing import BinaryPublishing
 from penstock.doors.binary.replies import OrderedReplies
 from penstock.doors.binary.subscriptions import BinarySubscriptions
+from penstock.doors.binary.terms import BinaryTerms
 from penstock.net.connection import Connection
 from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
@@ -36,6 +37,7 @@ from penstock.wire.binary.events import (
     SignedPublish,
     Unknown,
 )
+from penstock.wire.binary.frame import PublishFlag
 from penstock.wire.binary.server import BinaryServerMachine
 from penstock.wire.violation import Violation
 
@@ -69,15 +71,20 @@ class BinaryConnection(Connection[Event]):
         "_replies",
         "_stranger_requests",
         "_subscriptions",
+        "_wire",
         "client_id",
         "is_identified",
+        "terms",
     )
 
     def __init__(self, door: BinaryParts, transport: asyncio.Transport, origin: Origin) -> None:
         limits = door.connections.limits
         machine = BinaryServerMachine(
-            limits.frame_bytes_max, stranger_bytes_max=limits.connect_bytes_max
+            limits.frame_bytes_max,
+            stranger_bytes_max=limits.connect_bytes_max,
+            topic_bytes_max_2=limits.topic_bytes_max,
         )
+        self._wire = machine
         outbox = Outbox(door.connections, transport, self)
         super().__init__(door.connections, transport, machine, outbox, origin)
         self._door = door
@@ -87,6 +94,7 @@ class BinaryConnection(Connection[Event]):
         self._needs_proof = not self.principal.is_known  # by a login or a signed publish
         self._stranger_requests = 0
         self.client_id = b""
+        self.terms = BinaryTerms()
         self.number = door.connections.ids.next()
         self.is_identified = False  # whether the cluster knows of its client id
         self._is_writing_paused = False
@@ -102,7 +110,7 @@ class BinaryConnection(Connection[Event]):
 
     @property
     def name(self) -> bytes:
-        return self.client_id
+        return self.client_id or self.terms.client_id
 
     def deadline(self) -> tuple[float, DisconnectReason]:
         """The connect time-out; then any complete frame of the client keeps it alive."""
@@ -113,7 +121,13 @@ class BinaryConnection(Connection[Event]):
         if not self._has_spoken:
             reason = DisconnectReason.CONNECT_TIMEOUT
             return self._last_packet_at + limits.connect_timeout_s, reason
+        if self.terms.silence_s:
+            reason = DisconnectReason.KEEP_ALIVE_TIMEOUT
+            return self._last_packet_at + self.terms.silence_s, reason
         return self._last_packet_at + limits.idle_timeout_s, DisconnectReason.IDLE_TIMEOUT
+
+    def keep_alive_changed(self) -> None:
+        self._check_earlier(self.deadline()[0])
 
     def is_waiting(self) -> bool:
         is_crowded = max(len(self._held), len(self._replies)) > HELD_MAX
@@ -127,11 +141,8 @@ class BinaryConnection(Connection[Event]):
         if not self.principal.is_known and not self._may_ask(event):
             return len(events)
         match event:
-            case BinaryHello() | Malformed():
-                self.fail(fault(ErrorCode.UNKNOWN_COMMAND), event.sequence)
-            case BinaryPublishRun() if event.flags:
-                for sequence in event.sequences:
-                    self.fail(fault(ErrorCode.UNKNOWN_COMMAND), sequence)
+            case BinaryPublishRun() if event.flags & PublishFlag.NO_REPLY:
+                self._publishing.publish_silently(event, now_ms)
             case BinaryPublishRun():
                 self._publishing.publish(event, now_ms)
             case SignedPublish():
@@ -148,6 +159,11 @@ class BinaryConnection(Connection[Event]):
                 self._subscriptions.unsubscribe(event)
             case BinaryAuth():
                 self._login.take(event)
+            case BinaryHello():
+                self.terms.take(event, self._door, self, self._replies)
+            case Malformed():
+                error = fault(ErrorCode.MALFORMED, command=event.command, why=event.why)
+                self.fail(error, event.sequence)
             case Unknown():
                 self.fail(fault(ErrorCode.UNKNOWN_COMMAND), event.sequence)
             case Violation():
@@ -199,6 +215,7 @@ class BinaryConnection(Connection[Event]):
     def _logged_in(self, principal: Principal) -> None:
         if principal.user != self.principal.user:
             self._subscriptions.start_over()
+            self.terms.start_over()
         self.become(principal)
         self.proved()
 
@@ -207,23 +224,22 @@ class BinaryConnection(Connection[Event]):
 
     def fail(self, error: Fault, sequence: int) -> None:
         self._connections.counters.refused_total += 1
-        self._replies.answer(self._error(error, sequence))
+        self._replies.answer(self.terms.error(error, sequence))
 
     def fail_last(self, error: Fault, sequence: int, reason: DisconnectReason, detail: str) -> None:
-        self._replies.answer_last(self._error(error, sequence), lambda: self.close(reason, detail))
+        self._replies.answer_last(
+            self.terms.error(error, sequence), lambda: self.close(reason, detail)
+        )
 
     def tell(self, error: Fault) -> None:
         """Send an error that answers no request."""
-        self.send(self._error(error, 0))
-
-    def _error(self, error: Fault, _sequence: int) -> bytes:
-        return encode.error(error.text)
+        self.send(self.terms.error(error, 0))
 
     def _on_violation(self, event: Violation) -> None:
         text = event.error.decode()
         code = code_of_text(text)
         assert code is not None, text
-        self.fail_last(Fault(code, text), 0, event.reason, event.detail)
+        self.fail_last(Fault(code, text), self._wire.faulty_sequence, event.reason, event.detail)
 
     def acknowledge(self, kind: int, packet_ids: list[int]) -> None:
         assert kind == PUBACK
@@ -234,7 +250,7 @@ class BinaryConnection(Connection[Event]):
         """Send live messages of topics that the journal does not keep; the feed has the rest."""
         for run in live.runs:
             if not self._door.admission.route(run.topic).policy:
-                frames = encode.messages(run.topic, run.payloads, [0] * len(run.payloads))
+                frames = self._subscriptions.frames.live(run.topic, run.payloads)
                 self.outbox.send_live(len(run.payloads), frames)
 
     def deliver(self, deliveries: list[Delivery]) -> None:

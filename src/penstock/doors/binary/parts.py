@@ -11,6 +11,7 @@ from penstock.commit.pipeline import Pipeline
 from penstock.core.broker import Broker
 from penstock.delivery.fanout import LiveFanout
 from penstock.dispatch.dispatchers import Dispatchers
+from penstock.doors.binary.numbered import NumberedPublishes
 from penstock.net.connections import Connections
 from penstock.obs.reasons import DisconnectReason
 from penstock.reading.readers import JournalReaders
@@ -43,3 +44,7 @@ class BinaryParts:
     dispatchers: Dispatchers
     cluster: Consensus
     identities: dict[bytes, IdentifiedClient] = field(init=False, default_factory=dict)
+    numbered: NumberedPublishes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.numbered = NumberedPublishes(self.broker, self.pipeline)

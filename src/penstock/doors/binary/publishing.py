@@ -1,25 +1,37 @@
-"""What one client of the binary protocol publishes; each message is acknowledged on its commit."""
+"""What one client of the binary protocol publishes; each message is acknowledged on its commit.
+
+Those that want no reply are not. Repetitions of clients that number their messages are acknowledged
+with their first copies (``numbered``).
+"""
 
 from typing import Protocol
 
 from penstock.access.admission import CAPTURED, ENVELOPES, Refusal
+from penstock.core.live import Live
 from penstock.core.session import Publisher
+from penstock.doors.binary.numbered import FirstCopy
 from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.replies import OrderedReplies, not_authorized
-from penstock.model.message import Extras
+from penstock.doors.binary.terms import BinaryTerms
+from penstock.model.message import FLAG_RETAIN_UNKEPT, Extras
 from penstock.net.connection import SIGNED_AT_ONCE
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.faults import SignatureFault
 from penstock.trust.principal import Principal
+from penstock.wire.binary import encode
 from penstock.wire.binary.errors import ErrorCode, Fault, fault
 from penstock.wire.binary.events import BinaryPublishRun, Event, SignedPublish
+from penstock.wire.binary.frame import PublishFlag
 
 
 class PublishingConnection(Publisher, Protocol):
     """The connection of the client."""
 
     principal: Principal
+    terms: BinaryTerms
+    reason: DisconnectReason | None  # None while it is open
 
+    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
     def fail(self, error: Fault, sequence: int) -> None: ...  # answer a request with an error
     def end_turn(self) -> None: ...
     def proved(self) -> None: ...  # a signed publish of it was accepted
@@ -46,7 +58,54 @@ class BinaryPublishing:
             refusal = admission.refuse_unsigned(topic, len(event.sequences))
             self._refuse(event.sequences, _unsigned(refusal))
         else:
-            self._submit(topic, event.payloads, event.sequences, now_ms)
+            self._submit(
+                topic,
+                event.payloads,
+                event.sequences,
+                now_ms,
+                retain=bool(event.flags & PublishFlag.RETAIN),
+            )
+
+    def publish_silently(self, event: BinaryPublishRun, now_ms: int) -> None:
+        """Messages without a reply: live at once, journaled in the background, as MQTT QoS 0."""
+        door, topic, payloads = self._door, event.topic, event.payloads
+        admission, principal = door.admission, self._connection.principal
+        route = admission.admit(principal, topic, len(payloads))
+        counters = door.connections.counters
+        if isinstance(route, Refusal) or route.policy > CAPTURED:
+            counters.refused_total += len(payloads)
+            if not isinstance(route, Refusal):
+                admission.refuse_unsigned(topic, len(payloads))
+            elif route.reason is not DisconnectReason.NOT_AUTHORIZED:  # that is counted already
+                counters.dropped(DropReason.TOPIC_REFUSED, len(payloads), detail=route.text)
+            return
+        counters.messages_in_total[0] += len(payloads)
+        if route.targets:
+            door.fanout.forward(route.targets, Live.of(topic, payloads), route.marked)
+        if event.flags & PublishFlag.RETAIN:
+            self._retain(topic, payloads, now_ms)
+        elif route.policy:
+            door.pipeline.capture(topic, payloads, now_ms)
+        else:
+            door.cluster.broadcast(topic, payloads)
+
+    def _retain(self, topic: bytes, payloads: list[bytes], now_ms: int) -> None:
+        retain, marks = self._kept(topic, payloads, retain=True)
+        author = self._connection.principal.author
+        self._door.pipeline.publish(
+            topic, payloads, now_ms, qos=0, retain=retain, marks=marks, author=author
+        )
+
+    def _kept(self, topic: bytes, payloads: list[bytes], *, retain: bool) -> tuple[bool, int]:
+        """Whether the last of the messages is retained; the flags of those that should have been.
+
+        Without room they are delivered only, and counted.
+        """
+        if not retain:
+            return False, 0
+        if self._door.admission.may_retain(topic, payloads[-1]):
+            return True, 0
+        return False, FLAG_RETAIN_UNKEPT
 
     def _refuse(self, sequences: list[int], error: Fault) -> None:
         for sequence in sequences:
@@ -59,19 +118,62 @@ class BinaryPublishing:
         sequences: list[int],
         now_ms: int,
         extras: list[Extras | None] | None = None,
+        *,
+        retain: bool = False,
+    ) -> None:
+        if not self._connection.terms.deduplicates:
+            self._publish(topic, payloads, sequences, now_ms, extras, retain=retain)
+            return
+        signature = extras[0].signature if extras and extras[0] else None
+        producer = self._connection.terms.producer(
+            self._connection.principal.user, signature.key_id if signature else None
+        )
+        numbered = self._door.numbered
+        for copy, start, end in numbered.stretches(topic, producer, sequences):
+            part = sequences[start:end]
+            if copy is not FirstCopy.NONE:
+                self._repeated(topic, producer, part, is_stored=copy is FirstCopy.STORED)
+                continue
+            some = extras[start:end] if extras else None
+            self._publish(topic, payloads[start:end], part, now_ms, some, retain=retain)
+            numbered.published(topic, producer, range(part[0], part[-1] + 1), now_ms)
+
+    def _repeated(
+        self, topic: bytes, producer: bytes, sequences: list[int], *, is_stored: bool
+    ) -> None:
+        """Acknowledge repetitions; those whose first copies are pending with these."""
+        self._door.connections.counters.repeated_publishes_total += len(sequences)
+        if not is_stored:
+            self._door.numbered.await_first(topic, producer, sequences, self._connection)
+            self._replies.await_acknowledgement()
+            self._door.pipeline.barrier(self._replies.acknowledged)
+        self._replies.answer(encode.acks(sequences))
+
+    def _publish(
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        sequences: list[int],
+        now_ms: int,
+        extras: list[Extras | None] | None,
+        *,
+        retain: bool,
     ) -> None:
         door = self._door
         self._replies.await_publishes(len(sequences))
         door.connections.counters.messages_in_total[1] += len(payloads)
+        retain, marks = self._kept(topic, payloads, retain=retain)
         door.pipeline.publish(
             topic,
             payloads,
             now_ms,
             qos=1,
-            retain=False,
+            retain=retain,
             packet_ids=sequences,
             client=self._connection,
             extras=extras,
+            marks=marks,
+            author=self._connection.principal.author if retain else "",
         )
 
     def publish_signed(self, events: list[Event], position: int, now_ms: int) -> int:

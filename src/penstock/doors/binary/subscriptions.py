@@ -20,11 +20,13 @@ from penstock.core.live import LiveClient
 from penstock.core.owners import OWNED_BY_ANOTHER, is_foreign
 from penstock.dispatch.unacked import Unacked
 from penstock.doors.binary.acknowledgements import Acknowledgements, AcknowledgingClient
+from penstock.doors.binary.frames import MessageFrames
 from penstock.doors.binary.parts import BinaryParts, IdentifiedClient
 from penstock.doors.binary.queue_worker import QueueWorker
 from penstock.doors.binary.replies import OrderedReplies, not_authorized
+from penstock.doors.binary.terms import BinaryTerms
 from penstock.errors import PenstockError, StorageError
-from penstock.model.message import Extras, Message
+from penstock.model.message import Message
 from penstock.model.queue_names import is_queue
 from penstock.model.topic import filter_fault, has_wildcard
 from penstock.net.meter import Meter
@@ -45,6 +47,7 @@ class SubscribingConnection(IdentifiedClient, AcknowledgingClient, LiveClient, P
     principal: Principal
     origin: Origin
     meter: Meter | None
+    terms: BinaryTerms
 
     def send(self, data: bytes) -> None: ...
     def fail(self, error: Fault, sequence: int) -> None: ...  # answer a request with an error
@@ -57,7 +60,6 @@ class BinarySubscriptions:
     """The subscriptions of one connection."""
 
     __slots__ = (
-        "_accepts_version_2",
         "_connection",
         "_counters",
         "_cursors",
@@ -65,6 +67,7 @@ class BinarySubscriptions:
         "_filters",
         "_replies",
         "acknowledgements",
+        "frames",
         "is_full",
         "worker",
     )
@@ -76,7 +79,7 @@ class BinarySubscriptions:
         self._connection = connection
         self._replies = replies
         self._counters = door.connections.counters
-        self._accepts_version_2 = False
+        self.frames = MessageFrames(connection.terms, self._counters)
         self._cursors: dict[bytes, Cursor] = {}
         self._filters: set[bytes] = set()
         self.is_full = connection.is_full
@@ -87,7 +90,8 @@ class BinarySubscriptions:
 
     def subscribe(self, event: BinarySubscribe) -> None:
         before = self._connection.principal
-        why = self._fault(event) or self._take_id(event.client_id)
+        client_id = event.client_id or self._own_id()
+        why = self._fault(event, client_id) or self._take_id(client_id)
         if why:
             topic = printable(event.topic, 80)
             error = fault(ErrorCode.SUBSCRIBE_REFUSED, topic=topic, why=why)
@@ -99,9 +103,9 @@ class BinarySubscriptions:
             self._connection.fail(denial, event.sequence)
             return
         self._counters.subscribed_total += 1
-        self._accepts_version_2 = event.accepts_version_2
-        if event.client_id:
-            self._identify(event.client_id)
+        self.frames.accepts_version_2 = event.accepts_version_2
+        if client_id:
+            self._identify(client_id)
         if has_wildcard(event.topic):
             self._in_order(lambda: self._if_allowed(event, self._follow_filter))
         elif is_queue(event.topic):
@@ -157,8 +161,13 @@ class BinarySubscriptions:
             self._end(topic)
             self._connection.tell(fault(ErrorCode.WITHDRAWN, topic=printable(topic, 80)))
 
-    def _fault(self, event: BinarySubscribe) -> str:
-        limits, client_id = self._door.connections.limits, event.client_id
+    def _own_id(self) -> bytes | None:
+        """The client id of HELLO, for the first SUBSCRIBE that names none."""
+        connection = self._connection
+        return None if connection.client_id else connection.terms.client_id or None
+
+    def _fault(self, event: BinarySubscribe, client_id: bytes | None) -> str:
+        limits = self._door.connections.limits
         why = filter_fault(event.topic, limits.topic_bytes_max, limits.topic_levels_max)
         if why:
             return why
@@ -361,35 +370,13 @@ class BinarySubscriptions:
             unacked = self.acknowledgements.unacked
             unacked.add(stretch.topic, stretch.sequence, stretch.offset, count)
         self._counters.messages_out_total[1] += count
-        frames = stretch.forms.get(self._accepts_version_2)
-        if frames is None:
-            frames = stretch.forms[self._accepts_version_2] = self._frames(stretch)
-        self._connection.send(frames)
-
-    def _frames(self, stretch: Stretch) -> bytes:
-        topic, payloads, sequence = stretch.topic, stretch.payloads, stretch.sequence
-        if not stretch.extras:
-            return encode.messages(topic, payloads, range(sequence, sequence + len(payloads)))
-        return b"".join(
-            [
-                self._frame(topic, payload, sequence + number, stretch.extras.get(number))
-                for number, payload in enumerate(payloads)
-            ]
-        )
-
-    def _frame(self, topic: bytes, payload: bytes, sequence: int, extras: Extras | None) -> bytes:
-        signature = extras.signature if extras else None
-        if signature is None or (signature.version == 2 and not self._accepts_version_2):
-            return encode.message(topic, payload, sequence)
-        return encode.signed_message(topic, payload, sequence, signature)
+        self._connection.send(self.frames.of(stretch))
 
     def send_jobs(self, jobs: list[Message]) -> None:
-        """Send jobs; without a signature to a client without a name, which would skip those."""
-        client_id = self._connection.client_id
+        is_named = bool(self._connection.client_id)
         for job in jobs:
-            extras = job.extras if client_id else None
-            self._connection.send(self._frame(job.topic, job.payload, job.sequence, extras))
-            if client_id:
+            self._connection.send(self.frames.of_job(job, is_named=is_named))
+            if is_named:
                 self.acknowledgements.unacked.add(job.topic, job.sequence, job.offset, 1)
         self._counters.messages_out_total[1] += len(jobs)
 

@@ -61,6 +61,9 @@ class ErrorCode(Enum):
         Remedy.GIVE_UP,
         "Login required — connection closed",
     )
+    CLIENT_ID_REFUSED = ErrorInfo(
+        "client_id_refused", ErrorKind.ANSWER, Remedy.GIVE_UP, "Client id refused: {why}"
+    )
     NOT_AUTHORIZED = ErrorInfo(
         "not_authorized",
         ErrorKind.ANSWER,

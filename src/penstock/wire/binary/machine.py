@@ -26,7 +26,7 @@ Decoder = Callable[[Frame], Event | None]
 class BinaryMachine(FrameMachine[Event]):
     """The shared part of both ends."""
 
-    __slots__ = ("_limits",)
+    __slots__ = ("_limits", "faulty_sequence")
 
     _fast_paths: ClassVar[Mapping[int, FastPath]] = MappingProxyType({})
     _decoders: ClassVar[Mapping[int, Decoder]] = MappingProxyType({})
@@ -34,10 +34,12 @@ class BinaryMachine(FrameMachine[Event]):
     def __init__(self, frame_bytes_max: int, topic_bytes_max: int) -> None:
         super().__init__()
         self._limits = FrameLimits(frame_bytes_max, topic_bytes_max)
+        self.faulty_sequence = 0  # of the frame that was a violation, if its header was complete
 
     def _read(self, data: bytes, position: int, events: list[Event]) -> int:
         extent = self._extent(data, position)
         if isinstance(extent, Violation):
+            self.faulty_sequence = _sequence_at(data, position)
             events.append(extent)
             self._closed = True
             return position
@@ -68,6 +70,13 @@ class BinaryMachine(FrameMachine[Event]):
         if extent > self._limits.frame_bytes_max:
             return _frame_too_large(extent, self._limits.frame_bytes_max)
         return extent
+
+
+def _sequence_at(data: bytes, position: int) -> int:
+    if data[position] != VERSION or len(data) - position < HEADER.size:
+        return 0
+    sequence: int = HEADER.unpack_from(data, position)[2]
+    return sequence
 
 
 def _wrong_version(version: int) -> Violation:
