@@ -5,6 +5,7 @@ Nothing is answered on such a connection, so silence is shown by what comes next
 
 import pytest
 
+from penstock.wire.queue._generated.queue_pb2 import Response
 from tests.conformance_queue.wire_client import (
     GROUP,
     frame,
@@ -151,6 +152,27 @@ def test_in_auto_mode_input_is_ignored(client, other, topic):
     client.send(request(nack={"lease_id": first.lease_id}))
     other.produce(topic, b"b")
     assert payloads_of(client.pushed()) == [b"b"]
+
+
+def test_in_auto_mode_a_client_that_leaves_has_been_sent_all_that_is_settled(dial, other, topic):
+    """Leases that are committed while the client half-closes the connection."""
+    other.produce(topic, *numbers(3_000))
+    handled = 0
+    for _ in range(30):
+        with dial() as leaving:
+            leaving.subscribe(topic, prefetch=1, ack_mode="auto")
+            leaving.pushed(5)
+            leaving.close_own_side()
+            handled += 5 + _items_until_the_end(leaving)
+    wait_until(lambda: other.group(topic).in_flight == 0)
+    assert handled + other.group(topic).lag == 3_000
+
+
+def _items_until_the_end(client):
+    count = 0
+    while received := client.receive_bytes():
+        count += len(Response.FromString(received[4:]).polled.items)
+    return count
 
 
 # ── sharing

@@ -458,6 +458,7 @@ class QueueConnection(Connection[Event]):
     def eof_received(self) -> bool:
         """The client sends nothing more; keep the connection until all is answered."""
         if self._push is not None:
+            self._end_push()  # what is leased from now on would never be sent
             return False
         self._end(DisconnectReason.CLIENT_DISCONNECT)
         return self.reason is None
@@ -500,5 +501,9 @@ class QueueConnection(Connection[Event]):
         self.door.changes.leave(self)
         for poll in list(self.polls):
             poll.leave()
-        if self._push is not None:
-            self._push.end()
+        self._end_push()
+
+    def _end_push(self) -> None:
+        push, self._push = self._push, None
+        if push is not None:
+            push.end()
