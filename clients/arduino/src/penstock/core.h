@@ -94,7 +94,7 @@ class Core {
   void setKeepAlive(uint16_t seconds) { keepAliveMs_ = seconds * 1000ul; }
   void setTimeout(uint32_t ms) { timeoutMs_ = ms; }  // of connect() and of a write that is stuck
   void setAnswerTimeout(uint32_t ms) { answerMs_ = ms; }
-  void setLargestMessage(uint32_t bytes) { largest_ = bytes; }  // beyond it: told, not sent
+  void setLargestFrame(uint32_t bytes) { largest_ = bytes; }  // beyond it, 256 at least: told, not sent
   void setClock(Clock clock) { clock_ = clock; }
   void setRandom(Random random) { random_ = random; }
   void useBrokerClock(bool on) { useBrokerClock_ = on; }  // only where the broker is trusted

@@ -14,6 +14,23 @@ const size_t kPieceMin = 32;  // room for pieces, behind the longest topic that 
 const uint32_t kHoldFirstMs = 1000;
 const uint32_t kHoldMaxMs = 32000;
 
+bool isOfClients(uint8_t command) {
+  switch (command) {
+    case kSubscribe:
+    case kUnsubscribe:
+    case kPublish:
+    case kPing:
+    case kSignedPublish:
+    case kSignedPublish2:
+    case kAuth:
+    case kHello:
+    case kPublish2:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Ends a text with a zero byte in place: it moves up by one, over what was read already.
 char* endText(uint8_t* text, size_t size) {
   memmove(text - 1, text, size);
@@ -116,8 +133,8 @@ void Core::handle(const Header& header, uint8_t* frame) {
       return onWelcome(header, frame);
     case kError:
       return onError(header, frame);
-    default:
-      return;  // of a newer broker
+    default:  // of a newer broker; but no broker sends what only clients may
+      if (isOfClients(header.command)) lost(PenstockError::NotABroker);
   }
 }
 
@@ -233,7 +250,8 @@ void Core::onError(const Header& header, uint8_t* frame) {
       lost(PenstockError::LoginFailed);
       break;
     case Verdict::Farewell:
-      lost(PenstockError::Refused);
+      tell(PenstockLoss::Notice, words_, 0, 0);
+      if (phase_ != Phase::Closed) lost(PenstockError::Refused);
       break;
     case Verdict::Lost:
       tell(PenstockLoss::Retention, words_, count, 0);

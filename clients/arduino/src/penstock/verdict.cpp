@@ -14,10 +14,10 @@ struct Meaning {
 // By the beginnings of texts.
 const Meaning kTexts[] = {
     {"Another connection uses", Verdict::TakenOver},
-    {"Another node leads", Verdict::Farewell},
+    {"Another node", Verdict::Farewell},
     {"Login ", Verdict::LoginFailed},
     {"No quorum", Verdict::Farewell},
-    {"Not authorized: this client id", Verdict::LoginFailed},
+    {"Not authorized: this client id", Verdict::TakenOver},
     {"Signature ", Verdict::SignAgain},
     {"The broker", Verdict::Farewell},
     {"The right to", Verdict::Notice},
@@ -25,16 +25,16 @@ const Meaning kTexts[] = {
     {"Too many signed", Verdict::SignAgain},
 };
 
-// By code; others are answers, or farewells if they answer nothing.
+// By code; others are answers, or notices if they answer nothing: behind a farewell the broker closes
+// the connection anyway.
 const Meaning kCodes[] = {
+    {"foreign_client_id", Verdict::TakenOver},
     {"login_failed", Verdict::LoginFailed},
     {"login_required", Verdict::LoginFailed},
-    {"client_id_taken", Verdict::LoginFailed},
     {"retention", Verdict::Lost},
-    {"right_withdrawn", Verdict::Notice},
     {"signature_stale", Verdict::SignAgain},
+    {"signatures_busy", Verdict::SignAgain},
     {"taken_over", Verdict::TakenOver},
-    {"too_many_signed", Verdict::SignAgain},
 };
 
 }  // namespace
@@ -54,7 +54,7 @@ Verdict verdictOfCode(Span code, bool isAnswer) {
       return meaning.verdict;
     }
   }
-  return isAnswer ? Verdict::Answer : Verdict::Farewell;
+  return isAnswer ? Verdict::Answer : Verdict::Notice;
 }
 
 uint32_t leadingNumber(Span text) {

@@ -16,7 +16,7 @@ enum class Verdict : uint8_t {
   Notice,         // another notice; the connection stays open
   Farewell,       // the broker closes the connection; connect again
   LoginFailed,   // the same; the credentials are wrong
-  TakenOver,     // the same; another connection has the client id: do not connect again
+  TakenOver,     // the same; somebody else has the client id: do not connect again
 };
 
 Verdict verdictOfText(Span text);
