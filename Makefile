@@ -43,7 +43,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt $(KERNEL) | $(BIN)/python
 	@touch $@ $(VENV)/.serve
 
 # Clients for Node and browsers, and tools for the console, used by their tests, which are skipped where npm cannot fetch them.
-NODE_CLIENTS := tests/interop/node_redis tests/interop/mqtt_js tests/console/tools clients/node
+NODE_CLIENTS := tests/interop/node_redis tests/interop/mqtt_js tests/console/tools clients/node tests/clients/micropython/vm
 $(VENV)/.node: $(NODE_CLIENTS:=/package.json) | $(BIN)/python
 	@if command -v npm >/dev/null; then \
 	  echo "fetching node-redis, MQTT.js, and tools for the console and the client for Node, for their tests ..."; \

@@ -1,0 +1,4 @@
+from bridge import Host
+from driver import Driver
+
+await Driver(Host()).run()
