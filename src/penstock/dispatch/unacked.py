@@ -9,7 +9,7 @@ but the journal must be read to find the offset.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 RANGES_MAX = 65_536  # per connection; some 100 bytes each
@@ -59,6 +59,10 @@ class Unacked:
         excess = len(self._ranges) - RANGES_MAX
         if excess > 0:
             del self._ranges[: excess + RANGES_MAX // 64]
+
+    def count(self, topics: Container[bytes]) -> int:
+        """How many messages of these topics there are. Not for every message: it looks at all."""
+        return sum([sent.end - sent.first for sent in self._ranges if sent.topic in topics])
 
     def forget(self, topic: bytes) -> None:
         """Forget a topic that was deleted."""

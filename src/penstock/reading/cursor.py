@@ -26,8 +26,8 @@ READ_BYTES_MAX = 512 * KIB  # read from the journal at a time; as much may wait 
 class Sink(Protocol):
     """Sends a cursor's messages."""
 
-    def is_full(self) -> bool:
-        """Whether to send nothing for now; call ``Cursor.resume`` when there is room again."""
+    def room(self) -> int:
+        """How many messages may be sent now; call ``Cursor.resume`` when there is room again."""
 
     def take(self, stretch: Stretch) -> None: ...
 
@@ -64,14 +64,16 @@ class Cursor:
         sink: Sink,
         progress: Progress | None,
         caught_up: Callable[[], None],
+        start: int = 0,
     ) -> None:
+        """``start``: the offset where a subscriber without progress begins."""
         self._readers = readers
         self._budget = budget
         self.topic = topic
         self._sink = sink
         self._progress = progress
         self._caught_up: Callable[[], None] | None = caught_up
-        self.offset = progress.mark if progress else 0  # of the message that is sent next
+        self.offset = progress.mark if progress else start  # of the message that is sent next
         self._tells_missed = progress is not None  # a new subscriber misses no removed message
         self._history_end = 0
         self._end = 0  # one past the last message that the feed reported
@@ -110,7 +112,7 @@ class Cursor:
             self._fall_behind()
             return
         for stretch in part.stretches(self.offset):  # without what was read from disk before
-            if self._sink.is_full():
+            if self._sink.room() < len(stretch.payloads):
                 self._fall_behind()
                 return
             self._sink.take(stretch)
@@ -123,13 +125,14 @@ class Cursor:
     # ── behind ────────────────────────────────────────────────────────────────────────────────
 
     def _read(self) -> None:
-        if self._is_live or self._is_reading or self._is_closed or self._sink.is_full():
+        room = min(self._sink.room(), READ_MESSAGES_MAX)
+        if self._is_live or self._is_reading or self._is_closed or room <= 0:
             return
         self._is_reading = True
         read, topic, offset = self._readers.store.read_topic, self.topic, self.offset
         bytes_max = self._budget.read_bytes_max(READ_BYTES_MAX)
         self._readers.run(
-            lambda: read(topic, offset, READ_MESSAGES_MAX, bytes_max),
+            lambda: read(topic, offset, room, bytes_max),
             self._found,
             self._unreadable,
         )

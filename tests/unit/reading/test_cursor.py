@@ -53,8 +53,8 @@ class Bench:
 
     # ── the sink
 
-    def is_full(self) -> bool:
-        return self.is_paused
+    def room(self) -> int:
+        return 0 if self.is_paused else 1 << 62
 
     def take(self, stretch: Any) -> None:
         assert not self.is_paused or not self.cursor._is_live, "live messages for a full sink"

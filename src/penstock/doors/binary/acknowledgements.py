@@ -41,7 +41,10 @@ class AcknowledgingClient(Protocol):
 
 
 class Acknowledgements:
-    """``followed``: topics subscribed to by name; ``finish`` settles offsets of queues."""
+    """``followed``: topics subscribed to by name; ``finish`` settles offsets of queues.
+
+    ``settled`` is told of how many messages of followed topics were acknowledged.
+    """
 
     __slots__ = (
         "_client",
@@ -50,6 +53,7 @@ class Acknowledgements:
         "_followed",
         "_is_looking_up",
         "_replies",
+        "_settled",
         "_unknown",
         "unacked",
     )
@@ -61,12 +65,14 @@ class Acknowledgements:
         replies: OrderedReplies,
         followed: Container[bytes],
         finish: Callable[[bytes, list[tuple[int, int]]], None],
+        settled: Callable[[int], None],
     ) -> None:
         self._door = door
         self._client = client
         self._replies = replies
         self._followed = followed
         self._finish = finish
+        self._settled = settled
         self.unacked = Unacked()
         self._unknown: deque[tuple[int, int]] = deque()  # ranges of sequences to look up
         self._is_looking_up = False
@@ -80,6 +86,7 @@ class Acknowledgements:
                 self._look_up(start, stop)
         self._door.connections.counters.acknowledged_total += len(sequences)
         self._settle(places, now_ms)
+        self._settled(sum([end - start for topic, start, end in places if topic in self._followed]))
 
     def _settle(self, places: list[AckedRange], now_ms: int) -> None:
         ranges: dict[bytes, list[tuple[int, int]]] = {}
@@ -104,21 +111,20 @@ class Acknowledgements:
         known = door.broker.subscribers.topic_count(client.client_id)
         return known < door.connections.limits.subscriptions_max
 
-    def begin(self, topic: bytes, now_ms: int) -> None:
-        """Register as a reader of a topic whose messages are removed once all have read them."""
-        dispatchers, progress = self._door.dispatchers, self._door.broker.subscribers.progress
-        if (
-            dispatchers.topics.limits.is_used_up(topic)
-            and progress(self._client.client_id, topic) is None
-        ):
-            begun = Progressed(
-                self._client.client_id,
-                topic,
-                [(0, dispatchers.topics.earliest(topic))],
-                now_ms,
-                self._client.principal.user,
-            )
-            self._door.pipeline.submit_patiently(begun, None)
+    def begin(self, topic: bytes, start: int | None, now_ms: int) -> None:
+        """Register as a reader who has no progress yet.
+
+        Of a topic whose messages are removed once all have read them; and of any where the client
+        has said where it starts, so that it goes on from there when it comes back.
+        """
+        topics = self._door.dispatchers.topics
+        if start is None and not topics.limits.is_used_up(topic):
+            return
+        mark = topics.earliest(topic) if start is None else start
+        user = self._client.principal.user
+        begun = Progressed(self._client.client_id, topic, [(0, mark)], now_ms, user)
+        self._replies.await_acknowledgement()
+        self._door.pipeline.submit_patiently(begun, self)
 
     def _progress(self, topic: bytes, stretches: list[tuple[int, int]], now_ms: int) -> None:
         """Journal what is new; void while the deletion of the topic is in the pipeline."""

@@ -1,9 +1,10 @@
 """The connection as a worker: jobs of the queues that its client subscribed to.
 
 A client **with a name** (a client id) must acknowledge its jobs. Until then they are leased to it,
-``WINDOW`` at most; a late acknowledgement, after the job went to another worker, has no effect. For
-a client **without a name** a job is done when it is sent. A client that gives itself a name while
-it works becomes another worker: its jobs go back, and it joins its queues anew.
+``WINDOW`` at most, or as many as it asks for; a late acknowledgement, after the job went to another
+worker, has no effect. For a client **without a name** a job is done when it is sent. A client that
+gives itself a name while it works becomes another worker: its jobs go back, and it joins its queues
+anew.
 
 Settling jobs counts with the replies, so a PONG after an acknowledgement says that the job will not
 come again.
@@ -19,7 +20,8 @@ from penstock.model.queue_names import WORKERS
 from penstock.obs.reasons import DisconnectReason
 
 UNSENT_LEASE_MS = 30_000  # lease of a job that is done when it is sent
-WINDOW = 64  # jobs leased to one worker
+WINDOW = 64  # jobs leased to one worker, unless it asks for another number
+WINDOW_MAX = 1_024
 
 
 class JobSink(Protocol):
@@ -42,6 +44,7 @@ class QueueWorker:
         "_number",
         "_replies",
         "_sink",
+        "_window",
         "consumer",
         "queues",
     )
@@ -56,12 +59,17 @@ class QueueWorker:
         self._must_acknowledge = False
         self._leases: dict[tuple[bytes, int], int] = {}  # by queue and offset
         self.queues: set[bytes] = set()
+        self._window = WINDOW
         self.consumer = b"#%d" % self._number
 
     def join(self, topic: bytes) -> None:
         self._door.connections.counters.workers_connected += topic not in self.queues
         self.queues.add(topic)
         self._door.dispatchers.join(topic, WORKERS, self)
+
+    def prefetch(self, count: int) -> None:
+        """Lease so many jobs at most, in all queues together."""
+        self._window = min(count, WINDOW_MAX)
 
     def leave(self, topic: bytes) -> None:
         self._door.connections.counters.workers_connected -= 1
@@ -100,7 +108,7 @@ class QueueWorker:
         return not self._must_acknowledge
 
     def room(self) -> int:
-        return 0 if self._sink.is_full() else WINDOW - len(self._leases)
+        return 0 if self._sink.is_full() else self._window - len(self._leases)
 
     def ask_for_jobs(self) -> None:
         for topic in self.queues:

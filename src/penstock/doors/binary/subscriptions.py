@@ -4,12 +4,16 @@ An **exact topic** is followed with a cursor: first what the journal holds, then
 subscriber with a client id skips what it acknowledged before. A **filter** is live only. A topic
 that begins with ``q:`` is a **queue**, and the client becomes one of its workers.
 
+A SUBSCRIBE may say where a subscriber without progress begins, which is journaled as its progress,
+how many messages may be in flight, and that retained messages come first.
+
 A topic needs the rights to subscribe and to read, as its history comes first. A filter needs the
 right to subscribe to some of what it matches; the rest is left out. A queue needs the right to
 work.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from penstock.access.logins import LoginRefusal
@@ -18,12 +22,14 @@ from penstock.commit.feed import CommittedMessages, Stretch
 from penstock.core.commands import Identified
 from penstock.core.live import LiveClient
 from penstock.core.owners import OWNED_BY_ANOTHER, is_foreign
+from penstock.core.progress import Progress
 from penstock.dispatch.unacked import Unacked
 from penstock.doors.binary.acknowledgements import Acknowledgements, AcknowledgingClient
 from penstock.doors.binary.frames import MessageFrames
 from penstock.doors.binary.parts import BinaryParts, IdentifiedClient
 from penstock.doors.binary.queue_worker import QueueWorker
 from penstock.doors.binary.replies import OrderedReplies, not_authorized
+from penstock.doors.binary.retained_first import RetainedFirst
 from penstock.doors.binary.terms import BinaryTerms
 from penstock.errors import PenstockError, StorageError
 from penstock.model.message import Message
@@ -34,11 +40,14 @@ from penstock.net.origin import Origin
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.reading.cursor import Cursor
+from penstock.store.search import offset_at_time
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action
 from penstock.wire.binary import encode
 from penstock.wire.binary.errors import ErrorCode, Fault, fault
 from penstock.wire.binary.events import BinarySubscribe, BinaryUnsubscribe
+
+UNLIMITED = 1 << 62  # room for messages
 
 
 class SubscribingConnection(IdentifiedClient, AcknowledgingClient, LiveClient, Protocol):
@@ -65,7 +74,10 @@ class BinarySubscriptions:
         "_cursors",
         "_door",
         "_filters",
+        "_in_flight",
+        "_prefetch",
         "_replies",
+        "_retained",
         "acknowledgements",
         "frames",
         "is_full",
@@ -82,10 +94,13 @@ class BinarySubscriptions:
         self.frames = MessageFrames(connection.terms, self._counters)
         self._cursors: dict[bytes, Cursor] = {}
         self._filters: set[bytes] = set()
+        self._prefetch = 0  # messages of followed topics in flight at most; 0: any number
+        self._in_flight = 0
+        self._retained: RetainedFirst | None = None  # that are being sent
         self.is_full = connection.is_full
         self.worker = QueueWorker(door, self, replies, connection.number)
         self.acknowledgements = Acknowledgements(
-            door, connection, replies, self._cursors, self.worker.finish
+            door, connection, replies, self._cursors, self.worker.finish, self._settled
         )
 
     def subscribe(self, event: BinarySubscribe) -> None:
@@ -103,6 +118,8 @@ class BinarySubscriptions:
             self._connection.fail(denial, event.sequence)
             return
         self._counters.subscribed_total += 1
+        if not is_queue(event.topic):
+            self._prefetch = event.fields.prefetch or self._prefetch
         self.frames.accepts_version_2 = event.accepts_version_2
         if client_id:
             self._identify(client_id)
@@ -110,6 +127,8 @@ class BinarySubscriptions:
             self._in_order(lambda: self._if_allowed(event, self._follow_filter))
         elif is_queue(event.topic):
             self._replies.answer(encode.ack(event.sequence))
+            if event.fields.prefetch:
+                self.worker.prefetch(event.fields.prefetch)
             self.worker.join(event.topic)
         else:
             self._in_order(
@@ -285,16 +304,77 @@ class BinarySubscriptions:
     def _follow_filter(self, event: BinarySubscribe) -> None:
         self._filters.add(event.topic)
         self._follow(event.topic)
-        self._done(event.sequence)
+        self._retained_before(event, lambda: self._done(event.sequence))
+
+    def _retained_before(self, event: BinarySubscribe, act: Callable[[], None]) -> None:
+        """Act when the retained messages are sent, if they are wanted."""
+        if not event.fields.retained_first:
+            act()
+            return
+
+        def sent(count: int) -> None:
+            self._counters.messages_out_total[1] += count
+            self._retained = None
+            act()
+
+        door = self._door
+        self._retained = RetainedFirst(
+            door.broker.retained,
+            event.topic,
+            self._connection,
+            self.frames,
+            self._may_receive,
+            sent,
+            turns=door.connections.turns,
+            now_ms=door.connections.wall_ms(),
+        )
+        self._retained.go_on()
 
     def _follow_topic(self, event: BinarySubscribe) -> None:
         door, topic, client_id = self._door, event.topic, self._connection.client_id
         if topic in self._cursors:
             self._unfollow(topic)  # all of it is sent once more
-        progress = None
-        if client_id:
-            progress = door.broker.subscribers.progress(client_id, topic)
-            self.acknowledgements.begin(topic, door.connections.wall_ms())
+        progress = door.broker.subscribers.progress(client_id, topic) if client_id else None
+        start = None if progress else event.fields.start
+        if start is not None and start.since_ms:
+            self._find_start(event, start.since_ms)
+        else:
+            self._follow_from(event, progress, self._start(event) if progress is None else None)
+
+    def _start(self, event: BinarySubscribe) -> int | None:
+        """Where a subscriber without progress begins; None if it did not say."""
+        start, info = event.fields.start, self._door.readers.store.topic(event.topic)
+        if start is None and not event.fields.is_from_now:
+            return None
+        if info is None:
+            return 0
+        if start is None:
+            return info.next_offset
+        return max(info.next_offset - start.last, 0) if start.last else 0
+
+    def _find_start(self, event: BinarySubscribe, since_ms: int) -> None:
+        """Look for the first message since a time; the journal may have to be searched."""
+        store, topic = self._door.readers.store, event.topic
+
+        def found(offset: int) -> None:
+            if self._connection.reason is None:
+                self._follow_from(event, None, offset)
+
+        self._door.readers.run(
+            lambda: offset_at_time(store, topic, since_ms), found, self.unreadable, is_search=True
+        )
+
+    def _follow_from(
+        self, event: BinarySubscribe, progress: Progress | None, start: int | None
+    ) -> None:
+        if self._connection.client_id and progress is None:
+            now_ms = self._door.connections.wall_ms()
+            self.acknowledgements.begin(event.topic, start, now_ms)
+        begin = partial(self._begin_cursor, progress=progress, start=start or 0)
+        self._retained_before(event, lambda: self._if_allowed(event, begin))
+
+    def _begin_cursor(self, event: BinarySubscribe, progress: Progress | None, start: int) -> None:
+        door, topic = self._door, event.topic
         cursor = Cursor(
             door.readers,
             door.connections.budget,
@@ -302,6 +382,7 @@ class BinarySubscriptions:
             self,
             progress,
             lambda: self._done(event.sequence),
+            start,
         )
         self._cursors[topic] = cursor
         self._follow(topic)
@@ -316,11 +397,13 @@ class BinarySubscriptions:
         cursor = self._cursors.pop(topic, None)
         if cursor is not None:
             cursor.close()
+            self._in_flight = self.acknowledgements.unacked.count(self._cursors)
         self._door.feed.unfollow(topic, self.feed)
         self._door.fanout.unlisten(topic, self._connection)
 
     def topic_deleted(self, topic: bytes) -> None:
         self.acknowledgements.unacked.forget(topic)
+        self._in_flight = self.acknowledgements.unacked.count(self._cursors)
         self.worker.forget(topic)
         cursor = self._cursors.get(topic)
         if cursor is not None:
@@ -328,9 +411,30 @@ class BinarySubscriptions:
             self._cursors[topic].start()
 
     def resume(self) -> None:
+        if self._retained is not None:
+            self._retained.go_on()
+        self._resume_cursors()
+        self.worker.ask_for_jobs()
+
+    def _resume_cursors(self) -> None:
         for cursor in self._cursors.values():
             cursor.resume()
-        self.worker.ask_for_jobs()
+
+    def room(self) -> int:
+        """How many messages of followed topics may be sent: the client may have set a prefetch."""
+        if self.is_full():
+            return 0
+        return self._prefetch - self._in_flight if self._limits_flight else UNLIMITED
+
+    @property
+    def _limits_flight(self) -> bool:
+        """Whether a prefetch counts: nobody without a client id acknowledges."""
+        return bool(self._prefetch and self._connection.client_id)
+
+    def _settled(self, count: int) -> None:
+        self._in_flight -= count
+        if self._limits_flight:
+            self._resume_cursors()
 
     def start_over(self) -> None:
         """Another user has logged in: nothing of the former one's remains."""
@@ -338,6 +442,7 @@ class BinarySubscriptions:
         self._connection.client_id = b""
         self.worker.drop_name()
         self.acknowledgements.unacked = Unacked()
+        self._in_flight = self._prefetch = 0
 
     def leave_all(self) -> None:
         for topic in [*self._cursors, *self._filters]:
@@ -369,6 +474,7 @@ class BinarySubscriptions:
         if self._connection.client_id:
             unacked = self.acknowledgements.unacked
             unacked.add(stretch.topic, stretch.sequence, stretch.offset, count)
+            self._in_flight += count * (stretch.topic in self._cursors)
         self._counters.messages_out_total[1] += count
         self._connection.send(self.frames.of(stretch))
 
