@@ -41,6 +41,11 @@ commands = st.builds(lambda name, args: packed(name, *args), names, st.lists(cha
 rows = st.builds(
     lambda name, found: b"".join(packed(name, *row) for row in found), names, publishes
 )
+many = st.builds(  # more arguments than columns have
+    lambda name, count: packed(name, *[b"%d" % number for number in range(count)]),
+    st.sampled_from([b"XACK", b"XADD"]),
+    st.integers(60, 130),
+)
 wrong = st.sampled_from(
     (
         b"*3\r\n$7\r\nPUBLISH\r\n$1\r\na\r\n",
@@ -62,7 +67,7 @@ wrong = st.sampled_from(
         b"\r\n",
     )
 )
-streams = st.lists(commands | rows | wrong | st.binary(max_size=4), max_size=8).map(b"".join)
+streams = st.lists(commands | rows | many | wrong | st.binary(max_size=4), max_size=8).map(b"".join)
 
 
 @st.composite
@@ -165,6 +170,20 @@ def test_a_repeated_name_is_one_object():
     first, second = (compiled_server.RespServerMachine().receive(stream)[0] for _ in range(2))
     assert first.distinct[0] is second.distinct[0]
     assert isinstance(first, compiled_events.RespColumns)
+
+
+class ReadsByArgument(compiled_server.RespServerMachine):
+    def _read_arguments(self, data, position):
+        raise AssertionError("an argument was read in Python")
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 1_000])
+def test_a_whole_command_is_read_in_one_pass_however_many_arguments_it_has(count):
+    ids = [b"%d-0" % number for number in range(count)]
+    machine = ReadsByArgument()
+    machine.is_trusted = True
+    (found,) = machine.receive(packed(b"XACK", b"stream", b"group", *ids))
+    assert found.args == [b"XACK", b"stream", b"group", *ids]
 
 
 class CountsReadBytes(compiled_server.RespServerMachine):

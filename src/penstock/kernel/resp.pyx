@@ -31,7 +31,7 @@ cdef enum:
 
     DIGITS_MAX = 9
     SHARED_BYTES_MAX = 512  # mean size of payloads up to which one copy for all costs least
-    ARGUMENTS_MAX = 64  # commands with more are read by the Python form
+    COLUMNAR_ARGUMENTS_MAX = 64  # commands with more are read one by one
 
     # An incomplete command is held as a whole, and read again from its beginning, if it is small or
     # only bytes of its last argument are missing. Otherwise the Python form holds its arguments.
@@ -437,11 +437,15 @@ def read_command(
     if (
         input.size > UINT32_MAX
         or _read_line(&input, c"*", &count) != FITS
-        or not 0 < count <= min(arguments_max, ARGUMENTS_MAX)
+        or not 0 < count <= arguments_max
         or _read_bulk(&input, bytes_max, &start, &length) != FITS
     ):
         return None, position, 0
-    if in_columns and count > 1 and _is_columnar(input.data + start, length):
+    if (
+        in_columns
+        and 1 < count <= COLUMNAR_ARGUMENTS_MAX
+        and _is_columnar(input.data + start, length)
+    ):
         return _read_columns(
             data, &input, position, start, length, count - 1,
             min(bulk_bytes_max, command_bytes_max - length),
