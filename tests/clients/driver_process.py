@@ -126,6 +126,10 @@ class DriverProcess:
     def publish(self, topic: str, payload: bytes, **fields: object) -> None:
         self.end(self.begin_publish(topic, payload, **fields))
 
+    def flush(self) -> None:
+        """Wait until the broker's disk has all acknowledgements."""
+        self.do("flush", timeout_ms=int(PATIENCE_S * 1000))
+
     # ── Events ────────────────────────────────────────────────────────────────────────────────
 
     def event(self, kind: str, wanted: Callable[[Line], bool] = lambda _line: True) -> Line:

@@ -6,8 +6,11 @@ failure, for a suite that is skipped proves nothing.
 """
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +37,29 @@ def _python(program: str) -> Callable[[], Sequence[str]]:
     return lambda: [sys.executable, str(HERE / program)]
 
 
+# ── Arduino ───────────────────────────────────────────────────────────────────────────────────
+
+ARDUINO = ROOT / "clients/arduino/test"
+
+
+def _no_compiler() -> str:
+    lacks = [tool for tool in ("g++", "gcc", "make", "flock") if shutil.which(tool) is None]
+    return f"to build the library: {', '.join(lacks)}" if lacks else ""
+
+
+@cache
+def _arduino() -> Sequence[str]:
+    """Build the library for this machine, with sanitizers; one process at a time."""
+    (ARDUINO / "build").mkdir(exist_ok=True)
+    command = ["flock", "build/lock", "make", "--silent", "build/driver"]
+    done = subprocess.run(command, cwd=ARDUINO, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [str(ARDUINO / "driver")]
+
+
 BINARY = [
-    Kind("python", _python("python_driver.py"), lambda: "", lambda: {"PYTHONPATH": str(ROOT)})
+    Kind("python", _python("python_driver.py"), environment=lambda: {"PYTHONPATH": str(ROOT)}),
+    Kind("arduino", _arduino, _no_compiler),
 ]
 """Clients of the binary protocol."""
 

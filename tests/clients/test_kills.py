@@ -59,7 +59,7 @@ def check(driver_of_stream, stream, found, reader):
         assert set(times.values()) == {1}
     handled = [message["sequence"] for message in reader.messages(len(found))]
     assert handled == [sequence for sequence, _ in found]
-    reader.do("flush", timeout_ms=60_000)
+    reader.flush()
     assert reader.waiting("message") == 0
 
 

@@ -79,7 +79,7 @@ def test_history_comes_first_then_what_is_new_and_each_once(drive, broker):
     assert driver.payloads(100) == numbered(100)
     publish(broker, "t", numbered(100, 100))
     assert driver.payloads(100) == numbered(100, 100)
-    driver.do("flush")
+    driver.flush()
     assert driver.waiting("message") == 0
 
 
@@ -89,7 +89,7 @@ def test_what_was_acknowledged_does_not_come_again_to_the_next_process(drive, br
     first.connect(broker.port, client_id="reader")
     first.do("subscribe", topic="t")
     assert first.payloads(10) == numbered(10)
-    first.do("flush")
+    first.flush()
     first.do("close")
     publish(broker, "t", numbered(1, 10))
     second = drive("subscribe")
@@ -106,7 +106,7 @@ def test_what_was_not_acknowledged_comes_again_to_the_next_process(drive, broker
     first.do("subscribe", topic="t")
     messages = list(first.messages(3))
     first.do("ack", sequence=messages[1]["sequence"])
-    first.do("flush")
+    first.flush()
     first.kill()
     second = drive("subscribe")
     second.connect(broker.port, client_id="reader")
@@ -133,7 +133,7 @@ def test_a_subscriber_is_told_how_much_retention_took_from_it(drive, broker):
     first.connect(broker.port, client_id="reader")
     first.do("subscribe", topic="t")
     first.payloads(5)
-    first.do("flush")
+    first.flush()
     first.do("close")
     publish(broker, "t", numbered(25, 5))
     wait_until(lambda: is_removed(broker, 20))
@@ -257,7 +257,7 @@ def test_a_subscriber_that_requires_signatures_gets_nothing_else(drive, broker):
     driver.connect(broker.port, client_id="reader")
     driver.do("subscribe", topic="t")
     assert driver.payloads(1) == [b"signed"]
-    driver.do("flush")
+    driver.flush()
     assert driver.waiting("message") == 0
 
 
@@ -272,14 +272,14 @@ def test_the_jobs_of_a_worker_that_dies_go_to_another(drive, broker):
     first.do("subscribe", topic="q:images")
     done = list(first.messages(2))
     first.do("ack", sequence=done[0]["sequence"])
-    first.do("flush")
+    first.flush()
     first.kill()
     second = drive("worker")
     second.connect(broker.port, client_id="second")
     second.do("subscribe", topic="q:images")
     rest = sorted(set(numbered(6)) - {done[0]["payload"]})
     assert sorted(second.payloads(5)) == rest
-    second.do("flush")
+    second.flush()
     assert second.waiting("message") == 0
 
 
