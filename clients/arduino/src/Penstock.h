@@ -26,20 +26,20 @@
 // remembered as done; 0 where there are no queues.
 template <size_t RX = 512, size_t OFFLINE = 1024, uint8_t SUBS = 4, uint8_t KEYS = 4,
           uint8_t JOBS = 64>
-class PenstockClient : public penstock::Core {
+class PenstockClient : public penstock_lib::Core {
   static_assert(RX >= 320, "an error of the broker must fit, with its header");
   static_assert(RX <= 0xffff, "16 bits must do for positions in the buffer");
   static_assert(OFFLINE >= 64, "one publish must fit");
 
  public:
   explicit PenstockClient(Client& client)
-      : Core(client, penstock::Memory{rx_, offline_, subscriptions_, keys_, jobs_, RX, OFFLINE,
+      : Core(client, penstock_lib::Memory{rx_, offline_, subscriptions_, keys_, jobs_, RX, OFFLINE,
                                       SUBS, KEYS, JOBS}) {}
 
  private:
   uint8_t rx_[RX];
   uint8_t offline_[OFFLINE];
-  penstock::Subscription subscriptions_[SUBS ? SUBS : 1];
-  penstock::VerificationKey keys_[KEYS ? KEYS : 1];
+  penstock_lib::Subscription subscriptions_[SUBS ? SUBS : 1];
+  penstock_lib::VerificationKey keys_[KEYS ? KEYS : 1];
   uint32_t jobs_[JOBS ? JOBS : 1];
 };

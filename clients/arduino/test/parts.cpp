@@ -16,7 +16,7 @@
 #include "penstock/sha512.h"
 #include "penstock/signed.h"
 
-using namespace penstock;
+using namespace penstock_lib;
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-namespace penstock {
+namespace penstock_lib {
 
 namespace {
 
@@ -109,4 +109,4 @@ bool Backlog::restore(size_t size) {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -12,7 +12,7 @@
 
 #include "bytes.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 enum EntryFlag : uint8_t {
   kSigned1 = 1,
@@ -70,4 +70,4 @@ class Backlog {
   size_t size_ = 0, head_ = kRecord, tail_ = kRecord;
 };
 
-}  // namespace penstock
+}  // namespace penstock_lib

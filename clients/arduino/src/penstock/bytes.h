@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-namespace penstock {
+namespace penstock_lib {
 
 struct Span {
   const uint8_t* data;
@@ -42,4 +42,4 @@ Number smaller(Number a, Number b) {
   return a < b ? a : b;
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -39,7 +39,7 @@
 #define PENSTOCK_ID 40  // the longest client id
 #endif
 
-namespace penstock {
+namespace penstock_lib {
 
 struct Host {
   const char* name;
@@ -303,4 +303,4 @@ class Core {
   PenstockStats stats_ = {};
 };
 
-}  // namespace penstock
+}  // namespace penstock_lib

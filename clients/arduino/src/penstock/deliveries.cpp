@@ -1,6 +1,6 @@
 #include "deliveries.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 namespace {
 uint32_t lower(uint64_t sequence) { return static_cast<uint32_t>(sequence); }
@@ -78,4 +78,4 @@ void JobsDone::handled(uint64_t sequence) {
   if (count_ < size_) ++count_;
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -11,7 +11,7 @@
 
 #include "bytes.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 // Of a topic.
 class Deliveries {
@@ -50,4 +50,4 @@ class JobsDone {
   uint8_t size_ = 0, next_ = 0, count_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -5,7 +5,7 @@
 #include "../vendor/monocypher.h"
 #include "sha512.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 namespace {
 
@@ -50,4 +50,4 @@ bool verify(const uint8_t publicKey[32], const uint8_t signature[64], const Span
   return crypto_eddsa_check_equation(signature, publicKey, h) == 0;
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

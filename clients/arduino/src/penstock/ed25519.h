@@ -5,7 +5,7 @@
 
 #include "bytes.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 class SigningKey {
  public:
@@ -20,4 +20,4 @@ class SigningKey {
 bool verify(const uint8_t publicKey[32], const uint8_t signature[64], const Span* pieces,
             size_t count);
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -1,6 +1,6 @@
 #include "frame.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 size_t Header::trailerSize(uint8_t command) {
   switch (command) {
@@ -47,4 +47,4 @@ uint8_t* putOption(uint8_t* to, uint8_t type, uint16_t size) {
   return put16(to + 1, size);
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

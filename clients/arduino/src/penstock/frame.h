@@ -4,7 +4,7 @@
 
 #include "bytes.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 enum Command : uint8_t {
   kSubscribe = 0x01,
@@ -66,4 +66,4 @@ class OptionReader {
 // Writes the type and the length; the caller puts the value where the result points.
 uint8_t* putOption(uint8_t* to, uint8_t type, uint16_t size);
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -4,7 +4,7 @@
 #include "core.h"
 #include "signed.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 // Ends the topic with a zero byte, one place further up: its header was read already.
 char* Core::endTopic(uint8_t* frame, size_t size) {
@@ -203,4 +203,4 @@ void Core::judge(const Header& header, PenstockMessage& message) const {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

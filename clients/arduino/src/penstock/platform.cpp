@@ -17,7 +17,7 @@ extern "C" {
 #include <sys/random.h>
 #endif
 
-namespace penstock {
+namespace penstock_lib {
 
 uint64_t wallClock() {
 #ifdef PENSTOCK_HAS_GETTIMEOFDAY
@@ -53,4 +53,4 @@ bool trueRandom(uint8_t* to, size_t size) {
 bool trueRandom(uint8_t*, size_t) { return false; }
 #endif
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -3,7 +3,7 @@
 
 #include "bytes.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 // Milliseconds since 1970; 0 while the clock has not been set.
 uint64_t wallClock();
@@ -11,4 +11,4 @@ uint64_t wallClock();
 // Fills the memory with unpredictable bytes; false where the board has no source of them.
 bool trueRandom(uint8_t* to, size_t size);
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -5,7 +5,7 @@
 #include "core.h"
 #include "signed.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 namespace {
 
@@ -319,4 +319,4 @@ void Core::tell(PenstockLoss kind, const char* text, uint32_t count, uint64_t se
   if (onLost_) onLost_(lostContext_, PenstockNews{kind, text, count, sequence});
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

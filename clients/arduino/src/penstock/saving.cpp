@@ -5,7 +5,7 @@
 
 #include "core.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 namespace {
 
@@ -55,4 +55,4 @@ void Core::saveDeliveries(const Subscription& subscription) {
                sizeof image);
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -9,7 +9,7 @@
 #include "platform.h"
 #include "signed.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 namespace {
 
@@ -430,4 +430,4 @@ bool Core::waitForRoom(size_t size) {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -4,7 +4,7 @@
 #include "core.h"
 #include "platform.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 namespace {
 
@@ -229,4 +229,4 @@ bool Core::isSettled(uint32_t acks) const {
   return backlog_.isEmpty() && isConfirmed && !outgoing_.command && !txLength_ && !awaitedCount_;
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-namespace penstock {
+namespace penstock_lib {
 
 namespace {
 
@@ -109,4 +109,4 @@ void Sha512::block(const uint8_t* data) {
   wipe(s, sizeof s);
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -3,7 +3,7 @@
 
 #include "bytes.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 class Sha512 {
  public:
@@ -22,4 +22,4 @@ class Sha512 {
 
 void wipe(void* memory, size_t size);
 
-}  // namespace penstock
+}  // namespace penstock_lib

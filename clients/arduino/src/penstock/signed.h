@@ -5,7 +5,7 @@
 
 #include "bytes.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 const size_t kNonceSize = 32;  // of a login
 
@@ -51,4 +51,4 @@ inline size_t writeKeyName(char* to, uint32_t id) {
   return 4 + count;
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

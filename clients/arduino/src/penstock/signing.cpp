@@ -3,7 +3,7 @@
 
 #include "core.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 void Core::signWith(const SigningKey& key, const Span* pieces, size_t count, uint8_t* to) {
   key.sign(pieces, count, to);
@@ -26,4 +26,4 @@ bool Core::addVerificationKey(const uint8_t publicKey[32], uint32_t id) {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

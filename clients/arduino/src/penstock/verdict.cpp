@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-namespace penstock {
+namespace penstock_lib {
 
 namespace {
 
@@ -65,4 +65,4 @@ uint32_t leadingNumber(Span text) {
   return number;
 }
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -7,7 +7,7 @@
 
 #include "bytes.h"
 
-namespace penstock {
+namespace penstock_lib {
 
 enum class Verdict : uint8_t {
   Answer,         // the oldest request is refused, for good
@@ -23,4 +23,4 @@ Verdict verdictOfText(Span text);
 Verdict verdictOfCode(Span code, bool isAnswer);
 uint32_t leadingNumber(Span text);  // of "12 messages of 'a' were removed ..."; 0 if there is none
 
-}  // namespace penstock
+}  // namespace penstock_lib

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -27,6 +28,8 @@ uint64_t microseconds() {
 }  // namespace
 
 WiFiClass WiFi;
+HardwareSerial Serial;
+EspClass ESP;
 
 // As on a board, both wrap: millis() after 49 days.
 unsigned long millis() { return static_cast<uint32_t>(microseconds() / 1000u + added); }
@@ -44,6 +47,14 @@ void delay(unsigned long ms) {
 void yield() {
   struct timespec pause = {0, 100000};
   nanosleep(&pause, nullptr);
+}
+
+int HardwareSerial::printf(const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  const int size = vprintf(format, values);
+  va_end(values);
+  return size;
 }
 
 bool WiFiClient::dial(const char* host, uint16_t port) {
