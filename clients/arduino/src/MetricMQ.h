@@ -99,7 +99,9 @@ class MetricMQClient {
   bool addVerificationKey(const uint8_t key[32], uint32_t id) {
     return client_.addVerificationKey(key, id);
   }
-  bool addVerificationKey(uint32_t id, const uint8_t key[32]) { return addVerificationKey(key, id); }
+  bool addVerificationKey(uint32_t id, const uint8_t key[32]) {
+    return addVerificationKey(key, id);
+  }
   void enableLocalVerification(bool on) { isVerifying_ = on; }
 
   void setClientId(const String& id) { id_ = id; }

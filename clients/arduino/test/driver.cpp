@@ -164,7 +164,8 @@ void connect(int64_t id, const Value& request) {
 }
 
 void publish(int64_t id, const Value& request) {
-  const std::string topic = request["topic"].text, payload = json::bytes(request["payload_b64"].text);
+  const std::string topic = request["topic"].text;
+  const std::string payload = json::bytes(request["payload_b64"].text);
   const int64_t version = request["signed"].integer;
   uint32_t ticket;
   {

@@ -200,12 +200,14 @@ std::string pauses(const Arguments& a) {
 // ── Strangers ─────────────────────────────────────────────────────────────────────────────────
 
 std::string frame(std::mt19937& random) {
-  static const uint8_t kCommands[] = {kMessage, kMessage,  kSignedMessage, kSignedMessage2, kAck, kPong,
-                                      kError,   kWithheld, kWelcome,       kChallenge,      0x42};
+  static const uint8_t kCommands[] = {kMessage, kMessage,  kSignedMessage, kSignedMessage2,
+                                      kAck,     kPong,     kError,         kWithheld,
+                                      kWelcome, kChallenge, 0x42};
   const std::string topic(random() % 7 ? random() % 20 : random() % 600, 'a');
   const std::string payload(random() % 5 ? random() % 40 : random() % 1500, 'p');
   const uint8_t command = kCommands[random() % sizeof kCommands];
-  const uint64_t sequence = random() % 3 ? random() % 100 + 1 + (random() & 0xff000000) : uint64_t{1} << 32 | (random() & 0xffff);
+  const uint64_t sequence = random() % 3 ? random() % 100 + 1 + (random() & 0xff000000)
+                                         : uint64_t{1} << 32 | (random() & 0xffff);
   uint8_t head[kHeaderSize];
   writeHeader(head, command, sequence, topic.size(), payload.size());
   std::string bytes(reinterpret_cast<char*>(head), sizeof head);

@@ -1,7 +1,7 @@
 // The client, without its buffers: `PenstockClient` in Penstock.h gives it those.
 //
-// **Replies come in the order of requests.** `awaited_` is a queue of what was asked: each ACK, PONG
-// and ERROR answers its first. Between them come messages, at any time.
+// **Replies come in the order of requests.** `awaited_` is a queue of what was asked: each ACK,
+// PONG and ERROR answers its first. Between them come messages, at any time.
 //
 // **A connection goes through phases**: Closed, Login (AUTH), Greeting (HELLO), Up. An old broker
 // answers HELLO with an ERROR; then the client id goes with each SUBSCRIBE, as in version 1. On a
@@ -94,7 +94,7 @@ class Core {
   void setKeepAlive(uint16_t seconds) { keepAliveMs_ = seconds * 1000ul; }
   void setTimeout(uint32_t ms) { timeoutMs_ = ms; }  // of connect() and of a write that is stuck
   void setAnswerTimeout(uint32_t ms) { answerMs_ = ms; }
-  void setLargestFrame(uint32_t bytes) { largest_ = bytes; }  // beyond it, 256 at least: told, not sent
+  void setLargestFrame(uint32_t bytes) { largest_ = bytes; }  // 256 or more; beyond it: only told
   void setClock(Clock clock) { clock_ = clock; }
   void setRandom(Random random) { random_ = random; }
   void useBrokerClock(bool on) { useBrokerClock_ = on; }  // only where the broker is trusted
@@ -197,6 +197,7 @@ class Core {
   void describeHello(Described& frame) const;
   void describeLogin(Described& frame) const;
   void putTrailer();
+  static uint64_t sequenceOf(uint8_t command, uint32_t id);
   bool flushTx();
   size_t room() const { return outgoing_.command ? 0 : sizeof tx_ - txLength_; }
   bool waitForRoom(size_t size);

@@ -9,7 +9,6 @@ namespace penstock_lib {
 
 namespace {
 
-const uint64_t kControl = uint64_t{1} << 32;
 const size_t kPieceMin = 32;  // room for pieces, behind the longest topic that is read
 const uint32_t kHoldFirstMs = 1000;
 const uint32_t kHoldMaxMs = 32000;
@@ -146,11 +145,8 @@ bool Core::answered(uint64_t sequence, uint8_t byCommand, Awaited& request) {
   bool isExpected = awaitedCount_ > 0;
   if (isExpected) {
     request = awaited_[awaitedFirst_];
-    const uint64_t asked = request.command == kPublish ? uint64_t{request.id}
-                           : request.command == kPing
-                               ? 0
-                               : kControl | static_cast<uint32_t>(request.command << 8) | request.id;
-    isExpected = byCommand == kError && !sequence ? true : asked == sequence;
+    isExpected = sequence == sequenceOf(request.command, request.id);
+    if (byCommand == kError && !sequence) isExpected = true;
     if (byCommand == kAck) isExpected = isExpected && request.command != kPing;
     if (byCommand == kPong) isExpected = request.command == kPing;
     if (byCommand == kWelcome) isExpected = isExpected && request.command == kHello;
@@ -208,7 +204,7 @@ void Core::onChallenge(const Header& header, const uint8_t* frame) {
   }
   char* const name = reinterpret_cast<char*>(tx_ + kHeaderSize);
   const size_t size = writeKeyName(name, keyId_);
-  writeHeader(tx_, kAuth, kControl | (static_cast<uint32_t>(kAuth) << 8), size, 64);
+  writeHeader(tx_, kAuth, sequenceOf(kAuth, 0), size, 64);
   SignedText text;
   text.setLogin(frame + kHeaderSize + header.topic);
   sign_(key_, text.pieces, text.count, tx_ + kHeaderSize + size);

@@ -13,15 +13,10 @@ namespace penstock_lib {
 
 namespace {
 
-const uint64_t kControl = uint64_t{1} << 32;  // sequences of requests other than publishes
 const size_t kTopicMax = 1024;
 const uint8_t kKnowsVersion2 = 0x02;  // payload of SUBSCRIBE: signed messages may come as 0x13
 
 uint32_t since(uint32_t then) { return static_cast<uint32_t>(millis()) - then; }
-
-uint64_t controlSequence(uint8_t command, uint32_t id) {
-  return kControl | (static_cast<uint32_t>(command) << 8) | id;
-}
 
 }  // namespace
 
@@ -240,6 +235,13 @@ bool Core::beginSubscription() {
 
 // ── Frames ────────────────────────────────────────────────────────────────────────────────────
 
+// Publishes have the sequences below 2^32; other requests have those above.
+uint64_t Core::sequenceOf(uint8_t command, uint32_t id) {
+  if (command == kPublish) return id;
+  if (command == kPing) return 0;
+  return uint64_t{1} << 32 | static_cast<uint32_t>(command << 8) | id;
+}
+
 void Core::Described::finish(uint8_t command, uint64_t sequence, size_t topic, size_t payload) {
   writeHeader(head, command, sequence, topic, payload);
   trailer = static_cast<uint8_t>(Header::trailerSize(command));
@@ -307,7 +309,7 @@ void Core::describeSubscribe(Described& frame) const {
   }
   const size_t size = static_cast<size_t>(end - options);
   frame.add(options, size);
-  const uint64_t sequence = controlSequence(outgoing_.command, outgoing_.id);
+  const uint64_t sequence = sequenceOf(outgoing_.command, outgoing_.id);
   frame.finish(outgoing_.command, sequence, id + topic, size);
 }
 
@@ -325,7 +327,7 @@ void Core::describeHello(Described& frame) const {
   const size_t id = strlen(id_), size = static_cast<size_t>(end - options);
   frame.add(id_, id);
   frame.add(options, size);
-  frame.finish(kHello, controlSequence(kHello, 0), id, size);
+  frame.finish(kHello, sequenceOf(kHello, 0), id, size);
 }
 
 // With a key, the first AUTH asks for a nonce; onChallenge() sends the second.
@@ -334,12 +336,12 @@ void Core::describeLogin(Described& frame) const {
     const size_t user = strlen(user_), secret = strlen(secret_);
     frame.add(user_, user);
     frame.add(secret_, secret);
-    return frame.finish(kAuth, controlSequence(kAuth, 0), user, secret);
+    return frame.finish(kAuth, sequenceOf(kAuth, 0), user, secret);
   }
   char* const name = reinterpret_cast<char*>(frame.head + kHeaderSize);
   const size_t size = writeKeyName(name, keyId_);
   frame.add(name, size);
-  frame.finish(kAuth, controlSequence(kAuth, 0), size, 0);
+  frame.finish(kAuth, sequenceOf(kAuth, 0), size, 0);
 }
 
 // ── To bytes ──────────────────────────────────────────────────────────────────────────────────

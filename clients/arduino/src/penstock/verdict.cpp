@@ -25,8 +25,8 @@ const Meaning kTexts[] = {
     {"Too many signed", Verdict::SignAgain},
 };
 
-// By code; others are answers, or notices if they answer nothing: behind a farewell the broker closes
-// the connection anyway.
+// By code; others are answers, or notices if they answer nothing: behind a farewell the broker
+// closes the connection anyway.
 const Meaning kCodes[] = {
     {"foreign_client_id", Verdict::TakenOver},
     {"login_failed", Verdict::LoginFailed},
