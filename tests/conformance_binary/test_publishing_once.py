@@ -67,6 +67,18 @@ def test_a_repetition_of_what_is_still_on_its_way_to_the_disk_waits_for_it(publi
         assert stored(dial, topic) == [b"m"]
 
 
+def test_what_was_published_with_a_number_can_be_read_in_bulk(own_broker, publisher):
+    """The name of its producer is text for clients of the queue protocol, and for Spark."""
+    broker = own_broker()
+    client = publisher(at=broker)
+    client.send(publish(b"t", b"m", 1))
+    client.expect(ack(1))
+    with connect([f"127.0.0.1:{broker.port}"]) as reader:
+        [part] = reader.fetch("t")
+    [(_, _, producer, seq)] = part.producers
+    assert (next(iter(part)).payload, producer[:8], seq) == (b"m", b"$binary/", 1)
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations([1, 2, 3]))[:6], ids=str)
 def test_numbers_in_any_order_and_twice_in_one_piece_are_each_stored_once(
     publisher, dial, unique, order

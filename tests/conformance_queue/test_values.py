@@ -165,6 +165,11 @@ def test_values_beyond_their_limit_are_refused(client, kind):
     assert client.refusal(**kind) == "limit"
 
 
+def test_nobody_may_number_messages_as_a_client_of_the_binary_protocol(client):
+    asked = {"topic": "t", "producer_id": "$binary/0123", "payload": b"x"}
+    assert client.refusal(produce=asked) == "forbidden"
+
+
 def test_an_answer_is_limited_to_about_four_mebibytes(client, topic):
     """In HermesMQ the answer could exceed a frame, and the poll fail forever."""
     client.produce(topic, *[bytes(PAYLOAD_MAX)] * 7)

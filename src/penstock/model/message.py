@@ -21,6 +21,10 @@ FLAG_CONTENT_TYPE = 0x300
 CONTENT_TYPE_SHIFT = 8
 CONTENT_TYPE_MAX = FLAG_CONTENT_TYPE >> CONTENT_TYPE_SHIFT
 
+OWN_PRODUCERS = b"$binary/"
+"""How the broker begins producer ids of its own, for clients of the binary protocol. No other
+client may have one: who can read the id could use up the numbers."""
+
 
 class Signature(msgspec.Struct, frozen=True, gc=False):
     """Who signed a message, and the proof. Version 1 has neither time of signing nor nonce."""

@@ -15,6 +15,7 @@ from penstock.access.logins import LoginRefusal
 from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.replies import OrderedReplies
 from penstock.limits import KEEP_ALIVE_FACTOR
+from penstock.model.message import OWN_PRODUCERS
 from penstock.net.origin import Origin
 from penstock.trust.principal import Principal
 from penstock.wire.binary import encode
@@ -24,8 +25,6 @@ from penstock.wire.binary.fields import Feature, WelcomeFields
 
 PRODUCERS_MAX = 16  # keys of one connection whose names are remembered
 SILENCE_S_MAX = 65_535  # that fits its field
-
-_PRODUCER = b"\xff"  # begins no producer id of the queue protocol, which is UTF-8
 
 
 class HelloClient(Protocol):
@@ -131,7 +130,7 @@ class BinaryTerms:
         signer = b"" if key_id is None else b"%d" % key_id
         parts = (user.encode(), self.client_id, self._epoch, signer)
         name = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-        return _PRODUCER + blake2b(name, digest_size=16).digest()
+        return OWN_PRODUCERS + blake2b(name, digest_size=16).hexdigest().encode()
 
     def error(self, error: Fault, sequence: int) -> bytes:
         if self.has_codes:

@@ -23,6 +23,7 @@ from penstock.limits import (
 from penstock.model.message import (
     CONTENT_TYPE_MAX,
     CONTENT_TYPE_SHIFT,
+    OWN_PRODUCERS,
     PRIORITY_MAX,
     PRIORITY_SHIFT,
     Extras,
@@ -38,7 +39,7 @@ from penstock.wire.queue._generated.queue_pb2 import (
     Stretch,
 )
 from penstock.wire.queue.events import ProduceRun
-from penstock.wire.queue.faults import BAD_REQUEST, LIMIT, Fault
+from penstock.wire.queue.faults import BAD_REQUEST, FORBIDDEN, LIMIT, Fault
 
 PAYLOADS_MAX = 65_536  # messages in one ProduceMany: however small, each takes memory
 SEQ_END = 1 << 64
@@ -87,6 +88,9 @@ def _take(client: Requester, run: ProduceRun, now_ms: int) -> None:
 def _fault(client: Requester, topic: bytes, producer: bytes, count: int) -> Fault | None:
     if len(producer) > PRODUCER_ID_BYTES_MAX:
         return Fault(LIMIT, f"a producer id may have {PRODUCER_ID_BYTES_MAX} bytes at most")
+    if producer.startswith(OWN_PRODUCERS):
+        own = OWN_PRODUCERS.decode()
+        return Fault(FORBIDDEN, f"producer ids that begin with {own} are the broker's own")
     return produce_fault(client.door.admission, client.principal, topic, count)
 
 
