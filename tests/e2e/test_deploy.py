@@ -81,6 +81,12 @@ def test_the_image_s_user_owns_its_data_and_begins_there():
     assert "--uid 10001" in " ".join(found["RUN"])
 
 
+def test_the_image_is_built_where_there_is_a_compiler_and_does_not_keep_it():
+    first, last = instructions()["FROM"]
+    assert first == f"{last.removesuffix('-slim')} AS build"
+    assert "from=build" in " ".join(instructions()["RUN"])
+
+
 def test_no_container_lets_everybody_in_and_nodes_have_no_capabilities():
     for name in ("Dockerfile", "compose.yaml"):
         assert "ALLOW_ANONYMOUS" not in (DEPLOY / name).read_text()
@@ -94,6 +100,7 @@ def test_what_the_image_copies_is_let_through_and_data_is_not():
     rules = (ROOT / ".dockerignore").read_text().splitlines()
     admitted = {rule[1:] for rule in rules if rule.startswith("!")}
     copied = {name for text in instructions()["COPY"] for name in text.split()[:-1]}
+    assert "**/*.so" in rules, "a kernel of another machine must not come with the sources"
     assert "*" in rules
     assert copied == admitted
 

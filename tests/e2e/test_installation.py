@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,24 @@ def run(tmp_path, monkeypatch):
         return speed, broker.greeting
 
     return install_and_start
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_an_image_has_the_kernel_compiled_though_its_last_stage_has_no_compiler(tree, tmp_path):
+    """What the Dockerfile has pip do in its two stages, done here."""
+    shutil.copy(ROOT / "constraints.txt", tree)
+    text = (ROOT / "deploy/Dockerfile").read_text().replace("\\\n", "")
+    build, install = re.findall(r"pip (?:wheel|install) [^&\n]+", text)
+    places = {"src": tree, "wheels": tmp_path, "installed": tmp_path / "to"}
+    for command in (build, f"{install} --target /installed"):
+        here = re.sub(r"(?<=\s)/(\w+)", lambda found: str(places[found[1]]), command)
+        done = subprocess.run(
+            [sys.executable, "-m", *here.split()], capture_output=True, text=True, check=False
+        )
+        if any(text in done.stderr for text in OFFLINE):
+            pytest.skip("pip cannot fetch what a build needs: there is no network")
+        assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "to/penstock/kernel").glob("*.so"))
 
 
 def without_compiler(folder: Path) -> dict[str, str]:
