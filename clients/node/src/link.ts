@@ -144,7 +144,7 @@ export class Link {
   // ── Connecting ────────────────────────────────────────────────────────────────────────────────
 
   private async connect(): Promise<void> {
-    if (this.isConnecting) return;
+    if (this.isConnecting || this.window.isIdle) return;
     this.isConnecting = true;
     while (this.socket === undefined && !this.window.isIdle && !this.isClosed) {
       const limitMs = Math.min(this.timeoutMs / 2, CONNECT_MAX_MS);

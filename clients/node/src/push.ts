@@ -12,7 +12,9 @@
  * **Leases outlive a crash of the broker.** So results since then are sent on the next connection,
  * under the leases with which the messages came. Results that were sent last on the old one may be
  * lost, too, as they are not answered; but the broker pushes no more than `prefetch` beyond what
- * was settled, so only the last ones can be missing. They are sent again.
+ * was settled, so only the last ones can be missing. They are sent again. A broker that did not crash
+ * has given the messages back when the connection ended, so that their old leases say nothing any
+ * more: if one comes again that was handled successfully, it is acknowledged, not handled again.
  *
  * **A quiet topic, or a dead broker?** A ping goes before the subscription. A broker that answers
  * it is pinged from then on; one that refuses it is not.
@@ -35,6 +37,7 @@ interface Held {
 }
 
 interface Result {
+  message: Message;
   leaseId: string;
   reason: string | undefined; // why it failed; none if it is done
 }
@@ -58,6 +61,8 @@ export class PushSession {
   private readonly inHand = new Map<string, Held>(); // by offset, with the present lease
   private results: Result[] = []; // to be sent
   private sent: Result[] = []; // sent last: twice as many as can be in hand, as they may be repeated
+  private readonly doubtful = new Map<string, Message>(); // done; perhaps the broker does not know
+  private connectedAt = 0;
 
   constructor(
     private readonly options: SubscribeOptions,
@@ -76,8 +81,13 @@ export class PushSession {
     this.isFirstPing = this.heartbeat.isKnown = true; // the first ping is answered in any case
     this.heartbeat.heard(now);
     this.heartbeat.asked(now);
+    this.connectedAt = now;
     this.results.unshift(...this.sent);
     this.sent = [];
+    this.doubtful.clear();
+    for (const { message, reason } of this.results) {
+      if (reason === undefined) this.doubtful.set(message.offset, message);
+    }
     return [ping(), subscribe(this.options, this.prefetch), ...this.dataToSend()];
   }
 
@@ -107,18 +117,34 @@ export class PushSession {
       pushed.fresh.push(message);
       return;
     }
+    if (this.isDone(message, now)) {
+      this.results.push({ message, leaseId: message.leaseId, reason: undefined });
+      return;
+    }
     const held = this.inHand.get(message.offset);
     this.inHand.set(message.offset, { message, leasedAt: now, connection: this.connection });
     if (held === undefined || !isSame(held.message, message)) pushed.fresh.push(message);
     else if (held.connection === this.connection) pushed.late.push(message);
   }
 
+  /** Whether we have handled it, and the broker did not hear of that. */
+  private isDone(message: Message, now: number): boolean {
+    if (now - this.connectedAt > this.visibilityMs) this.doubtful.clear(); // they would have come
+    const done = this.doubtful.get(message.offset);
+    this.doubtful.delete(message.offset);
+    return done !== undefined && isSame(done, message);
+  }
+
   succeeded(message: Message): void {
-    if (this.settles) this.results.push({ leaseId: this.letGo(message), reason: undefined });
+    this.settle(message, undefined);
   }
 
   failed(message: Message, reason: string): void {
-    if (this.settles) this.results.push({ leaseId: this.letGo(message), reason: reason.slice(0, REASON_MAX) });
+    this.settle(message, reason.slice(0, REASON_MAX));
+  }
+
+  private settle(message: Message, reason: string | undefined): void {
+    if (this.settles) this.results.push({ message, leaseId: this.letGo(message), reason });
   }
 
   /** Return the present lease of a message that is not in hand any more. */

@@ -169,6 +169,7 @@ export class Subscription {
     const { fresh, late } = this.session.receive(chunk, performance.now());
     for (const message of late) this.report(leaseOver(message), message);
     if (fresh.length > 0) this.pool.succeeded();
+    this.flushSoon(); // what comes again may be done already
     if (!this.isEnding || this.isAuto) this.handOut(fresh);
     else for (const message of fresh) this.session.drop(message);
     if (this.session.farewell !== undefined) throw this.session.farewell;
@@ -276,11 +277,14 @@ export class Subscription {
 
   private settled(): void {
     this.running--;
-    if (!this.isFlushing) {
-      this.isFlushing = true;
-      process.nextTick(() => this.flush());
-    }
+    this.flushSoon();
     this.pump();
+  }
+
+  private flushSoon(): void {
+    if (this.isFlushing) return;
+    this.isFlushing = true;
+    process.nextTick(() => this.flush());
   }
 
   private flush(): void {

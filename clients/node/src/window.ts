@@ -100,8 +100,9 @@ export class Window {
       }
       found.isOverdue ||= call.overdueAt <= now;
     }
-    for (const call of this.waiting.slice(this.first)) {
-      if (call.isDone) continue;
+    this.waiting = this.waiting.slice(this.first).filter((call) => !call.isDone);
+    this.first = 0;
+    for (const call of this.waiting) {
       const deadline = isFull ? Math.max(call.deadline, heardAt + call.timeoutMs) : call.deadline;
       if (deadline <= now) call.fail(tooLate(call));
       else found.nearest = Math.min(found.nearest, deadline);

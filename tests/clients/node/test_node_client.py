@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[3] / "clients/node"
 FILES = sorted(PACKAGE.glob("test/*.test.mjs"))
-SLOW = {"cluster", "kills"}
+SLOW = {"cluster", "faults"}
 TIMEOUT_S = 300
 
 
