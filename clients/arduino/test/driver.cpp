@@ -36,6 +36,34 @@ const char* keep(const std::string& text) {
   return texts.back().c_str();
 }
 
+// Of the test's folder; a restart of the driver is one of the board.
+class FileStore : public PenstockStore {
+ public:
+  std::string folder;
+
+  size_t load(uint8_t slot, uint8_t* to, size_t capacity) override {
+    const heap::Counting off(false);
+    FILE* file = fopen(name(slot).c_str(), "rb");
+    if (!file) return 0;
+    const size_t size = fread(to, 1, capacity, file);
+    fclose(file);
+    return size;
+  }
+  bool save(uint8_t slot, const uint8_t* data, size_t size) override {
+    const heap::Counting off(false);
+    const std::string written = name(slot) + ".new";
+    FILE* file = fopen(written.c_str(), "wb");
+    if (!file) return false;
+    const bool isWritten = fwrite(data, 1, size, file) == size;
+    return fclose(file) == 0 && isWritten && rename(written.c_str(), name(slot).c_str()) == 0;
+  }
+
+ private:
+  std::string name(uint8_t slot) const { return folder + "/slot." + std::to_string(slot); }
+};
+
+FileStore store;
+
 uint64_t clockOfTest() { return clockMs + (static_cast<uint32_t>(millis()) - clockSetAt); }
 
 void setClock(const Value& ms) {
@@ -260,6 +288,10 @@ void handle(const std::string& line) {
     answer(id);
   } else if (what == "verify") {
     verify(id, request);
+  } else if (what == "store") {
+    store.folder = request["folder"].text;
+    client.setStore(&store);
+    answer(id);
   } else if (what == "clock") {
     setClock(request["ms"]);
     answer(id);
