@@ -8,6 +8,8 @@ published), commit what was accepted, close the store.
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,7 +67,7 @@ from penstock.node.view import NodeView
 from penstock.node.workers import WorkerLookout
 from penstock.obs.counters import Counters
 from penstock.obs.events import Events
-from penstock.obs.log import get_logger
+from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.runner import RetentionRunner
 from penstock.staging.visible_store import VisibleStore
@@ -77,6 +79,7 @@ from penstock.store.store import LogStore, Store
 from penstock.trust.bans import Bans
 
 TURN_S = 0.25  # between two rounds of periodic tasks
+STOP_TOLD_S = 1.0  # a stop that takes longer says who does not read
 STREAMS_END_S = 0.5  # for event streams to say that the broker stops
 
 _log = get_logger("server")
@@ -573,8 +576,13 @@ class Server:
 
     async def _until_closed(self) -> None:
         """Wait until clients have read their last bytes; slow ones have a deadline."""
-        while self.parts.connections.clients:
+        told_at = self.parts.loop.time() + STOP_TOLD_S
+        while clients := self.parts.connections.clients:
             self.parts.connections.deadlines.turn(self._clock.monotonic())
+            if self.parts.loop.time() >= told_at:
+                told_at = inf
+                names = ", ".join(printable(one.name) or one.peer for one in islice(clients, 3))
+                _log.warning("stop_waits_for_readers", count=len(clients), clients=names)
             await asyncio.sleep(0.01)
 
     async def abandon(self) -> None:

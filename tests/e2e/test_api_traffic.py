@@ -301,7 +301,8 @@ def test_a_dry_run_says_what_would_happen_and_publishes_nothing(broker, api):
 
 def test_a_payload_above_the_limit_is_refused(api):
     text = "x" * ((1 << 18) + 1)
-    problem(api.post("messages", {"topic": "t", "text": text}), 413, "too_large")
+    refused = problem(api.post("messages", {"topic": "t", "text": text}), 413, "too_large")
+    assert "262,144 bytes: limits.packet_bytes_max" in refused["advice"]
     assert not ok(api.post("messages", {"topic": "t", "text": text, "dry_run": True}))["accepted"]
 
 

@@ -63,6 +63,7 @@ def test_weak_users_and_rules_are_named_and_nothing_is_wrong(data):
     said = run("doctor", "--data", str(data), **ANY_PORT)
     assert "weak: users without a role may do nothing: idle\n" in said
     assert "weak: rules with %c apply to users that may take any client id: pump\n" in said
+    assert "weak means that all works, until an attacker or many clients come\n" in said
     assert "wrong" not in said
 
 

@@ -87,3 +87,17 @@ def test_a_client_that_does_not_read_cannot_hold_up_the_stop(start):
         status, _, seconds = broker.wait_stopped()
         assert status == 0
         assert seconds < STOP_S_MAX
+
+
+def test_a_stop_that_waits_for_a_reader_says_for_whom(start):
+    broker = start()
+    with connected(broker, "deaf") as deaf, connected(broker, "loud") as loud:
+        deaf.subscribe(("t", 0))
+        sample = 'penstock_messages_received_total{qos="0"}'
+        for _ in range(200):
+            loud.send(publish("t", b"x" * 100_000))
+        wait_until(lambda: broker.metric(sample) == 200)
+        broker.signal(signal.SIGTERM)
+        assert broker.wait_stopped()[0] == 0
+    (told,) = [line for line in broker.log_path.read_text().splitlines() if "stop_waits" in line]
+    assert "deaf" in told

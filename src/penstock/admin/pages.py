@@ -133,15 +133,24 @@ def bool_parameter(request: Request, name: str) -> bool:
     return text not in {"0", "false"}
 
 
-async def read_payload(request: Request, bytes_max: int, what: str) -> bytes:
+async def read_payload(request: Request, bytes_max: int, what: str, limit: str = "") -> bytes:
+    """``limit``: the option that sets ``bytes_max``, if one does."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > bytes_max:
-            raise RequestRefused(413, f"{what} is too large", f"send at most {bytes_max} bytes")
+            raise RequestRefused(413, f"{what} is too large", at_most(bytes_max, limit))
     guard: Guard = request.app.state.guard
     await guard.readmit(request)
     return bytes(body)
+
+
+PAYLOAD_LIMIT = "limits.packet_bytes_max, and no more than 1 MiB by HTTP"
+
+
+def at_most(bytes_max: int, limit: str = "") -> str:
+    """What to do about something that is too large."""
+    return f"send at most {bytes_max:,} bytes" + (f": {limit}" if limit else "")
 
 
 async def read_body(request: Request, kind: type[_Body]) -> _Body:

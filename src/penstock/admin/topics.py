@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from penstock.admin.guard import Guard, caller_of, check_host_of_nobody
 from penstock.admin.pages import (
+    PAYLOAD_LIMIT,
     JsonLine,
     applied,
     bool_parameter,
@@ -84,7 +85,7 @@ async def _publish(request: Request, publisher: TopicPublisher, store: Store) ->
     name: str = request.path_params["topic"]
     topic = name.encode()
     _admit(request, publisher, topic)
-    payload = await read_payload(request, publisher.payload_bytes_max, "the message")
+    payload = await read_payload(request, publisher.payload_bytes_max, "the message", PAYLOAD_LIMIT)
     _admit(request, publisher, topic)  # again: the sender decides how long a body takes
     published = publisher.publish(
         topic,

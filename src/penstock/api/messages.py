@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.admin.pages import trace_headers
+from penstock.admin.pages import PAYLOAD_LIMIT, at_most, trace_headers
 from penstock.api.call import Call
 from penstock.api.cursors import cursor_of, key_of
 from penstock.api.documents.common import Count, ListQuery, Query, moment, name_of
@@ -287,7 +287,7 @@ class MessagePages(Resource):
         if refusal := publishing.refusal(call.principal, topic):
             raise _refused(*refusal)
         if len(draft.payload) > publishing.payload_bytes_max:
-            advice = f"send at most {publishing.payload_bytes_max} bytes"
+            advice = at_most(publishing.payload_bytes_max, PAYLOAD_LIMIT)
             raise Problem(413, "too_large", "the message is too large", advice)
         offset = await publishing.publish(draft)
         stored = await call.read(self._stored, topic, offset)

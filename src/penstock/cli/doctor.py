@@ -102,6 +102,13 @@ def _access(loaded: Loaded, data: Path, config_file: str | None) -> list[Finding
         return [checks.weak(f"users could not be looked at: {error.message}", error.advice)]
 
 
+_MEANINGS = {
+    "wrong": "wrong means that the broker does not start, refuses clients or gives a secret away",
+    "weak": "weak means that all works, until an attacker or many clients come",
+    "slow": "slow means that all works, and could do so faster",
+}
+
+
 def _text(found: _Examined) -> str:
     facts = found.installation.rows() + (found.machine.rows() if found.machine else [])
     lines = [columns(facts), ""]
@@ -109,6 +116,8 @@ def _text(found: _Examined) -> str:
         lines.append(f"{finding.level}: {finding.what}")
         if finding.fix:
             lines.append(f"  {finding.fix}")
+    levels = {finding.level for finding in found.findings}
     if not found.findings:
         lines.append("ok: nothing wrong, weak or slow was found")
+    lines += [meaning for level, meaning in _MEANINGS.items() if level in levels]
     return "\n".join([*lines, f"looked at {' and '.join(found.looked_at)}"])

@@ -303,7 +303,7 @@ class _HttpConnection(H11Protocol):
             return
         if _body_bytes_announced(scope) > self._door.body_bytes_max:
             self.end(DisconnectReason.PACKET_TOO_LARGE)
-            advice = f"send at most {self._door.body_bytes_max} bytes, with Content-Length"
+            advice = f"send at most {self._door.body_bytes_max:,} bytes, with Content-Length"
             await _refuse(scope, send, 413, "Request body too large", advice)
             return
         scope[ORIGIN] = self._origin
