@@ -11,7 +11,8 @@ hello                                                                         cl
                                                                               limits
 connect           host, port, client_id, user, password, key, keep_alive,
                   clock_ms, wait (false: go on in the background), nodes, ca
-publish           topic, payload_b64, signed (0, 1, 2), retain                when acknowledged
+publish           topic, payload_b64, signed (0, 1, 2), retain,               when acknowledged
+                  wait (false: refuse rather than wait for room)
 subscribe         topic, start, prefetch
 unsubscribe       topic
 auto_ack          on
@@ -113,9 +114,10 @@ class DriverProcess:
         with self._changed:
             return number in self._answers
 
-    def wait_answers(self, numbers: Sequence[int], count: int) -> None:
-        """Wait until so many of these are answered, whichever."""
-        self._wait(lambda: sum(number in self._answers for number in numbers) >= count)
+    def is_refused(self, number: int) -> bool:
+        """Whether it has been answered, and failed."""
+        with self._changed:
+            return not self._answers.get(number, {"ok": True})["ok"]
 
     def connect(self, port: int, **fields: object) -> None:
         self.do("connect", host="127.0.0.1", port=port, **fields)
@@ -169,9 +171,6 @@ class DriverProcess:
         """How many events of a kind have come and were not asked for."""
         with self._changed:
             return sum(line["event"] == kind for line in self._events)
-
-    def wait_waiting(self, kind: str, count: int) -> None:
-        self._wait(lambda: sum(line["event"] == kind for line in self._events) >= count)
 
     def _wait(self, condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
         deadline = monotonic() + patience_s

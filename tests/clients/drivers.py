@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.clients.driver_process import DriverProcess
+from tests.clients.micropython import machines
 
 __all__ = ["BINARY", "QUEUE", "Kind", "started"]
 
@@ -31,6 +32,7 @@ class Kind(NamedTuple):
     command: Callable[[], Sequence[str]]
     missing: Callable[[], str] = lambda: ""  # what it lacks; empty: nothing
     environment: Callable[[], dict[str, str]] = dict
+    is_required: bool = True  # in continuous integration
 
 
 def _python(program: str) -> Callable[[], Sequence[str]]:
@@ -57,9 +59,23 @@ def _arduino() -> Sequence[str]:
     return [str(ARDUINO / "driver")]
 
 
+# ── MicroPython: in CPython, in its own VM, and with sockets ──────────────────────────────────
+
+
+def _micropython(machine: str) -> Kind:
+    return Kind(
+        f"micropython-{machine}",
+        lambda: machines.command(machine),
+        lambda: machines.missing(machine),
+        machines.environment,
+        is_required=machine != "native",  # no distribution that we know has it
+    )
+
+
 BINARY = [
     Kind("python", _python("python_driver.py"), environment=lambda: {"PYTHONPATH": str(ROOT)}),
     Kind("arduino", _arduino, _no_compiler),
+    *(_micropython(machine) for machine in machines.DRIVERS),
 ]
 """Clients of the binary protocol."""
 
@@ -70,7 +86,7 @@ QUEUE: list[Kind] = []
 def started(kind: Kind) -> DriverProcess:
     """Start a driver, or skip with the reason."""
     if lacks := kind.missing():
-        if os.environ.get("CI") == "true":
+        if os.environ.get("CI") == "true" and kind.is_required:
             pytest.fail(f"{kind.name}: {lacks}")
         pytest.skip(f"{kind.name}: {lacks}")
     return DriverProcess(kind.name, kind.command(), {**os.environ, **kind.environment()})
