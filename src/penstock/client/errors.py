@@ -57,7 +57,9 @@ class TlsFailedError(UnreachableError):
 
 
 class RefusedError(ClientError, Refused):
-    """The broker refused the request."""
+    """The broker refused the request; ``code`` is its word for it, if the protocol has one."""
+
+    code = ""
 
 
 class LoginFailedError(RefusedError):

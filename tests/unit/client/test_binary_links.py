@@ -21,6 +21,7 @@ from penstock.client.binary.inbox import ARRIVED_MAX
 from penstock.errors import LocalProtocolError
 from penstock.wire.binary import encode
 from penstock.wire.binary.client import ping
+from penstock.wire.binary.frame import HEADER, BinaryCommand
 
 FAST = Backoff(first_s=0.01, longest_s=0.02, give_up_s=10)
 
@@ -37,13 +38,26 @@ def impostor(*conversations):
                 connection, _ = listening.accept()
                 with connection:
                     connection.settimeout(20)
-                    converse(connection)
+                    if knows_no_hello(connection):
+                        converse(connection)
 
     options = {"port": listening.getsockname()[1], "backoff": FAST}
     thread = threading.Thread(target=serve)
     thread.start()
     yield options
     thread.join()
+
+
+def knows_no_hello(connection):
+    """Answer HELLO as a broker of version 1; false if the client has gone."""
+    header = connection.recv(HEADER.size, socket.MSG_WAITALL)
+    if len(header) < HEADER.size:
+        return False
+    _, command, _, topic_len, payload_len = HEADER.unpack(header)
+    assert command == BinaryCommand.HELLO
+    connection.recv(topic_len + payload_len, socket.MSG_WAITALL)
+    connection.sendall(encode.error("Unknown command"))
+    return True
 
 
 def says(*answers):

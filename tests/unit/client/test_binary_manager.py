@@ -4,10 +4,16 @@ import pytest
 
 from penstock.client import Backoff, ConnectionLostError
 from penstock.client.binary.settings import publisher_manager, subscriber_manager
+from penstock.errors import LocalProtocolError
+from penstock.model.history_start import HistoryStart
 from penstock.wire.binary import encode
 from penstock.wire.binary.client import ping
+from penstock.wire.binary.fields import SubscribeFields, WelcomeFields
+from penstock.wire.binary.frame import BinaryCommand
+from penstock.wire.binary.server import BinaryServerMachine
 
 DOUBLING = Backoff(first_s=1, longest_s=100, give_up_s=50)
+WELCOME = encode.welcome(0, WelcomeFields())
 STOPPING = encode.error("The broker is stopping")
 
 
@@ -22,7 +28,7 @@ def test_a_broker_that_only_says_farewell_is_left_alone_for_longer_and_longer():
     manager.opened(10)
     manager.session.barrier()
     manager.turn(10)
-    manager.heard(encode.pongs(1), 10)
+    manager.heard(WELCOME + encode.pongs(1), 10)
     assert manager.ended(10, 0) == 11
 
 
@@ -54,6 +60,7 @@ def test_who_leaves_takes_nothing_more():
 def test_a_ping_leaves_when_it_is_due():
     manager = publisher_manager(keep_alive_s=60)
     manager.opened(0)
+    assert manager.turn(0)[1] == BinaryCommand.HELLO
     assert (manager.turn(59), manager.turn(60), manager.next_at) == (b"", ping(), 120)
     assert (manager.is_silent(179), manager.is_silent(180)) == (False, True)
 
@@ -67,7 +74,7 @@ def test_the_window_counts_publishes_and_their_bytes():
     assert manager.is_crowded
     manager.opened(0)
     manager.turn(0)
-    manager.heard(encode.acks(range(1, 500)), 0)
+    manager.heard(WELCOME + encode.acks(range(1, 500)), 0)
     assert not manager.has_room
     manager.heard(encode.ack(500), 0)
     assert manager.has_room
@@ -86,3 +93,32 @@ def test_a_callback_that_raises_does_not_cost_what_came_with_it():
     with pytest.raises(ZeroDivisionError):
         manager.heard(b"".join([messages[0], lost, *messages[1:]]), 0)
     assert [manager.inbox.give().payload for _ in range(3)] == [b"1", b"2", b"3"]
+
+
+def test_nodes_take_turns():
+    manager = publisher_manager(nodes=["a:1", "[::1]:2"], host="ignored", port=9)
+    assert [manager.next_address() for _ in range(3)] == [("a", 1), ("::1", 2), ("a", 1)]
+    with pytest.raises(LocalProtocolError, match="no port"):
+        publisher_manager(nodes=["a"])
+
+
+@pytest.mark.parametrize(
+    ("start", "fields"),
+    [
+        ("earliest", SubscribeFields()),
+        ("latest", SubscribeFields(is_from_now=True)),
+        ("last=3", SubscribeFields(HistoryStart(last=3))),
+        ("since=5", SubscribeFields(HistoryStart(since_ms=5))),
+    ],
+)
+def test_a_subscriber_says_where_it_begins(start, fields):
+    manager = subscriber_manager("c", ["t"], start=start)
+    manager.opened(0)
+    hello, subscribe = BinaryServerMachine().receive(manager.turn(0))
+    assert (hello.client_id, subscribe.client_id, subscribe.fields) == (b"c", b"c", fields)
+
+
+@pytest.mark.parametrize("keywords", [{"start": "offset=3"}, {"start": "x"}, {"prefetch": 70_000}])
+def test_what_no_broker_understands_is_refused(keywords):
+    with pytest.raises(LocalProtocolError):
+        subscriber_manager("c", ["t"], **keywords)

@@ -16,11 +16,13 @@ from penstock.wire.binary import encode
 from penstock.wire.binary.errors import ErrorCode, Remedy
 from penstock.wire.binary.events import (
     BinaryAcks,
+    BinaryHello,
     BinaryPublishRun,
     BinarySubscribe,
     Ping,
     SignedPublish,
 )
+from penstock.wire.binary.fields import HelloFields, WelcomeFields
 from penstock.wire.binary.server import BinaryServerMachine
 
 REFUSED = b"refused"
@@ -148,10 +150,10 @@ def test_a_subscription_granted_once_and_refused_later_ends_the_session():
 
 def test_what_no_broker_would_take_is_refused_before_it_is_sent():
     session = opened()
-    with pytest.raises(LocalProtocolError, match="257 bytes"):
-        session.publish("t" * 257, b"")
+    with pytest.raises(LocalProtocolError, match="1025 bytes"):
+        session.publish("t" * 1_025, b"")
     with pytest.raises(LocalProtocolError, match="client id"):
-        session.subscribe("t" * 255)
+        session.subscribe("t" * 1_024)
     assert "the limit of 16777216" in str(session.try_publish("t", bytes(16 << 20)).refusal)
     assert session.data_to_send() == b""
     assert session.publish("t", b"").sequence == 1
@@ -268,6 +270,70 @@ def test_a_publish_that_is_repeated_is_signed_anew():
     assert (first.payload, first.sequence) == (second.payload, second.sequence)
 
 
+# ── HELLO
+
+
+def greeted(*answer, client_id="c"):
+    session = BinarySession(client_id, hello=HelloFields(3, epoch=bytes(8)))
+    session.connected()
+    request = session.publish("t", b"x")
+    session.data_to_send()
+    session.receive(b"".join(answer))
+    return session, request
+
+
+def test_hello_goes_first_and_nothing_waits_for_its_answer():
+    session = BinarySession("c", hello=HelloFields(3, epoch=bytes(8)))
+    session.follow("t")
+    session.connected()
+    session.publish("t", b"x")
+    assert [type(event) for event in heard(session)] == [
+        BinaryHello,
+        BinarySubscribe,
+        BinaryPublishRun,
+    ]
+    assert session.granted == WelcomeFields()
+
+
+def test_what_a_broker_grants_counts_for_its_connection():
+    session, request = greeted(encode.welcome(0, WelcomeFields(3, 100, 90, 5)), encode.ack(1))
+    assert (request.is_done, session.granted.features) == (True, 3)
+    session.connected()
+    assert session.granted == WelcomeFields()
+
+
+@pytest.mark.parametrize("text", ["Unknown command", "Client id refused: not yours"])
+def test_a_broker_that_grants_nothing_is_one_of_version_1(text):
+    session, request = greeted(encode.error(text), encode.ack(1))
+    assert (request.is_done, request.refusal, session.granted) == (True, None, WelcomeFields())
+
+
+def test_a_coded_refusal_has_its_code():
+    welcome = encode.welcome(0, WelcomeFields(1))
+    _, request = greeted(welcome, encode.coded_error("not_authorized", 1, "no"))
+    assert request.refusal.code == "not_authorized"
+
+
+@pytest.mark.parametrize("sequence", [0, 1])
+def test_a_code_of_a_newer_broker_is_an_answer_if_it_names_a_request(sequence):
+    welcome = encode.welcome(0, WelcomeFields(1))
+    session, request = greeted(welcome, encode.coded_error("out_of_coffee", sequence, "no coffee"))
+    assert request.is_done == bool(sequence)
+    assert session.farewell == ("" if sequence else "no coffee")
+
+
+def test_a_welcome_that_was_not_asked_for_is_an_error():
+    session = opened()
+    with pytest.raises(BrokerProtocolError, match="WELCOME"):
+        session.receive(encode.welcome(0, WelcomeFields()))
+
+
+def test_a_signed_message_cannot_be_retained():
+    session = BinarySession(sign=SigningKey(7, bytes(32)).sign)
+    with pytest.raises(LocalProtocolError, match="retained"):
+        session.publish("t", b"", retain=True)
+
+
 # ── A bad network
 
 
@@ -277,13 +343,19 @@ class Disk:
     def __init__(self):
         self.messages = []
         self.acknowledged = set()
+        self.numbers = set()
 
 
 class BrokerModel:
-    """One connection of a broker that does what the protocol says, at once."""
+    """One connection of a broker that does what the protocol says, at once.
 
-    def __init__(self, disk):
+    ``version`` 1 knows no HELLO; 2 stores numbered publishes once.
+    """
+
+    def __init__(self, disk, version):
         self._disk = disk
+        self._version = version
+        self._producer = None
         self._machine = BinaryServerMachine()
         self._is_subscribed = False
 
@@ -292,6 +364,11 @@ class BrokerModel:
 
     def _answer(self, event):
         match event:
+            case BinaryHello(sequence) if self._version == 1:
+                return encode.error("Unknown command")
+            case BinaryHello(sequence, client_id, fields):
+                self._producer = client_id, fields.epoch
+                return encode.welcome(sequence, WelcomeFields(fields.features))
             case BinaryPublishRun(topic, payloads, sequences):
                 return b"".join(map(self._publish, [topic] * len(payloads), payloads, sequences))
             case BinarySubscribe(sequence):
@@ -309,7 +386,13 @@ class BrokerModel:
 
     def _publish(self, topic, payload, sequence):
         if topic == REFUSED:
-            return encode.error("no")
+            coded = encode.coded_error("not_authorized", sequence, "no")
+            return coded if self._producer else encode.error("no")
+        if self._producer:
+            number = (*self._producer, sequence)
+            if number in self._disk.numbers:
+                return encode.ack(sequence)
+            self._disk.numbers.add(number)
         self._disk.messages.append(payload)
         live = encode.message(b"t", payload, len(self._disk.messages))
         return (live if self._is_subscribed else b"") + encode.ack(sequence)
@@ -318,15 +401,16 @@ class BrokerModel:
 class Cable:
     """Both directions of a connection; what is in it when it is cut is gone."""
 
-    def __init__(self, session, disk):
+    def __init__(self, session, disk, version=1):
         self.session = session
+        self.version = version
         self.disk = disk
         self.given = []
         self.reconnect()
 
     def reconnect(self):
         self.session.connected()
-        self.broker = BrokerModel(self.disk)
+        self.broker = BrokerModel(self.disk, self.version)
         self.upward = bytearray()
         self.downward = bytearray()
 
@@ -361,11 +445,13 @@ steps = st.one_of(
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(steps, max_size=60))
+@given(st.lists(steps, max_size=60), st.sampled_from([None, 1, 2]))
 def test_over_a_bad_network_each_message_is_given_out_once_and_each_request_gets_its_own_answer(
-    script,
+    script, version
 ):
-    cable = Cable(BinarySession("c"), Disk())
+    """Of brokers of version 1, with and without a HELLO; with one of version 2 it is stored once."""
+    hello = HelloFields(3, epoch=bytes(8)) if version else None
+    cable = Cable(BinarySession("c", hello=hello), Disk(), version or 1)
     cable.session.follow("t")
     requests, handled = [], 0
     for step, argument in script:
@@ -397,4 +483,5 @@ def test_over_a_bad_network_each_message_is_given_out_once_and_each_request_gets
         assert (request.refusal is None) == (topic == "t")
         assert (payload in cable.disk.messages) == (topic == "t")
     firsts = list(dict.fromkeys(cable.disk.messages))
+    assert version != 2 or firsts == cable.disk.messages, "stored once"
     assert firsts == [payload for topic, payload, _ in requests if topic == "t"], "in their order"

@@ -23,7 +23,12 @@ from penstock.client.binary.manager import (
     ConnectionManager,
 )
 from penstock.client.binary.session import Request
-from penstock.client.errors import ClientError, ConnectionLostError, LoginFailedError
+from penstock.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    LoginFailedError,
+    UnreachableError,
+)
 
 
 class AsyncBinaryLink:
@@ -45,8 +50,14 @@ class AsyncBinaryLink:
     # ── Beginning and end ─────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
-        """Connect, with one attempt: a wrong address is reported at once."""
-        await self._dial()
+        """Connect, with one attempt for each node: a wrong address is reported at once."""
+        for left in reversed(range(len(self._manager.addresses))):
+            try:
+                await self._dial()
+                break
+            except UnreachableError:
+                if not left:
+                    raise
         self._failure = None
         self._task = asyncio.create_task(self._run())
 
@@ -182,8 +193,9 @@ class AsyncBinaryLink:
     async def _dial(self) -> None:
         options = self._manager.options
         tls, login = self._manager.tls, self._manager.login()
+        host, port = self._manager.next_address()
         self._streams = await open_streams(
-            options.host, options.port, options.connect_timeout_s, READ_BYTES, tls, login
+            host, port, options.connect_timeout_s, READ_BYTES, tls, login
         )
         self._manager.opened(asyncio.get_running_loop().time())
 

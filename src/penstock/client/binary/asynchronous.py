@@ -22,7 +22,7 @@ from penstock.errors import PenstockError
 
 
 class AsyncPublisher(PublishOperations):
-    """``Publisher`` for an event loop: confirmed by the broker's disk, *at least once*."""
+    """``Publisher`` for an event loop: confirmed by the broker's disk, stored *once*."""
 
     def __init__(self, **keywords: Unpack[PublisherKeywords]) -> None:
         manager = publisher_manager(**keywords)

@@ -47,10 +47,11 @@ class _BlockingClient(BlockingFacade[O_co]):
 
 
 class Publisher(_BlockingClient[PublishOperations]):
-    """Publishes, each message confirmed by the broker's disk; *at least once*.
+    """Publishes, each message confirmed by the broker's disk; stored *once*.
 
-    If the connection breaks, what was not confirmed is sent again on the next one; a message whose
-    confirmation was lost is then stored twice. ``signing_key`` signs every message.
+    If the connection breaks, what was not confirmed is sent again on the next one, with the same
+    number, by which the broker recognises it (an older one does not). ``signing_key`` signs every
+    message.
     """
 
     def __init__(self, **keywords: Unpack[PublisherKeywords]) -> None:

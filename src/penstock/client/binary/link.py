@@ -15,7 +15,12 @@ from time import monotonic, sleep
 from penstock.client.binary.manager import ACKNOWLEDGE_DELAY_S, READ_BYTES, ConnectionManager
 from penstock.client.binary.session import Request
 from penstock.client.dial import Connection, dial
-from penstock.client.errors import ClientError, ConnectionLostError, LoginFailedError
+from penstock.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    LoginFailedError,
+    UnreachableError,
+)
 
 
 class BlockingBinaryLink:
@@ -33,8 +38,14 @@ class BlockingBinaryLink:
         )
 
     async def open(self) -> None:
-        """Connect, with one attempt: a wrong address is reported at once."""
-        self._dial()
+        """Connect, with one attempt for each node: a wrong address is reported at once."""
+        for left in reversed(range(len(self._manager.addresses))):
+            try:
+                self._dial()
+                break
+            except UnreachableError:
+                if not left:
+                    raise
         self._failure = None
 
     async def abandon(self) -> None:
@@ -113,8 +124,8 @@ class BlockingBinaryLink:
     def _dial(self) -> None:
         options = self._manager.options
         timeout_s, tls = options.connect_timeout_s, self._manager.tls
-        login = self._manager.login()
-        self._socket = dial(options.host, options.port, timeout_s, tls, login)
+        login, address = self._manager.login(), self._manager.next_address()
+        self._socket = dial(*address, timeout_s, tls, login)
         self._socket.setblocking(False)
         self._outgoing.clear()
         self._manager.opened(monotonic())

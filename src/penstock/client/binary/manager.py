@@ -4,10 +4,12 @@ A link opens a socket (``opened``), sends what ``turn`` returns, passes on what 
 (``heard``), and asks when to reconnect after a loss (``ended``).
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from penstock.client.addresses import addresses_of, parsed
 from penstock.client.binary.inbox import MessageInbox, log
 from penstock.client.binary.login import BinaryLogin
 from penstock.client.binary.session import BinarySession, SessionEvent
@@ -28,6 +30,8 @@ LINGER_S: Final = 2.0  # how long ``close`` waits for the confirmation of acknow
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Where the broker is, and how to keep the connection; see ``Backoff``.
 
+    ``nodes`` are addresses of a cluster, tried in turn; then ``host`` and ``port`` do not count.
+
     A PING is sent after ``keep_alive_s`` without traffic, 0 for never; the connection is given up
     after three times as long without a byte.
     """
@@ -35,6 +39,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     backoff: Backoff = Backoff()
     host: str = "127.0.0.1"
     port: int = 1883
+    nodes: str | Sequence[str] = ()
     keep_alive_s: float = 60.0
     connect_timeout_s: float = 10.0
     tls: Tls = None
@@ -49,6 +54,11 @@ class ConnectionManager:
         self.inbox = inbox
         self.options = options
         self.tls = tls_settings(options.tls)
+        self.addresses = [
+            (node.host, node.port) for node in map(parsed, addresses_of(options.nodes))
+        ]
+        self.addresses = self.addresses or [(options.host, options.port)]
+        self._attempts = 0
         self.is_leaving = False  # messages are dropped
         self._retry = Retry(options.backoff)
         self._ping_timer = PingTimer(0, 0)
@@ -57,6 +67,11 @@ class ConnectionManager:
         """Return the first exchange of the next connection."""
         credentials = self.options.credentials
         return None if credentials is None else BinaryLogin(credentials)
+
+    def next_address(self) -> tuple[str, int]:
+        """Return where to connect next: the nodes take turns."""
+        self._attempts += 1
+        return self.addresses[(self._attempts - 1) % len(self.addresses)]
 
     @property
     def next_at(self) -> float:

@@ -80,9 +80,13 @@ class BinaryOperations:
 class PublishOperations(BinaryOperations):
     """What publishers do."""
 
-    async def publish(self, topic: str, payload: bytes) -> None:
-        """Publish; return when the broker's disk has it. ``RefusedError``: the broker refused."""
-        await self._answered(self._session.publish(topic, payload))
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Publish; return when the broker's disk has it. ``RefusedError``: the broker refused.
+
+        ``retain``: keep it for those who subscribe later, as the topic's last value; an empty
+        payload clears that.
+        """
+        await self._answered(self._session.publish(topic, payload, retain=retain))
 
     async def publish_many(
         self, topic: str, payloads: Iterable[bytes]

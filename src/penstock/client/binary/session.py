@@ -16,8 +16,12 @@ connection.
 2. the acknowledgements that are not confirmed (``ack_tracker``);
 3. requests that were not answered, in their order, then later ones.
 
-So a publish whose ACK was lost is sent twice: publishing is *at least once*. Signed ones are signed
-again, as the broker accepts each signature once.
+So a publish whose ACK was lost is sent twice, with the same sequence. Signed ones are signed again,
+as the broker accepts each signature once.
+
+**HELLO** goes first, if the session has one, and nothing waits for its answer. A broker that grants
+it stores what is sent twice once, and its errors name what they are; an older one answers ``Unknown
+command``, and publishing is *at least once*.
 
 ``receive`` raises when a retry is pointless: the client id was taken over, the other end is not a
 broker, a subscription that was granted is refused.
@@ -38,8 +42,16 @@ from penstock.errors import LocalProtocolError, PenstockError
 from penstock.model.message import Signature
 from penstock.wire.binary import client, encode
 from penstock.wire.binary.client import BinaryClientMachine
-from penstock.wire.binary.errors import ErrorCode, code_of_text
-from penstock.wire.binary.events import Acked, BinaryPong, Failed, ReceivedMessage
+from penstock.wire.binary.errors import ErrorCode, code_of_text, code_of_word
+from penstock.wire.binary.events import (
+    Acked,
+    BinaryPong,
+    BinaryWelcome,
+    Failed,
+    ReceivedMessage,
+)
+from penstock.wire.binary.fields import HelloFields, SubscribeFields, WelcomeFields
+from penstock.wire.binary.frame import PublishFlag
 from penstock.wire.violation import Violation
 
 Signer: TypeAlias = Callable[[bytes, bytes], Signature]  # of a topic and a payload
@@ -52,6 +64,10 @@ class Kind(Enum):
     SUBSCRIBE = "subscribe"
     UNSUBSCRIBE = "unsubscribe"
     PING = "ping"
+    HELLO = "hello"
+
+
+_NOT_ACKED: Final = {Kind.PING, Kind.HELLO}
 
 
 class Request(msgspec.Struct, eq=False):
@@ -61,6 +77,7 @@ class Request(msgspec.Struct, eq=False):
     sequence: int
     topic: bytes
     payload: bytes
+    retain: bool = False
     frame: bytes = b""
     mark: int = 0  # of a PING: the acknowledgements that its PONG confirms
     is_done: bool = False
@@ -106,9 +123,11 @@ _ADVICE: Final = (
 )  # by the beginning of a refusal
 
 
-def _refused(text: str) -> RefusedError:
+def _refused(text: str, code: ErrorCode | None) -> RefusedError:
     advice = next((advice for start, advice in _ADVICE if text.startswith(start)), "")
-    return RefusedError(f"the broker refused: {text}", advice)
+    refusal = RefusedError(f"the broker refused: {text}", advice)
+    refusal.code = code.word if code is not None else ""
+    return refusal
 
 
 def _not_a_broker(detail: str) -> BrokerProtocolError:
@@ -120,7 +139,17 @@ def _not_a_broker(detail: str) -> BrokerProtocolError:
 class BinarySession:
     """See the module. With a ``client_id`` the broker remembers what was acknowledged."""
 
-    def __init__(self, client_id: str = "", sign: Signer | None = None) -> None:
+    def __init__(
+        self,
+        client_id: str = "",
+        sign: Signer | None = None,
+        hello: HelloFields | None = None,
+        fields: SubscribeFields | None = None,
+    ) -> None:
+        """``hello``: what to ask brokers for; ``fields``: of all subscriptions."""
+        self.granted = WelcomeFields()  # by the broker of this connection
+        self._hello = hello
+        self._fields = fields
         self.acks = AckTracker()
         self.farewell = ""  # the broker's last text before it closed the connection
         self.unanswered_bytes = 0  # payloads of publishes that are not answered
@@ -140,9 +169,9 @@ class BinarySession:
 
     # ── Requests; invalid ones are a ``LocalProtocolError`` ───────────────────────────────────
 
-    def publish(self, topic: str, payload: bytes) -> Request:
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> Request:
         check_payload(payload)
-        request = self._ask(Kind.PUBLISH, topic, payload)
+        request = self._ask(Kind.PUBLISH, topic, payload, retain=retain)
         self.unanswered_bytes += len(payload)
         return request
 
@@ -174,9 +203,11 @@ class BinarySession:
         """Send a PING; done when all acknowledgements up to now are on the broker's disk."""
         return self._ask(Kind.PING)
 
-    def _ask(self, kind: Kind, topic: str = "", payload: bytes = b"") -> Request:
+    def _ask(
+        self, kind: Kind, topic: str = "", payload: bytes = b"", *, retain: bool = False
+    ) -> Request:
         name = topic.encode(errors="surrogateescape")
-        request = Request(kind, self._last_sequence + 1, name, payload)
+        request = Request(kind, self._last_sequence + 1, name, payload, retain)
         request.frame = self._encoded(request)
         self._last_sequence += 1
         self._waiting.append(request)
@@ -185,16 +216,24 @@ class BinarySession:
     def _encoded(self, request: Request) -> bytes:
         sequence, topic, payload = request.sequence, request.topic, request.payload
         match request.kind:
+            case Kind.PUBLISH if self._sign is not None and request.retain:
+                raise LocalProtocolError("a signed message cannot be retained")
             case Kind.PUBLISH if self._sign is not None:
                 return client.signed_publish(topic, payload, sequence, self._sign(topic, payload))
+            case Kind.PUBLISH if request.retain:
+                return client.publish_2(topic, payload, sequence, PublishFlag.RETAIN)
             case Kind.PUBLISH:
                 return client.publish(topic, payload, sequence)
             case Kind.SUBSCRIBE:
-                return client.subscribe(sequence, topic, self._client_id, accepts_version_2=True)
+                fields = self._fields or SubscribeFields()
+                return client.subscribe(sequence, topic, self._client_id, fields=fields)
             case Kind.UNSUBSCRIBE:
                 return client.unsubscribe(sequence, topic)
             case Kind.PING:
                 return client.ping()
+            case Kind.HELLO:
+                assert self._hello is not None
+                return client.hello(sequence, self._client_id, self._hello)
 
     # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
 
@@ -207,12 +246,19 @@ class BinarySession:
         self._in_flight.clear()
         self._waiting.clear()
         self._outgoing = []
+        self.granted = WelcomeFields()
+        if self._hello is not None:
+            hello = Request(Kind.HELLO, 0, b"", b"")
+            hello.frame = self._encoded(hello)
+            self._send(hello)
         for request in self._subscribed.values():
             self._send(request)
         for request in unanswered:
             self._repeat(request)
 
     def _repeat(self, request: Request) -> None:
+        if request.kind is Kind.HELLO:
+            return  # each connection begins with its own
         if request.kind is Kind.UNSUBSCRIBE:
             request.finish()  # the subscription ended with its connection
         elif request.kind is not Kind.SUBSCRIBE:
@@ -248,8 +294,10 @@ class BinarySession:
                     self._on_acked(event)
                 case BinaryPong():
                     self._on_pong()
+                case BinaryWelcome():
+                    self._on_welcome(event)
                 case Failed():
-                    events += self._on_failed(event.text)
+                    events += self._on_failed(event)
                 case Violation():
                     raise _not_a_broker(event.detail)
         return events
@@ -257,7 +305,7 @@ class BinarySession:
     def _on_acked(self, event: Acked) -> None:
         for sequence in event.sequences:
             request = self._first_in_line("an ACK")
-            if request.kind is Kind.PING or request.sequence != sequence:
+            if request.kind in _NOT_ACKED or request.sequence != sequence:
                 raise _not_a_broker(f"an ACK of {sequence} out of turn")
             self._finish(request)
 
@@ -270,8 +318,16 @@ class BinarySession:
             self._confirming = None
         self._finish(request)
 
-    def _on_failed(self, text: str) -> Iterable[SessionEvent]:
-        code = code_of_text(text)
+    def _on_welcome(self, event: BinaryWelcome) -> None:
+        request = self._first_in_line("a WELCOME")
+        if request.kind is not Kind.HELLO:
+            raise _not_a_broker("a WELCOME out of turn")
+        self.granted = event.fields
+        self._finish(request)
+
+    def _on_failed(self, event: Failed) -> Iterable[SessionEvent]:
+        text = event.text
+        code = code_of_word(event.code) if event.code else code_of_text(text)
         if code is ErrorCode.RETENTION and (notice := _LOST.fullmatch(text)):
             return (Lost(notice[2], int(notice[1])),)
         if code is ErrorCode.TAKEN_OVER:
@@ -284,11 +340,14 @@ class BinarySession:
                 f"the client id {self._name} belongs to another user", "choose another client id"
             )
         if code is ErrorCode.WITHDRAWN:
-            raise _refused(text)  # as a new connection's SUBSCRIBE would be
-        if (code is not None and not code.is_answer) or not self._in_flight:
+            raise _refused(text, code)  # as a new connection's SUBSCRIBE would be
+        is_answer = code.is_answer if code else not event.code or bool(event.sequence)
+        if not is_answer or not self._in_flight:
             self.farewell = text
+        elif self._in_flight[0].kind is Kind.HELLO:
+            self._finish(self._in_flight.popleft())  # an older broker, or one without such an id
         else:
-            self._refuse(self._in_flight.popleft(), _refused(text))
+            self._refuse(self._in_flight.popleft(), _refused(text, code))
         return ()
 
     @property

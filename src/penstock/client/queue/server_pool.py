@@ -17,6 +17,7 @@ certificate is verified: else any server could make us hand them to another.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from penstock.client.addresses import addresses_of, parsed
 from penstock.client.binary.timing import Backoff
 from penstock.client.credentials import Credentials
 from penstock.client.errors import ArgumentError, NotLeaderError
@@ -29,15 +30,6 @@ if TYPE_CHECKING:  # loads ``ssl``
 
 CALL_BACKOFF: Final = Backoff(first_s=0.05, longest_s=0.5)
 PUSH_BACKOFF: Final = Backoff(first_s=0.05, longest_s=5.0)  # subscriptions retry for ever
-
-
-def addresses_of(nodes: str | Sequence[str]) -> Sequence[str]:
-    """Return the nodes of a list, or of a text with commas between them."""
-    if not isinstance(nodes, str):
-        return nodes
-    if "," not in nodes:
-        raise ArgumentError(f"{nodes!r} is one address, not a list", f'write connect(["{nodes}"])')
-    return [part.strip() for part in nodes.split(",")]
 
 
 class ServerPool:
@@ -55,7 +47,7 @@ class ServerPool:
             raise LocalProtocolError(
                 "no address to connect to", 'give at least one, as in connect(["127.0.0.1:1883"])'
             )
-        self._addresses = [_parsed(address) for address in addresses]
+        self._addresses = [parsed(address) for address in addresses]
         if credentials is not None and credentials.has_key:
             raise ArgumentError("the queue protocol has no login with a key", "use a token")
         self.tls = tls
@@ -118,10 +110,3 @@ def _named(error: Exception) -> Address | None:
         return parse_listen(error.leader_addr)
     except ValueError:
         return None
-
-
-def _parsed(address: str) -> Address:
-    try:
-        return parse_listen(address)
-    except ValueError as error:
-        raise LocalProtocolError(str(error)) from error

@@ -3,7 +3,8 @@
 The broker acknowledges or refuses requests in their order. The client chooses the sequence of a
 request, which comes back in the ACK; the broker chooses that of a message, and the client's own ACK
 names it. A command that no broker sends is a violation. A request that exceeds the broker's size
-limits is refused here: the broker would close the connection.
+limits is refused here: the broker would close the connection. Topics may be as long as behind
+HELLO.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ from penstock.wire.binary.frame import (
     ACCEPTS_2,
     FRAME_BYTES_MAX,
     HEADER,
-    TOPIC_BYTES_MAX,
+    TOPIC_BYTES_MAX_2,
     TOPIC_LEN_MAX,
     BinaryCommand,
     Frame,
@@ -115,9 +116,9 @@ def _checked(field: bytes, frame: bytes) -> bytes:
 
 
 def _check_sizes(field: bytes, frame_bytes: int) -> None:
-    if len(field) > TOPIC_BYTES_MAX:
+    if len(field) > TOPIC_BYTES_MAX_2:
         what = f"topic and client id of {len(field)} bytes exceed"
-        raise LocalProtocolError(f"{what} the limit of {TOPIC_BYTES_MAX}")
+        raise LocalProtocolError(f"{what} the limit of {TOPIC_BYTES_MAX_2}")
     if frame_bytes > FRAME_BYTES_MAX:
         what = f"frame of {frame_bytes} bytes exceeds"
         raise LocalProtocolError(f"{what} the limit of {FRAME_BYTES_MAX}")
