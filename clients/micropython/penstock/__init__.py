@@ -5,13 +5,12 @@ of umqtt; ``penstock.ed25519`` signs, and is imported by those who do.
 """
 
 from penstock.client import Client
-from penstock.wire import ClientError, FullError, LoginError, RefusedError, TakenOverError
+from penstock.wire import ClientError, FullError, RefusedError, TakenOverError
 
 __all__ = [
     "Client",
     "ClientError",
     "FullError",
-    "LoginError",
     "RefusedError",
     "TakenOverError",
 ]

@@ -20,7 +20,7 @@ What not every program needs is loaded when it is used: ``intake`` (subscribing)
 
 import asyncio
 from asyncio import Event
-from struct import pack
+from struct import pack, unpack_from
 
 from penstock.wire import (
     ClientError,
@@ -69,7 +69,8 @@ _WRITE_S = const(20)
 _STALL_MS = const(3000)  # somebody waits for an answer behind messages that nobody takes
 _BATCH = const(1024)  # bytes that are joined into one write
 _SIGN_AGAIN = const(3)
-_NO_CLIENT_ID = const(0x100)  # in ``features``: SUBSCRIBE does not name it
+_CODED_ERRORS = const(1)  # in ``features``
+_HELLO_KNOWN = const(0x100)
 
 
 class Request:
@@ -150,6 +151,7 @@ class Client:
         self._acks = []
         self._intake = None
         self._signer = None
+        self._told = None  # the broker's time, and when it told it
         self._fault = None  # what ended this client
         self._broken = None  # what ends this connection
         self._failures = 0
@@ -430,19 +432,30 @@ class Client:
             from penstock.login import login  # noqa: PLC0415 - only with users
 
             await login(self, user, password)
-        options = pack(">BHIBHIBHH", 1, 4, 3, 2, 4, self._rx, 3, 2, self._keep_alive)
-        options += b"\4\0\x08" + self._epoch
+        options = pack(">BHIBHIBH", 1, 4, 3, 2, 4, self._rx, 4, 8) + self._epoch
+        if self._keep_alive:
+            options += pack(">BHH", 3, 2, self._keep_alive)
         await self._send(frame(_HELLO, self._sequence(), self._id, options))
         answer = await self._answer()
         self.features = 0
         if answer.command == _WELCOME:
-            self.features = _NO_CLIENT_ID
-            if self._signer:
-                self._signer.welcome(answer.payload)
+            self._on_welcome(answer.payload)
         elif answer.command == _ERROR:
             self._on_error(answer)
         else:
             raise ClientError("the answer to HELLO is none")
+
+    def _on_welcome(self, payload: bytes) -> None:
+        self.features = _HELLO_KNOWN
+        at = 0
+        while at + 3 <= len(payload):
+            kind, size = unpack_from(">BH", payload, at)
+            at += 3 + size
+            value = int.from_bytes(payload[at - size : at], "big")
+            if kind == 1:
+                self.features |= value
+            elif kind == 5:
+                self._told = value, ticks_ms()
 
     async def _answer(self) -> Frames:
         """Wait for the next frame, before there is a reader."""
@@ -567,6 +580,8 @@ class Client:
     def _on_error(self, got: Frames) -> None:
         text = readable(got.payload)
         kind = meaning(text)
+        if self.features & _CODED_ERRORS and not got.sequence and kind <= _AGAIN:
+            kind = _NOTICE  # of a newer broker: it answers nothing
         if kind == _FINAL:
             raise TakenOverError(text)
         if kind == _NOTICE:

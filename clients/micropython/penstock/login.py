@@ -1,6 +1,6 @@
 """Logging in: AUTH with a password, secret or token, or with the signature of a nonce."""
 
-from penstock.wire import ClientError, LoginError, frame
+from penstock.wire import ClientError, RefusedError, frame
 
 try:
     from micropython import const
@@ -11,6 +11,10 @@ _ACK = const(0x05)
 _ERROR = const(0x08)
 _AUTH = const(0x14)
 _CHALLENGE = const(0x15)
+
+
+class LoginError(RefusedError):
+    """The broker does not accept these credentials."""
 
 
 async def login(client: object, user: str, secret: str) -> None:

@@ -4,7 +4,7 @@ The broker accepts a signature for minutes, and each once. So a publish is signe
 and again when it is sent again. Without the time of day nothing is signed with version 2.
 """
 
-from struct import pack, unpack_from
+from struct import pack
 from time import gmtime
 
 from penstock.wire import ClientError
@@ -20,7 +20,6 @@ except ImportError:
 _SIGNED_PUBLISH = const(0x10)
 _SIGNED_PUBLISH_2 = const(0x12)
 _AGAIN_MS = const(500)  # until the next attempt: the broker may have asked for less
-_TIME = const(5)  # in a WELCOME
 
 
 class ClockError(ClientError):
@@ -33,7 +32,6 @@ class Signer:
     def __init__(self, client: object, key: object) -> None:
         self._client = client
         self.key = key
-        self._told = None  # the broker's time, and when it told it
 
     def prepare(self, request: object, version: int | None) -> None:
         """Make a publish a signed one; ClockError now rather than when it is sent."""
@@ -41,15 +39,6 @@ class Signer:
         request.command = _SIGNED_PUBLISH_2 if version == 2 else _SIGNED_PUBLISH
         if version == 2 and not self._client._trust_time:
             self._now()
-
-    def welcome(self, payload: bytes) -> None:
-        """Take the time from a WELCOME."""
-        at = 0
-        while at + 3 <= len(payload):
-            kind, size = unpack_from(">BH", payload, at)
-            if kind == _TIME and size == 8:
-                self._told = unpack_from(">Q", payload, at + 3)[0], ticks_ms()
-            at += 3 + size
 
     async def sign(self, parts: tuple) -> bytes:
         signature = self.key.sign(parts)
@@ -72,9 +61,10 @@ class Signer:
         now = (self._client._clock or clock_ms)()
         if now >= 1735689600000:  # 2025: a clock that was set
             return now
-        if not self._client._trust_time or not self._told:
+        told = self._client._told
+        if not told or not self._client._trust_time:
             raise ClockError("set the clock first, or pass clock= or trust_time=True")
-        return self._told[0] + ticks_diff(ticks_ms(), self._told[1])
+        return told[0] + ticks_diff(ticks_ms(), told[1])
 
 
 def clock_ms() -> int:

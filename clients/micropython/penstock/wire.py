@@ -28,10 +28,6 @@ class RefusedError(ClientError):
     """The broker refused a request for good; the arguments are its text, and a code or ""."""
 
 
-class LoginError(RefusedError):
-    """The broker does not accept these credentials."""
-
-
 class TakenOverError(ClientError):
     """Another connection uses this client id; coming back would take it away again."""
 

@@ -10,12 +10,11 @@ import json
 import sys
 from binascii import a2b_base64, b2a_base64
 
-from penstock import ClientError, FullError, LoginError, RefusedError, TakenOverError
+from penstock import ClientError, FullError, RefusedError, TakenOverError
 from penstock.client import Client
 
 OPTIONS = ("client_id", "user", "password", "keep_alive", "offline", "rx", "timeout", "trust_time")
 KINDS = (
-    (LoginError, "login"),
     (RefusedError, "refused"),
     (TakenOverError, "taken_over"),
     (FullError, "full"),
@@ -36,8 +35,9 @@ def text64(data):
 
 
 def kind_of(error):
-    if type(error).__name__ == "ClockError":
-        return "no_time"
+    name = type(error).__name__
+    if name in ("ClockError", "LoginError"):  # of modules that are loaded when they are needed
+        return "no_time" if name == "ClockError" else "login"
     for cls, kind in KINDS:
         if isinstance(error, cls):
             return kind
