@@ -1,4 +1,4 @@
-"""Multiples of the base point of Ed25519, for ``penstock.ed25519``. Made by ``make docs``.
+"""Multiples of the base point of Ed25519, for ``penstock.ed25519``..
 
 Two tables of 16 points. Point ``i`` of the first is the sum of ``2**(64*k) * B`` over the bits
 ``k`` of ``i``; those of the second are ``2**32`` times as much. A point is y+x, y-x and 2dxy, each

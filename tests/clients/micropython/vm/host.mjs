@@ -138,7 +138,7 @@ for (const name of readdirSync(`${folder}/penstock`)) {
     vm.FS.writeFile(`/lib/penstock/${name}`, readFileSync(`${folder}/penstock/${name}`));
   }
 }
-for (const name of ["driver.py", "vm/bridge.py"]) {
+for (const name of ["driver.py", "crypto_program.py", "vm/bridge.py"]) {
   const file = new URL(`../${name}`, import.meta.url);
   vm.FS.writeFile(`/lib/${name.split("/").at(-1)}`, readFileSync(file));
 }
