@@ -63,12 +63,11 @@ def test_a_broker_with_a_strangers_certificate_gets_nothing(drive, tmp_path):
         driver = drive("tls")
         driver.connect(broker.port, client_id="reader", ca=own.cert, wait=False)
         driver.begin_publish("plant/pump7", b"secret")
-        wait_until(lambda: hung_up(broker) > 0)
+        # some clients end the handshake, others complete it and look then
+        wait_until(lambda: disconnects(broker) > 0)
         assert broker.server.store.topic(b"plant/pump7") is None
 
 
-def hung_up(broker):
-    """Connections that ended within the handshake; some clients say why, others just leave."""
-    samples = broker.metrics()
-    reasons = ("tls_failed", "connection_lost")
-    return sum(samples[f'penstock_disconnects_total{{reason="{reason}"}}'] for reason in reasons)
+def disconnects(broker):
+    counts = broker.metrics().items()
+    return sum(count for name, count in counts if name.startswith("penstock_disconnects_total"))

@@ -236,6 +236,8 @@ class Client:
     ) -> None:
         """Return when the message is on the broker's disk; raise RefusedError, TimeoutError.
 
+        FullError without a connection, if ``offline`` publishes wait already.
+
         Signed if there is a signing key, unless ``signed=0``; 1 and 2 are versions of signatures.
         After a time-out it is not sent if it was not yet; otherwise it may be stored.
         """
@@ -261,8 +263,6 @@ class Client:
         FullError says that ``offline`` publishes wait already. A refusal is told to ``on_lost``.
         """
         request = self._publish(topic, payload, signed, retain)
-        if len(self._ring) >= self._offline:
-            raise FullError("as many publishes as offline= allows have no answer yet")
         request.is_awaited = False
         self._admit(request)
 
@@ -282,6 +282,9 @@ class Client:
     def _admit(self, request: Request) -> None:
         if self._fault:
             raise self._fault
+        is_waiting = request.is_awaited and self.up.is_set()  # its caller holds it, and waits
+        if len(self._ring) >= self._offline and not is_waiting:
+            raise FullError("as many publishes as offline= allows have no answer yet")
         self._ring.append(request)
         self._wake.set()
 
