@@ -24,10 +24,19 @@ stats                                                                         co
 close
 ================  ==========================================================  ====================
 
-Drivers of queue clients have ``produce``, ``consume``, ``ack`` and ``nack`` instead of ``publish``
-and what follows. A failure is answered with ``error``, and ``kind``, a word. Events are
-``message`` (topic, payload_b64, sequence, signer), ``job``, ``state`` (up, down, taken_over,
-refused) and ``lost`` (text, count). The end of its input ends a driver.
+Drivers of queue clients have other requests instead of ``publish`` and what follows, and pass
+payloads to handlers that end by ``ack`` or ``nack``:
+
+================  ==========================================================  ====================
+produce           topic, payload_b64, priority, delay_ms, ttl_ms              offset, when stored
+consume           topic, group, prefetch
+ack, nack         lease; reason, delay_ms
+================  ==========================================================  ====================
+
+A failure is answered with ``error``, and ``kind``, a word. Events are
+``message`` (topic, payload_b64, sequence, signer), ``job`` (topic, payload_b64, offset, lease,
+redeliveries), ``state`` (up, down, taken_over, refused) and ``lost`` (text, count). The end of its
+input ends a driver.
 """
 
 import base64
@@ -118,6 +127,10 @@ class DriverProcess:
         """Whether it has been answered, and failed."""
         with self._changed:
             return not self._answers.get(number, {"ok": True})["ok"]
+
+    def wait_answers(self, numbers: Sequence[int], count: int) -> None:
+        """Wait until so many of these are answered, whichever."""
+        self._wait(lambda: sum(number in self._answers for number in numbers) >= count)
 
     def connect(self, port: int, **fields: object) -> None:
         self.do("connect", host="127.0.0.1", port=port, **fields)

@@ -79,7 +79,11 @@ BINARY = [
 ]
 """Clients of the binary protocol."""
 
-QUEUE: list[Kind] = []
+QUEUE = [
+    Kind(
+        "python", _python("python_queue_driver.py"), environment=lambda: {"PYTHONPATH": str(ROOT)}
+    ),
+]
 """Clients of the queue protocol."""
 
 
