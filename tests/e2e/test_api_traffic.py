@@ -498,7 +498,7 @@ def test_pages_of_clients_have_each_once(broker, api):
 def guarded():
     with Broker() as broker:
         broker.add_user("root", "root-secret", roles=("admin",))
-        rules = ("allow read plant/#", "deny read plant/secret/#", "allow publish plant/p7")
+        rules = ("allow read plant/#", "deny read plant/secret/#", "allow publish commands/p7")
         broker.add_user("reader", "reader-secret", rules=rules)
         broker.add_user("keeper", "keeper-secret", rules=("allow manage plant/1",))
         broker.add_user("watcher", "watcher-secret", rules=("allow monitor",))
@@ -544,7 +544,7 @@ def test_reading_needs_the_right_to_the_topic_or_to_monitor(guarded, path):
 def test_changes_need_their_rights_and_dry_runs_too(guarded):
     reader, keeper, watcher = (as_user(guarded, name) for name in ("reader", "keeper", "watcher"))
     problem(reader.post("messages", {"topic": "elsewhere"}), 403, "not_authorized")
-    assert publish(reader, "plant/p7", "x")["offset"] == 0
+    assert publish(reader, "commands/p7", "x")["offset"] == 0
     found = ok(reader.post("messages", {"topic": "elsewhere", "dry_run": True}))
     assert not found["accepted"]
     problem(reader.delete("topics", {"name": "plant/1", "dry_run": True}), 403, "forbidden")
