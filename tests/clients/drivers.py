@@ -18,6 +18,7 @@ import pytest
 
 from tests.clients.driver_process import DriverProcess
 from tests.clients.micropython import machines
+from tests.clients.node.build import build_node_client, node_missing
 
 __all__ = ["BINARY", "QUEUE", "Kind", "started"]
 
@@ -72,6 +73,15 @@ def _micropython(machine: str) -> Kind:
     )
 
 
+# ── Node ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def _node() -> Sequence[str]:
+    build_node_client()
+    return ["node", str(HERE / "node/driver.mjs")]
+
+
 BINARY = [
     Kind("python", _python("python_driver.py"), environment=lambda: {"PYTHONPATH": str(ROOT)}),
     Kind("arduino", _arduino, _no_compiler),
@@ -83,6 +93,7 @@ QUEUE = [
     Kind(
         "python", _python("python_queue_driver.py"), environment=lambda: {"PYTHONPATH": str(ROOT)}
     ),
+    Kind("node", _node, node_missing),
 ]
 """Clients of the queue protocol."""
 

@@ -38,6 +38,17 @@ export class PenstockError extends Error {
   }
 }
 
+/** Thrown by the handler of a subscription: hand this message out again, not before `delayMs`. */
+export class Retry extends Error {
+  override readonly name = "Retry";
+  readonly delayMs: number;
+
+  constructor(reason = "retry", { delayMs = 0 }: { delayMs?: number | undefined } = {}) {
+    super(reason);
+    this.delayMs = Math.max(0, Math.ceil(delayMs));
+  }
+}
+
 interface Refusal {
   code: string;
   message: string;

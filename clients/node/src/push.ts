@@ -40,6 +40,7 @@ interface Result {
   message: Message;
   leaseId: string;
   reason: string | undefined; // why it failed; none if it is done
+  delayMs: number; // before it is handed out again
 }
 
 export interface Pushed {
@@ -118,7 +119,7 @@ export class PushSession {
       return;
     }
     if (this.isDone(message, now)) {
-      this.results.push({ message, leaseId: message.leaseId, reason: undefined });
+      this.results.push({ message, leaseId: message.leaseId, reason: undefined, delayMs: 0 });
       return;
     }
     const held = this.inHand.get(message.offset);
@@ -136,15 +137,15 @@ export class PushSession {
   }
 
   succeeded(message: Message): void {
-    this.settle(message, undefined);
+    this.settle(message, undefined, 0);
   }
 
-  failed(message: Message, reason: string): void {
-    this.settle(message, reason.slice(0, REASON_MAX));
+  failed(message: Message, reason: string, delayMs: number): void {
+    this.settle(message, reason.slice(0, REASON_MAX), delayMs);
   }
 
-  private settle(message: Message, reason: string | undefined): void {
-    if (this.settles) this.results.push({ message, leaseId: this.letGo(message), reason });
+  private settle(message: Message, reason: string | undefined, delayMs: number): void {
+    if (this.settles) this.results.push({ message, leaseId: this.letGo(message), reason, delayMs });
   }
 
   /** Return the present lease of a message that is not in hand any more. */
@@ -187,22 +188,25 @@ export class PushSession {
   /** Return the results that were not sent yet, as requests. */
   dataToSend(): Buffer[] {
     if (this.results.length === 0) return [];
-    const leases = new Map<string | undefined, string[]>();
-    for (const { leaseId, reason } of this.results) {
-      const found = leases.get(reason);
-      if (found === undefined) leases.set(reason, [leaseId]);
-      else found.push(leaseId);
+    const alike = new Map<string | undefined, Result[]>();
+    for (const result of this.results) {
+      const key = result.reason === undefined ? undefined : `${result.delayMs} ${result.reason}`;
+      const found = alike.get(key);
+      if (found === undefined) alike.set(key, [result]);
+      else found.push(result);
     }
     this.sent.push(...this.results);
     this.sent.splice(0, Math.max(0, this.sent.length - 2 * this.prefetch));
     this.results = [];
-    return [...leases].map(([reason, leaseIds]) => this.settlement(reason, leaseIds));
+    return [...alike.values()].map((results) => this.settlement(results));
   }
 
-  private settlement(reason: string | undefined, leaseIds: string[]): Buffer {
+  private settlement(results: Result[]): Buffer {
     const { topic, group } = this.options;
+    const { reason, delayMs } = results[0]!;
+    const leaseIds = results.map((result) => result.leaseId);
     if (reason === undefined) return encodeRequest("AckMany", { topic, group, leaseIds }, 0);
-    return encodeRequest("NackMany", { topic, group, leaseIds, reason }, 0);
+    return encodeRequest("NackMany", { topic, group, leaseIds, reason, delayMs }, 0);
   }
 }
 

@@ -17,7 +17,7 @@ import type { Socket } from "node:net";
 import type { Pool } from "./addresses";
 import * as check from "./checks";
 import { dial, type DialOptions } from "./dial";
-import { asPenstockError, isFinal, PenstockError } from "./errors";
+import { asPenstockError, isFinal, PenstockError, Retry } from "./errors";
 import { PushSession } from "./push";
 import type { Message, OnError, OnMessage, SubscribeOptions } from "./types";
 
@@ -270,8 +270,9 @@ export class Subscription {
 
   private failed(message: Message, error: unknown): void {
     const isGivenBack = error === GIVEN_BACK;
-    this.session.failed(message, isGivenBack ? "" : reasonOf(error));
-    if (!isGivenBack) this.report(error instanceof Error ? error : new Error(String(error)), message);
+    const delayMs = error instanceof Retry ? error.delayMs : 0;
+    this.session.failed(message, isGivenBack ? "" : reasonOf(error), delayMs);
+    if (!isGivenBack && !(error instanceof Retry)) this.report(error instanceof Error ? error : new Error(String(error)), message);
     this.settled();
   }
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { connect } from "../index.mjs";
+import { connect, Retry } from "../index.mjs";
 import { startBroker, until } from "./broker.mjs";
 import { Collector, promised, rejects, text, unique } from "./kit.mjs";
 
@@ -74,6 +74,24 @@ test("a message comes back when its handler fails, and onError is told", async (
   const [first, second] = await seen.count(2);
   assert.deepEqual([first.offset, second.offset, second.redeliveries], ["0", "0", 1]);
   assert.deepEqual(errors.items, [["the first time", "0"]]);
+  await subscription.unsubscribe();
+});
+
+test("Retry hands a message out again when it says, and is no failure to report", async () => {
+  const topic = unique();
+  await client.produce({ topic, body: "x" });
+  const seen = new Collector();
+  const subscription = client.subscribe(
+    { topic, group: "g" },
+    (message) => {
+      seen.add([message.redeliveries, performance.now()]);
+      if (message.redeliveries === 0) throw new Retry("not yet", { delayMs: 300 });
+    },
+    (error) => assert.fail(error),
+  );
+  const [[, first], [redeliveries, second]] = await seen.count(2);
+  assert.equal(redeliveries, 1);
+  assert.ok(second - first >= 290, `${second - first} ms`);
   await subscription.unsubscribe();
 });
 

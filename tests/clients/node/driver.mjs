@@ -2,9 +2,11 @@
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
-import { connect } from "../../../clients/node/index.mjs";
+import { connect, Retry } from "../../../clients/node/index.mjs";
 
-const ABILITIES = ["queue", "produce", "consume", "nack", "nodes", "login", "tls"];
+const ABILITIES = ["queue", "produce", "consume", "nack", "delay", "nodes", "login", "tls"];
+
+const WORDS = { unauthenticated: "login" };
 
 let client;
 const subscriptions = [];
@@ -47,7 +49,7 @@ const doing = {
   },
 
   ack: ({ lease }) => settle(lease).resolve(),
-  nack: ({ lease, reason }) => settle(lease).reject(new Error(reason ?? "given back")),
+  nack: ({ lease, reason, delay_ms: delayMs }) => settle(lease).reject(new Retry(reason ?? "given back", { delayMs })),
 
   async stats() {
     return { stats: await client.stats() };
@@ -69,7 +71,7 @@ async function answer({ id, do: what, ...fields }) {
   try {
     tell({ id, ok: true, ...(await doing[what](fields)) });
   } catch (error) {
-    tell({ id, ok: false, error: error.message, kind: error.code ?? "failed" });
+    tell({ id, ok: false, error: error.message, kind: WORDS[error.code] ?? error.code ?? "failed" });
   }
 }
 
