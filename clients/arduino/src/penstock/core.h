@@ -16,7 +16,7 @@
 //     receiving.cpp  bytes to answers
 //     messages.cpp   messages: once, verified, in pieces, acknowledged
 //     signing.cpp    keys; not linked unless the sketch sets one
-//     saving.cpp     what survives a restart
+//     saving.cpp     what survives a restart; not linked unless the sketch has a store
 #pragma once
 
 #include <Arduino.h>
@@ -166,6 +166,7 @@ class Core {
 
   // session.cpp
   void work();
+  void save();
   void dial();
   void opened();
   void lost(PenstockError error);
@@ -196,7 +197,6 @@ class Core {
   void describeSubscribe(Described& frame) const;
   void describeHello(Described& frame) const;
   void describeLogin(Described& frame) const;
-  void putTrailer();
   static uint64_t sequenceOf(uint8_t command, uint32_t id);
   bool flushTx();
   size_t room() const { return outgoing_.command ? 0 : sizeof tx_ - txLength_; }
@@ -232,22 +232,30 @@ class Core {
   void settle(const char* topic, uint64_t sequence, bool isHandled);
   Subscription* tracked(const char* topic);
   void sendAck(uint64_t sequence);
-  void judge(const Header& header, PenstockMessage& message) const;
 
   // signing.cpp
-  static void signWith(const SigningKey& key, const Span* pieces, size_t count, uint8_t* to);
+  static void signFrame(Core& core);
+  static void answerChallenge(Core& core, const uint8_t* nonce);
+  static void verifyMessage(const Core& core, const Header& header, PenstockMessage& message);
 
   // saving.cpp
-  void restoreBacklog();
-  void saveBacklog();
-  void restoreDeliveries(Subscription& subscription);
-  void saveDeliveries(const Subscription& subscription);
+  struct Saving {
+    void (*restoreBacklog)(Core&);
+    void (*saveBacklog)(Core&);
+    void (*restoreDeliveries)(Core&, Subscription&);
+    void (*saveDeliveries)(Core&, const Subscription&);
+  };
+  static void restoreBacklog(Core& core);
+  static void saveBacklog(Core& core);
+  static void restoreDeliveries(Core& core, Subscription& subscription);
+  static void saveDeliveries(Core& core, const Subscription& subscription);
 
   Client& client_;
   Memory memory_;
   Backlog backlog_;
   JobsDone jobsDone_;
   PenstockStore* store_ = nullptr;
+  const Saving* saving_ = nullptr;
 
   Host hosts_[3] = {};
   uint8_t hostCount_ = 0, host_ = 0, failures_ = 0;
@@ -289,8 +297,9 @@ class Core {
   SigningKey key_;
   uint32_t keyId_ = 0;
   uint8_t keyVersion_ = 0;  // 0: no key
-  void (*sign_)(const SigningKey&, const Span*, size_t, uint8_t*) = nullptr;
-  bool (*verify_)(const uint8_t*, const uint8_t*, const Span*, size_t) = nullptr;
+  void (*signFrame_)(Core&) = nullptr;
+  void (*answerChallenge_)(Core&, const uint8_t*) = nullptr;
+  void (*verify_)(const Core&, const Header&, PenstockMessage&) = nullptr;
   uint8_t keysUsed_ = 0;
 
   Clock clock_ = nullptr;

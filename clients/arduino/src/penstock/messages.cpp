@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "core.h"
-#include "signed.h"
 
 namespace penstock_lib {
 
@@ -23,7 +22,11 @@ void Core::onMessageFrame(const Header& header, uint8_t* frame) {
   message.payload = frame + kHeaderSize + header.topic;
   message.length = message.total = header.payload;
   message.sequence = header.sequence;
-  judge(header, message);
+  if (header.trailer()) {
+    message.signer = PenstockSigner::Unknown;
+    message.keyId = get32(message.payload + message.length + 64);
+    if (verify_) verify_(*this, header, message);
+  }
   if (isWithheld(message)) return;
   ++stats_.received;
   const bool isHandled = handOut(message);
@@ -81,7 +84,7 @@ void Core::settle(const char* topic, uint64_t sequence, bool isHandled) {
   }
   if (subscription) {
     subscription->deliveries.handled(sequence);
-    saveDeliveries(*subscription);
+    if (saving_) saving_->saveDeliveries(*this, *subscription);
   } else {
     jobsDone_.handled(sequence);
   }
@@ -101,7 +104,7 @@ bool Core::ack(uint64_t sequence) {
   }
   if (found) {
     found->deliveries.handled(sequence);
-    saveDeliveries(*found);
+    if (saving_) saving_->saveDeliveries(*this, *found);
   } else {
     jobsDone_.handled(sequence);
   }
@@ -180,27 +183,6 @@ bool Core::deliverPiece(size_t& at) {
   skip_ = header.trailer();
   settle(message.topic, header.sequence, isHandled);
   return true;
-}
-
-// ── Signatures ────────────────────────────────────────────────────────────────────────────────
-
-void Core::judge(const Header& header, PenstockMessage& message) const {
-  message.signer = PenstockSigner::None;
-  if (!header.trailer()) return;
-  message.signer = PenstockSigner::Unknown;
-  const uint8_t* trailer = message.payload + message.length;
-  message.keyId = get32(trailer + 64);
-  for (uint8_t i = 0; i < keysUsed_; ++i) {
-    const VerificationKey& key = memory_.keys[i];
-    if (key.id != message.keyId) continue;
-    SignedText text;
-    text.set(Span{reinterpret_cast<const uint8_t*>(message.topic), message.topicLength},
-             Span{message.payload, message.length},
-             header.command == kSignedMessage2 ? trailer + 64 : nullptr);
-    const bool isGenuine = verify_(key.publicKey, trailer, text.pieces, text.count);
-    message.signer = isGenuine ? PenstockSigner::Verified : PenstockSigner::Bad;
-    if (isGenuine) return;
-  }
 }
 
 }  // namespace penstock_lib

@@ -199,18 +199,9 @@ void Core::onPong() {
 void Core::onChallenge(const Header& header, const uint8_t* frame) {
   Awaited request;
   if (!answered(header.sequence, kChallenge, request)) return;
-  if (request.command != kAuth || header.payload != kNonceSize || !sign_ || room() < sizeof tx_) {
-    return lost(PenstockError::NotABroker);
-  }
-  char* const name = reinterpret_cast<char*>(tx_ + kHeaderSize);
-  const size_t size = writeKeyName(name, keyId_);
-  writeHeader(tx_, kAuth, sequenceOf(kAuth, 0), size, 64);
-  SignedText text;
-  text.setLogin(frame + kHeaderSize + header.topic);
-  sign_(key_, text.pieces, text.count, tx_ + kHeaderSize + size);
-  beginFrame(kAuth, 0);
-  outgoing_.command = 0;  // it is in tx_ already
-  txLength_ = kHeaderSize + size + 64;
+  const bool isAsked = request.command == kAuth && header.payload == kNonceSize;
+  if (!isAsked || !answerChallenge_ || room() < sizeof tx_) return lost(PenstockError::NotABroker);
+  answerChallenge_(*this, frame + kHeaderSize + header.topic);
 }
 
 void Core::onWelcome(const Header& header, const uint8_t* frame) {

@@ -18,41 +18,46 @@ uint32_t hashOf(const char* text) {
 
 }  // namespace
 
-void Core::restoreBacklog() {
-  const size_t size = store_->load(0, backlog_.memory(), backlog_.capacity());
-  if (!backlog_.restore(size)) return;
-  const uint8_t* record = backlog_.record();
-  memcpy(epoch_, record, sizeof epoch_);
-  nextSequence_ = get32(record + 8);
-  nextTicket_ = get32(record + 12);
-  hasEpoch_ = true;
+void Core::setStore(PenstockStore* store) {
+  static const Saving saving = {restoreBacklog, saveBacklog, restoreDeliveries, saveDeliveries};
+  store_ = store;
+  saving_ = &saving;
 }
 
-void Core::saveBacklog() {
-  isDirty_ = false;
-  if (!store_) return;
-  backlog_.compact();
-  uint8_t* record = backlog_.record();
-  memcpy(record, epoch_, sizeof epoch_);
-  put32(put32(record + 8, nextSequence_), nextTicket_);
-  const Span image = backlog_.image();
-  store_->save(0, image.data, image.size);
+void Core::restoreBacklog(Core& core) {
+  Backlog& backlog = core.backlog_;
+  const size_t size = core.store_->load(0, backlog.memory(), backlog.capacity());
+  if (!backlog.restore(size)) return;
+  const uint8_t* record = backlog.record();
+  memcpy(core.epoch_, record, sizeof core.epoch_);
+  core.nextSequence_ = get32(record + 8);
+  core.nextTicket_ = get32(record + 12);
+  core.hasEpoch_ = true;
 }
 
-void Core::restoreDeliveries(Subscription& subscription) {
+void Core::saveBacklog(Core& core) {
+  Backlog& backlog = core.backlog_;
+  backlog.compact();
+  uint8_t* record = backlog.record();
+  memcpy(record, core.epoch_, sizeof core.epoch_);
+  put32(put32(record + 8, core.nextSequence_), core.nextTicket_);
+  const Span image = backlog.image();
+  core.store_->save(0, image.data, image.size);
+}
+
+void Core::restoreDeliveries(Core& core, Subscription& subscription) {
   uint8_t image[4 + Deliveries::kImage];
-  const uint8_t slot = static_cast<uint8_t>(1 + (&subscription - memory_.subscriptions));
-  if (!store_ || store_->load(slot, image, sizeof image) != sizeof image) return;
+  const uint8_t slot = static_cast<uint8_t>(1 + (&subscription - core.memory_.subscriptions));
+  if (core.store_->load(slot, image, sizeof image) != sizeof image) return;
   if (get32(image) == hashOf(subscription.topic)) subscription.deliveries.restore(image + 4);
 }
 
-void Core::saveDeliveries(const Subscription& subscription) {
-  if (!store_) return;
+void Core::saveDeliveries(Core& core, const Subscription& subscription) {
   uint8_t image[4 + Deliveries::kImage];
+  const uint8_t slot = static_cast<uint8_t>(1 + (&subscription - core.memory_.subscriptions));
   put32(image, hashOf(subscription.topic));
   subscription.deliveries.save(image + 4);
-  store_->save(static_cast<uint8_t>(1 + (&subscription - memory_.subscriptions)), image,
-               sizeof image);
+  core.store_->save(slot, image, sizeof image);
 }
 
 }  // namespace penstock_lib

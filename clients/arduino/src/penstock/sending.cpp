@@ -50,7 +50,8 @@ uint32_t Core::enqueue(const char* topic, const void* data, size_t size, uint8_t
     if (makeRoom(entry, topic, static_cast<const uint8_t*>(data))) {
       ++nextSequence_;
       if (!++nextTicket_) nextTicket_ = 1;
-      if (store_) saveBacklog();
+      isDirty_ = true;
+      save();
       if (phase_ == Phase::Up && !isBusy_) pump();
       return entry.ticket;
     }
@@ -198,7 +199,7 @@ bool Core::subscribe(const char* topic, const PenstockSubscribe& options) {
   free->topic = topic;
   free->options = options;
   free->state = Subscription::Wanted;
-  restoreDeliveries(*free);
+  if (saving_) saving_->restoreDeliveries(*this, *free);
   if (phase_ == Phase::Up && !isBusy_) pump();
   return true;
 }
@@ -353,7 +354,7 @@ bool Core::fill() {
   if (!fillPieces(frame)) return false;
   if (frame.trailer) {
     if (sizeof tx_ - txLength_ < frame.trailer) return false;
-    putTrailer();
+    signFrame_(*this);
   }
   outgoing_.command = 0;
   return true;
@@ -386,23 +387,6 @@ bool Core::fillPiece(Span piece, size_t begin) {
     outgoing_.at += n;
   }
   return true;
-}
-
-// The signature is made now, when the publish leaves: the broker takes none that is old.
-void Core::putTrailer() {
-  size_t at;
-  backlog_.find(outgoing_.id, at);
-  uint8_t* const to = tx_ + txLength_;
-  const bool isVersion2 = backlog_.at(at).flags & kSigned2;
-  put32(to + 64, keyId_);
-  if (isVersion2) {
-    put64(to + 68, outgoing_.time);
-    random_(to + 76, 8);
-  }
-  SignedText text;
-  text.set(backlog_.topicAt(at), backlog_.payloadAt(at), isVersion2 ? to + 64 : nullptr);
-  sign_(key_, text.pieces, text.count, to);
-  txLength_ += isVersion2 ? kTrailer2 : kTrailer1;
 }
 
 bool Core::flushTx() {

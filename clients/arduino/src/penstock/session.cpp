@@ -25,7 +25,7 @@ void Core::begin(const char* host, uint16_t port) {
   hostCount_ = 0;
   addHost(host, port);
   if (!random_) random_ = trueRandom;
-  if (!hasEpoch_ && store_) restoreBacklog();
+  if (!hasEpoch_ && saving_) saving_->restoreBacklog(*this);
   if (!hasEpoch_) hasEpoch_ = random_(epoch_, sizeof epoch_);
 }
 
@@ -39,8 +39,6 @@ void Core::setUser(const char* user, const char* secret) {
   user_ = user;
   secret_ = secret;
 }
-
-void Core::setStore(PenstockStore* store) { store_ = store; }
 
 void Core::onMessage(OnMessage callback, void* context) {
   onMessage_ = callback;
@@ -112,11 +110,16 @@ void Core::work() {
   bool isMore;
   do {
     isMore = receive();
-    if (isDirty_) saveBacklog();
+    save();
     pump();
   } while (isMore && ++passes < kPassesMax && phase_ != Phase::Closed);
   if (phase_ != Phase::Closed) checkTimes();
-  if (isDirty_) saveBacklog();
+  save();
+}
+
+void Core::save() {
+  if (isDirty_ && saving_) saving_->saveBacklog(*this);
+  isDirty_ = false;
 }
 
 void Core::dial() {
