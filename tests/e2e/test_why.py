@@ -286,6 +286,34 @@ def test_a_wrong_password_is_told_of_the_client(own_broker):
     assert "refused" in found["summary"]
 
 
+def test_who_was_kicked_is_told_that_an_administrator_did_it(broker):
+    persistent(broker, "unruly", "kick/t")
+    with contextlib.suppress(Exception), client_of(broker, "unruly", clean_session=False) as client:
+        answer = ApiClient(broker.port).ask("DELETE", "clients", {"client_id": "unruly"})
+        assert answer.status == 200, answer
+        client.receive(timeout_s=30)  # until it is told
+    found = explain(broker, "client", client_id="unruly")
+    assert found["fate"] == "kicked"
+    assert "an administrator ended it" in found["summary"]
+    assert line(found, "kicked")["certainty"] == "recorded"
+
+
+def test_a_client_that_does_not_read_is_told_what_it_lost(own_broker):
+    broker = own_broker(limits={"outgoing_bytes_max": 1 << 20})
+    with socket.create_connection((broker.host, broker.port)) as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.sendall(b"\x10\x10\x00\x04MQTT\x04\x02\x00\x00\x00\x04deaf")
+        assert deaf.recv(4) == b"\x20\x02\x00\x00"
+        deaf.sendall(b"\x82\x0b\x00\x01\x00\x06loud/t\x00")
+        assert deaf.recv(5) == b"\x90\x03\x00\x01\x00"
+        publish(broker, "loud/t", *[b"x" * 100_000] * 100, qos=0)
+        asked = {"client_id": "deaf"}
+        assert until(lambda: "slow_reader" in explain(broker, "client", **asked)["summary"])
+        found = explain(broker, "client", **asked)
+    assert line(found, "slow_reader")["certainty"] == "recorded"
+    assert "the client reads too slowly" in line(found, "slow_reader")["text"]
+
+
 def test_nothing_is_known_of_a_stranger(broker):
     found = explain(broker, "client", client_id="nobody")
     assert found["fate"] == "unknown"
@@ -379,6 +407,17 @@ def test_a_browser_that_has_what_it_asked_for_was_not_refused(own_broker):
             pass
     assert ApiClient(broker.port).get("events", kind="refused").document["items"] == []
     assert "http_idle" in ApiClient(broker.port).get("overview").document["ends"]
+
+
+def test_a_flood_that_the_disk_did_not_take_is_delivered_and_counted(own_broker):
+    journal = {"capture_pending_bytes_max": 1 << 16, "capture_interval_ms": 10_000}
+    broker = own_broker(journal=journal)
+    publish(broker, "flood/t", *[b"x" * 30_000] * 10, qos=0)
+    asked = {"topic": "flood/t"}
+    assert until(lambda: "capture_overflow" in str(explain(broker, "topic", **asked)["facts"]))
+    told = line(explain(broker, "topic", **asked), "capture_overflow")
+    assert "delivered but not journaled" in told["text"]
+    assert told["certainty"] == "recorded"
 
 
 # ── the list of events ────────────────────────────────────────────────────────────────────────
