@@ -69,8 +69,8 @@ DETAILS = {
 class Photographer:
     """Takes pictures of pages, in both themes."""
 
-    def __init__(self, browser, to, *, is_all):
-        self.browser, self.to, self.is_all = browser, to, is_all
+    def __init__(self, browser, to):
+        self.browser, self.to = browser, to
 
     def take(self, port, pages, sizes, user=()):
         for theme in ("light", "dark"):
@@ -107,6 +107,7 @@ def cluster_pictures(directory, photographer, sizes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("only", nargs="*", help="names of pictures; all")
     parser.add_argument("--to", type=Path, default=DOCS)
     parser.add_argument("--all", action="store_true", help="also details, and all on a phone")
     parser.add_argument("--after", type=float, default=60, help="seconds that the plant works")
@@ -114,9 +115,11 @@ def main():
     options.to.mkdir(parents=True, exist_ok=True)
     phone = {"-phone": NARROW} if options.all else {}
     pages = PICTURES | (DETAILS if options.all else {})
+    pages = {name: path for name, path in pages.items() if name in (options.only or pages)}
     with tempfile.TemporaryDirectory() as directory, launched() as browser:
-        photographer = Photographer(browser, options.to, is_all=options.all)
-        cluster_pictures(Path(directory) / "cluster", photographer, {"": WIDE} | phone)
+        photographer = Photographer(browser, options.to)
+        if "cluster" in (options.only or ["cluster"]):
+            cluster_pictures(Path(directory) / "cluster", photographer, {"": WIDE} | phone)
         with plant(Path(directory) / "plant") as broker:
             ripe(broker.port, options.after)
             photographer.take(broker.port, pages, {"": WIDE} | phone, ADMIN)

@@ -37,8 +37,8 @@ function Members({ data, onChange }) {
   const columns = [
     { name: 'Node', card: /** @type {1} */ (1), show: (row) => html`<strong>${row.node}</strong> ${row.role}${row.this ? ' (this)' : ''}` },
     { name: 'State', card: /** @type {3} */ (3), show: (row) => html`<${Mark} tone=${toneOf(row.state)}>${words(row.state)}<//>` },
-    { name: 'Clients connect to', show: (row) => html`<span class="mono">${visible(row.client_addr || '–')}</span>` },
-    { name: 'Peers', show: (row) => html`<span class="mono">${visible(row.peer_addr || '–')}</span>` },
+    { name: 'For clients', show: (row) => html`<span class="mono">${visible(row.client_addr || '–')}</span>` },
+    { name: 'For peers', show: (row) => html`<span class="mono">${visible(row.peer_addr || '–')}</span>` },
     { name: 'Has entry', number: true, show: (row) => count(row.match) },
     { name: 'Behind', number: true, show: (row) => html`<span class=${row.lag ? 'warn' : ''}>${count(row.lag)}</span>` },
     { name: 'Heard', number: true, show: (row) => (row.this ? '–' : duration(row.heard_s)) },
