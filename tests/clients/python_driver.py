@@ -23,7 +23,7 @@ from penstock.client.binary import signing
 from penstock.client.errors import ClientError, LoginFailedError, RefusedError, TakenOverError
 from penstock.errors import PenstockError
 
-ABILITIES = "publish signed subscribe worker verify login tls"
+ABILITIES = "publish signed subscribe worker verify login tls hello nodes"
 KINDS = (
     (LoginFailedError, "login"),
     (RefusedError, "refused"),
@@ -82,6 +82,9 @@ class Driver:
         if "clock_ms" in asked:
             set_clock(asked["clock_ms"])
         self._options = {"host": asked["host"], "port": asked["port"], "backoff": FAST}
+        if "nodes" in asked:
+            nodes = [f"{host}:{port}" for host, port in asked["nodes"]]
+            self._options = {"nodes": nodes, "backoff": FAST}
         if "keep_alive" in asked:
             self._options["keep_alive_s"] = asked["keep_alive"]
         if "ca" in asked:
@@ -106,6 +109,8 @@ class Driver:
             keyring=self._keyring or None,
             require_signature=self._require,
             on_lost=lambda lost: tell(event="lost", text=lost.topic, count=lost.count),
+            start=asked.get("start", "earliest"),
+            prefetch=asked.get("prefetch", 0),
             **self._options,
         )
         await self._opened(self._subscriber)

@@ -5,7 +5,7 @@ many bytes. Few seeds run with the suite, many by ``make nightly``.
 
 What must hold: what was acknowledged is stored; what is stored is handled, and nothing twice. A
 client may send again what was not answered, so a payload may be stored twice, unless the client
-numbers its publishes (``dedup``).
+numbers its publishes (``hello``).
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ def check(driver_of_stream, stream, found, reader):
     """Nothing that was acknowledged is lost, nothing that is stored is missed or handled twice."""
     times = Counter(payload for _, payload in found)
     assert set(times) == set(stream.payloads)
-    if "dedup" in driver_of_stream.abilities:
+    if "hello" in driver_of_stream.abilities:
         assert set(times.values()) == {1}
     handled = [message["sequence"] for message in reader.messages(len(found))]
     assert handled == [sequence for sequence, _ in found]

@@ -167,6 +167,15 @@ def test_a_message_that_is_too_large_is_told_and_the_next_ones_come(drive, broke
     driver.event("lost")
 
 
+def test_a_subscriber_may_leave_the_history_to_others(drive, broker):
+    publish(broker, "t", numbered(3))
+    driver = drive("hello", "subscribe")
+    driver.connect(broker.port, client_id="reader")
+    driver.do("subscribe", topic="t", start="latest")
+    publish(broker, "t", numbered(2, 3))
+    assert driver.payloads(2) == numbered(2, 3)
+
+
 # ── Signatures ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -281,6 +290,19 @@ def test_the_jobs_of_a_worker_that_dies_go_to_another(drive, broker):
     assert sorted(second.payloads(5)) == rest
     second.flush()
     assert second.waiting("message") == 0
+
+
+def test_a_worker_gets_no_more_jobs_ahead_than_it_asked_for(drive, broker):
+    publish(broker, "q:images", numbered(3))
+    driver = drive("hello", "worker")
+    driver.connect(broker.port, client_id="slow")
+    driver.do("auto_ack", on=False)
+    driver.do("subscribe", topic="q:images", prefetch=1)
+    for payload in numbered(3):
+        [job] = driver.messages(1)
+        driver.flush()
+        assert (job["payload"], driver.waiting("message")) == (payload, 0)
+        driver.do("ack", sequence=job["sequence"])
 
 
 # ── Without a broker ──────────────────────────────────────────────────────────────────────────
