@@ -46,6 +46,10 @@ class Host:
         host.random(addressof(data), count)
         return bytes(data)
 
+    async def collect(self):
+        """Let JavaScript free the objects that it has finished with, which needs --expose-gc."""
+        await host.collect()
+
     async def open(self, name, port, ca=None):
         connection = await host.dial(name, port, ca)
         if connection is None:

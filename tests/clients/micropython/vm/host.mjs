@@ -114,6 +114,10 @@ const host = {
       made.once("error", () => resolve(null));
     });
   },
+  collect() {
+    globalThis.gc();
+    return new Promise((resolve) => setTimeout(() => resolve(true), 20));
+  },
   lineReady: () => lines.ready(),
   line: () => lines.items.shift() ?? "",
   random: (address, size) => void randomFillSync(bytesAt(address, size)),
