@@ -29,7 +29,7 @@ payloads to handlers that end by ``ack`` or ``nack``:
 
 ================  ==========================================================  ====================
 produce           topic, payload_b64, priority, delay_ms, ttl_ms              offset, when stored
-consume           topic, group, prefetch
+consume           topic, group, prefetch, visibility_ms
 ack, nack         lease; reason, delay_ms
 ================  ==========================================================  ====================
 

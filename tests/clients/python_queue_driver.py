@@ -75,6 +75,7 @@ class Driver:
         self.client.subscribe(
             *(asked["topic"], asked["group"], self._handle),
             concurrency=asked.get("prefetch", 16),
+            visibility_s=asked.get("visibility_ms", 30_000) / 1000,
             on_error=lambda error, job: job or tell(event="lost", text=str(error)),
         )
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 SECRET = "correct horse battery"
 JOBS = 60
+VISIBILITY_MS = 5_000  # a job that was on its way when the broker died comes again after this
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def work(driver, count, before=lambda _done: None):
     return done
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.nightly)])
 def test_a_worker_does_each_job_once_over_kill_9_of_the_broker(drive, start, kills):
     broker = start()
     listen = ("--listen", f"127.0.0.1:{broker.port}", "--http-listen", "127.0.0.1:0")
@@ -56,7 +57,7 @@ def test_a_worker_does_each_job_once_over_kill_9_of_the_broker(drive, start, kil
         driver.connect(broker.port)
     for number in range(JOBS):
         produce(producer, b"%d" % number)
-    worker.do("consume", topic="jobs", group="g", prefetch=4)
+    worker.do("consume", topic="jobs", group="g", prefetch=4, visibility_ms=VISIBILITY_MS)
     moments = {(kill + 1) * JOBS // (kills + 1) for kill in range(kills)}
     running = [broker]
 

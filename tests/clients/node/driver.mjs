@@ -33,10 +33,10 @@ const doing = {
     return { offset: await client.produce({ topic, body, priority, delayMs, ttlMs }) };
   },
 
-  consume({ topic, group, prefetch }) {
+  consume({ topic, group, prefetch, visibility_ms: visibilityMs }) {
     subscriptions.push(
       client.subscribe(
-        { topic, group, concurrency: prefetch ?? 16 },
+        { topic, group, concurrency: prefetch ?? 16, visibilityMs },
         (job) =>
           new Promise((resolve, reject) => {
             const { leaseId: lease, offset, payload, redeliveries } = job;
