@@ -36,7 +36,7 @@ from penstock.config.listeners import wanted
 from penstock.config.reloading import with_changes
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
-from penstock.core.stale_publishes import is_stale
+from penstock.core.stale_publishes import has_stored_number, is_stale
 from penstock.delivery.fanout import LiveFanout
 from penstock.errors import Refused
 from penstock.limits import ACCESS_DOCUMENT_BYTES_MAX
@@ -71,6 +71,7 @@ from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.runner import RetentionRunner
 from penstock.staging.visible_store import VisibleStore
+from penstock.store.batch import Batch
 from penstock.store.blocks.format import RAW, ZSTD
 from penstock.store.directory import read_marker
 from penstock.store.free_space import DiskWatch
@@ -186,6 +187,12 @@ class Server:
         now_ms = self._clock.wall_ms()
         return signed_before(self._whole, now_ms, window_ms) if len(self.broker.keys) else None
 
+    def _is_late(self, batch: Batch) -> bool:
+        broker = self.broker
+        return is_stale(batch.events, broker.sessions, broker.schedules) or has_stored_number(
+            batch.producers, batch.drops, broker.producers
+        )
+
     def _build(self) -> None:
         steady = SteadyClock(self._clock)
         fanout = LiveFanout(self.broker.routes, self.config.journal)
@@ -195,9 +202,7 @@ class Server:
             self._clock,
             steady,
             pass_on=fanout.pass_on,
-            is_late=lambda batch: is_stale(
-                batch.events, self.broker.sessions, self.broker.schedules
-            ),
+            is_late=self._is_late,
             arrived=self.replaced.set,
         )
         self.node.replica.counts.snapshots_received = self.snapshots_received

@@ -16,7 +16,7 @@ from penstock.core.completion import Journaled
 from penstock.core.effects import Accepted, Effects, FollowUp
 from penstock.core.groups import row_key
 from penstock.core.session import Session
-from penstock.core.stale_publishes import has_stale_publish
+from penstock.core.stale_publishes import has_stale_publish, has_stored_number
 from penstock.obs.counters import Counters
 from penstock.store.lmdb_store import LmdbStore
 from tests.cluster.cluster_bench import Bench, Node, until
@@ -55,7 +55,12 @@ class BrokerNode(Node):
 
     def hooks(self) -> BrokerHooks:
         broker = self.broker
-        return BrokerHooks(is_late=lambda batch: has_stale_publish(batch.events, broker.sessions))
+        return BrokerHooks(
+            is_late=lambda batch: (
+                has_stale_publish(batch.events, broker.sessions)
+                or has_stored_number(batch.producers, batch.drops, broker.producers)
+            )
+        )
 
     def begin(self) -> None:
         self.pipeline = Pipeline(

@@ -1,4 +1,4 @@
-"""A client that publishes with QoS 2 goes to another node: each of its messages counts once."""
+"""A client that publishes with QoS 2, or with numbers, goes to another node: each of its messages counts once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.core.commands import Received, Released, SessionOpened
+from penstock.model.message import OWN_PRODUCERS
+from penstock.obs.reasons import DisconnectReason
 from tests.cluster.broker_bench import BrokerBench, BrokerNode, Outlet
 from tests.cluster.cluster_bench import until
 
@@ -115,3 +117,50 @@ async def test_a_release_from_the_last_node_does_not_free_an_id_that_is_used_aga
     brokers.network.heal()
     await until(lambda: old.pipeline.is_idle)
     assert [state["sessions"][b"ann"][-1] for state in await brokers.at_rest()] == [[7]] * 3
+
+
+# ── numbered publishes of the binary protocol
+
+PRODUCER = OWN_PRODUCERS + b"ann"
+
+
+def numbered(node: BrokerNode, payload: bytes, number: int = 1) -> Outlet:
+    """Publish as the door does to which no first copy is known."""
+    outlet = Outlet()
+    node.pipeline.publish(
+        b"t", [payload], 1_000, qos=1, retain=False, packet_ids=[number], client=outlet
+    )
+    node.pipeline.add_producer_run(b"t", 1, PRODUCER, number)
+    return outlet
+
+
+async def test_a_numbered_message_that_was_repeated_at_another_node_is_stored_once(
+    brokers: BrokerBench,
+) -> None:
+    old, new = await followers(brokers)
+    brokers.network.cuts |= {(old.id, old.replica.leader)}
+    first = numbered(old, b"once")
+    await until(lambda: old.is_sealed)
+    second = numbered(new, b"once")
+    await until(lambda: second.acked == [1])
+    await once(brokers, old)
+    assert first.refusals == [DisconnectReason.LEADERSHIP_LOST]
+
+
+async def test_both_copies_may_reach_the_leader_at_once(brokers: BrokerBench) -> None:
+    """Neither node knows of the other's; of the two copies one is refused, whichever it is."""
+    nodes = await followers(brokers)
+    outlets = [numbered(node, b"once") for node in nodes]
+    await until(lambda: all(outlet.acked or outlet.refusals for outlet in outlets))
+    assert sorted(bool(outlet.acked) for outlet in outlets) == [False, True]
+    for node in nodes:
+        await once(brokers, node)
+
+
+async def test_other_numbers_of_the_same_client_are_taken_at_any_node(brokers: BrokerBench) -> None:
+    old, new = await followers(brokers)
+    outlets = [numbered(node, b"%d" % n, n) for n, node in enumerate([old, new, old, new])]
+    await until(lambda: all(outlet.acked for outlet in outlets))
+    await until(lambda: all(node.pipeline.is_idle for node in brokers.brokers()))
+    await brokers.at_rest()
+    assert [sorted(node.stored()) for node in brokers.brokers()] == [[b"0", b"1", b"2", b"3"]] * 3

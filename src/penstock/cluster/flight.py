@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.core.stale_publishes import Moving
 from penstock.raft.types import NodeId
 from penstock.store.batch import NodeSegment
 
@@ -53,6 +54,7 @@ class EntryInFlight(msgspec.Struct, frozen=True):
     segments: Sequence[NodeSegment]
     drops: bool  # whether it drops topics: then nothing may be encoded before it is applied
     makes_stale: bool
+    moving: Moving = frozenset()
 
 
 class EntriesInFlight:
@@ -80,6 +82,10 @@ class EntriesInFlight:
     @property
     def makes_stale(self) -> bool:
         return any(entry.makes_stale for entry in self._entries)
+
+    @property
+    def moving(self) -> Moving:
+        return frozenset().union(*[entry.moving for entry in self._entries])
 
     def origins(self, applied: Origins) -> Origins:
         """``applied`` as it will be once all of these are applied."""

@@ -18,7 +18,14 @@ import msgspec
 
 from penstock.cluster.flight import COUNT_MAX
 from penstock.cluster.frames import FORWARD_BYTES_MAX, RefusalReason
-from penstock.core.stale_publishes import fires, makes_stale, may_be_stale
+from penstock.core.stale_publishes import (
+    Moving,
+    fires,
+    makes_stale,
+    may_be_stale,
+    meet,
+    moving,
+)
 from penstock.errors import StorageError
 from penstock.raft.types import NodeId
 from penstock.store.batch import Batch, NodeSegment
@@ -91,6 +98,7 @@ class MergedBatch(NamedTuple):
     taken: Sequence[QueuedBatch]
     refused: Sequence[tuple[QueuedBatch, RefusalReason]]
     makes_stale: bool = False
+    moving: Moving = frozenset()
     must_wait: bool = False  # the next one cannot be written before all of the log is applied
 
 
@@ -99,16 +107,20 @@ class TailState(NamedTuple):
 
     is_there: bool = False
     makes_stale: bool = False
+    moving: Moving = frozenset()
 
-    def holds_up(self, batch: Batch) -> bool:
+    def holds_up(self, batch: Batch, moving: Moving) -> bool:
         """Whether a batch must wait for the tail.
 
         Topics are dropped when all is applied. And whether the client of a publish has moved to
         another node cannot be told while it may be on its way there; nor whether a schedule is due
-        while it may have fired.
+        while it may have fired; nor whether a numbered publish is stored while the first copy may
+        be there, from another node.
         """
         if not self.is_there:
             return False
+        if meet(self.moving, moving):
+            return True
         return bool(batch.drops) or (self.makes_stale and may_be_stale(batch.events))
 
 
@@ -125,12 +137,16 @@ def merge(
     found: list[tuple[QueuedBatch, Batch]] = []
     refused: list[tuple[QueuedBatch, RefusalReason]] = []
     gaps: set[NodeId] = set()  # nodes of which one was refused: the next ones may not follow
+    moved: Moving = frozenset()
     must_wait = False
     for queued in waiting:
         if queued.node in gaps:
             continue
         batch = _decoded(queued)
-        must_wait = batch is not None and (tail.holds_up(batch) or _fires_again(batch, found))
+        own = _moving(queued, batch)
+        must_wait = batch is not None and (
+            tail.holds_up(batch, own) or _fires_again(batch, found) or meet(moved, own)
+        )
         if must_wait or (batch is not None and found and (batch.drops or found[0][1].drops)):
             break
         if batch is None or is_late(batch):
@@ -139,8 +155,16 @@ def merge(
             gaps.add(queued.node)
             continue
         found.append((queued, batch))
+        moved |= own
     stale = any(makes_stale(batch.events) for _, batch in found)
-    return MergedBatch(_joined(found), [queued for queued, _ in found], refused, stale, must_wait)
+    taken = [queued for queued, _ in found]
+    return MergedBatch(_joined(found), taken, refused, stale, moved, must_wait)
+
+
+def _moving(queued: QueuedBatch, batch: Batch | None) -> Moving:
+    if batch is None or not batch.producers:
+        return frozenset()
+    return moving(batch.producers, queued.node, queued.incarnation)
 
 
 def _fires_again(batch: Batch, found: Sequence[tuple[QueuedBatch, Batch]]) -> bool:

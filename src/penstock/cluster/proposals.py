@@ -320,7 +320,7 @@ class Proposals:
         if waiting:
             self._must_wait = False
             self._encoding = (raw.term, raw.last_index)
-            tail = TailState(engine.has_tail, self._entries.makes_stale)
+            tail = TailState(engine.has_tail, self._entries.makes_stale, self._entries.moving)
             is_late = self._node.environment.hooks.is_late
             engine.disk.encode_batch(waiting, is_late, tail, self._encoded)
 
@@ -360,9 +360,9 @@ class Proposals:
 
     def _proposed(self, merged: MergedBatch, index: int, size: int) -> None:
         batch, now = merged.batch, self._node.monotonic()
-        makes_stale = merged.makes_stale
+        stale, moving = merged.makes_stale, merged.moving
         self._entries.add(
-            EntryInFlight(index, size, now, batch.segments, bool(batch.drops), makes_stale)
+            EntryInFlight(index, size, now, batch.segments, bool(batch.drops), stale, moving)
         )
         self.queue.remove(merged.taken)
         if self.own:

@@ -25,7 +25,6 @@ from penstock.core.commands import (
 )
 from penstock.store.batch import Batch
 from penstock.store.extras import extras_bytes
-from penstock.store.producers import producer_run_bytes
 
 # commands that belong to a message, and go with it
 _OF_PUBLISHES = {Published, PublishedBy, Received, Authored}
@@ -135,14 +134,10 @@ def _copy_notes(old: Batch, new: Batch, topic: bytes, moved: dict[int, int]) -> 
     if extras:
         new.extras[topic] = extras
         new.payload_bytes += sum(map(extras_bytes, extras.values()))
-    notes = [
-        (moved[place], count, producer, seq)
-        for place, count, producer, seq in old.producers.get(topic, ())
-        if place in moved
-    ]
-    if notes:
-        new.producers[topic] = notes
-        new.payload_bytes += sum(map(producer_run_bytes, notes))
+    for place, count, producer, seq in old.producers.get(topic, ()):
+        for n in range(count):  # runs of several connections may have been joined
+            if place + n in moved:
+                new.add_producer_run(topic, moved[place + n], 1, producer, seq + n)
 
 
 def _copy_steps(

@@ -204,6 +204,7 @@ class Producers:
         self._topics: dict[bytes, _TopicWindow] = {}
         self._chunks: dict[int, _Chunk] = {}
         self._next_number = 0
+        self._version = 0  # odd during a change
         # numbers of chunks that differ from their row, oldest change first
         self._dirty: OrderedDict[int, None] = OrderedDict()
 
@@ -217,16 +218,29 @@ class Producers:
         seqs = known.by_producer.get(producer) if known is not None else None
         return seqs is not None and seqs.has_any(seq, count)
 
+    def has_any_now(self, topic: bytes, producer: bytes, seq: int, count: int) -> bool:
+        """``has_any`` on any thread, while another one may change the table."""
+        while True:
+            before = self._version
+            try:
+                found = self.has_any(topic, producer, seq, count)
+            except (IndexError, KeyError, RuntimeError):
+                continue  # in the middle of a change
+            if before == self._version and not before & 1:
+                return found
+
     def note(self, topic: bytes, producer: bytes, seq: int, offset: int, count: int) -> None:
         """Remember messages with consecutive seqs and offsets, none of which is known.
 
         Offsets of a topic ascend from call to call; those noted before are skipped, so that replay
         may note them again. A message that is known under another offset keeps that one.
         """
+        self._version += 1
         known = self._topics.get(topic)
         if known is None or known.chunks[-1].is_full:
             known = self._open_chunk(topic, self._next_number)
         self._note(known, producer, seq, offset, count)
+        self._version += 1
 
     def _open_chunk(self, topic: bytes, number: int) -> _TopicWindow:
         chunk = self._chunks[number] = _Chunk(number, topic)

@@ -1,4 +1,4 @@
-"""Messages that came too late, and would be there twice: QoS 2, and those of schedules.
+"""Messages that came too late, and would be there twice: QoS 2, numbered ones, and schedules.
 
 **QoS 2**: publishes over a connection that its client has left for another node.
 
@@ -9,12 +9,15 @@ copy is in the journal after the second. So the leader checks before it proposes
 everything committed is known, and refuses stale publishes. Clients that are still there repeat
 them.
 
+**Numbered publishes** of the binary protocol (``core.producers``) are repeated at another node in
+the same way. What the node could not know, the leader does: whether a number is in the journal.
+
 **Schedules**: a leader that was refused for lack of a quorum does not know whether its batch will
 be in the log all the same, and publishes the same firing again. Of two such batches the later is
 refused (``core.schedules.is_due``).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -26,8 +29,56 @@ from penstock.core.commands import (
     SessionOpened,
     from_event,
 )
+from penstock.core.producers import Producers
 from penstock.core.schedules import Schedules, is_due
 from penstock.core.session import Session
+from penstock.model.message import OWN_PRODUCERS
+
+Moving = frozenset[tuple[bytes, int, int]]
+"""Producers of numbered publishes, with the node and its incarnation that took them."""
+
+
+ProducerRuns = Mapping[bytes, Sequence[tuple[int, int, bytes, int]]]
+"""By topic: the place of some messages, their number, their producer, its first seq."""
+
+
+def moving(runs: ProducerRuns, node: int, incarnation: int) -> Moving:
+    """The producers that may have repeated their messages at another node.
+
+    Those of the queue protocol have not: the leader alone takes theirs.
+    """
+    return frozenset(
+        (producer, node, incarnation)
+        for of_topic in runs.values()
+        for _, _, producer, _ in of_topic
+        if producer.startswith(OWN_PRODUCERS)
+    )
+
+
+def meet(earlier: Moving, later: Moving) -> bool:
+    """Whether a producer of ``later`` is in ``earlier``, by way of another node."""
+    if not earlier or not later:
+        return False
+    places: dict[bytes, set[tuple[int, int]]] = {}
+    for producer, node, incarnation in earlier:
+        places.setdefault(producer, set()).add((node, incarnation))
+    return any(
+        places.get(producer, set()) - {(node, incarnation)} for producer, node, incarnation in later
+    )
+
+
+def has_stored_number(runs: ProducerRuns, dropped: Container[bytes], producers: Producers) -> bool:
+    """Whether the journal has one of these messages already. On any thread.
+
+    ``dropped``: topics that are deleted before.
+    """
+    return any(
+        producers.has_any_now(topic, producer, seq, count)
+        for topic, of_topic in runs.items()
+        if topic not in dropped
+        for _, count, producer, seq in of_topic
+        if producer.startswith(OWN_PRODUCERS)
+    )
 
 
 def _tag(event: type[msgspec.Struct]) -> object:
