@@ -1,4 +1,4 @@
-"""node-redis, unmodified; ``npm install`` in node_redis/ (or NODE_PATH) makes it available."""
+"""node-redis and ioredis, unmodified; ``npm install`` in node_redis/ (or NODE_PATH) fetches them."""
 
 import json
 import shutil
@@ -39,3 +39,23 @@ def test_node_redis_publishes_and_listens(broker, unique, protocol):
         ["pattern", unique, "two"],
     ]
     assert seen == {"receivers": [2, 2], "name": "node", "echoed": "hello", "left": 0}
+
+
+def test_ioredis_publishes_listens_and_works_on_a_stream(broker, unique):
+    if node("-e", "require('ioredis')").returncode:
+        pytest.skip("ioredis is not installed: npm install in tests/interop/node_redis")
+    result = node("ioredis.js", str(broker.port), unique)
+    assert result.returncode == 0, result.stderr
+    seen = json.loads(result.stdout)
+    assert sorted(seen.pop("messages")) == [
+        ["channel", unique, "one"],
+        ["channel", unique, "two"],
+        ["pattern", unique, "one"],
+        ["pattern", unique, "two"],
+    ]
+    assert seen == {
+        "receivers": [2, 2],
+        "fields": [["job", "cat.png"]],
+        "acknowledged": 1,
+        "name": "io",
+    }
