@@ -1,5 +1,5 @@
 // Signed readings: the broker takes them only from the device that has the secret, and whoever
-// reads them can verify that. `penstock keys new sensor7` makes a key, and a header with its arrays.
+// reads them can verify that. `penstock keys new sensor7` makes a key and a header with it.
 #if defined(ESP8266)
 #include <ESP8266WiFi.h>
 #else
