@@ -13,7 +13,7 @@ SCRIPT = [sys.executable, "-m", "tests.anomaly.store_script"]
 
 def run(*command, **options):
     return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=55, **options
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200, **options
     )
 
 

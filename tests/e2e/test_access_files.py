@@ -1,6 +1,7 @@
 """``penstock access``: export, plan, apply and import on a running broker."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -118,6 +119,7 @@ def test_rules_that_say_the_same_differently_change_no_rights(kit, file):
     assert (planned["loses"], planned["gains"]) == ([], [])
 
 
+@pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs Mosquitto's tools")
 def test_a_plan_names_stored_subscriptions_that_receive_less(kit, file):
     secret = kit.ask("users", "secret", "ann")["secret"]
     words = ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(kit.broker.port), "-i", "reader-1", "-c"]
@@ -213,6 +215,7 @@ def test_a_file_is_applied_to_a_stopped_broker(tmp_path):
 # ── Imports
 
 
+@pytest.mark.skipif(shutil.which("mosquitto_passwd") is None, reason="needs Mosquitto's tools")
 def test_users_of_mosquitto_log_in_with_their_passwords_and_rules(kit, tmp_path):
     passwords, acl = tmp_path / "passwords", tmp_path / "acl"
     subprocess.run(["mosquitto_passwd", "-c", "-b", str(passwords), "pump", PASSWORD], check=True)

@@ -1,6 +1,7 @@
 """HTTP pages of a broker with users, asked by curl: who may, who may not, and what browsers get."""
 
 import json
+import shutil
 import socket
 import subprocess
 from base64 import b64encode
@@ -14,6 +15,8 @@ import pytest
 from penstock.testing import Broker
 from penstock.trust.book import put
 from penstock.trust.rows import Role, Token, User
+
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 
 SECRETS = {name: f"{name}-{name}-secret" for name in ("root", "sensor", "watcher", "keeper")}
 TOKEN_SECRET = "a" * 32

@@ -1,5 +1,6 @@
 """Access files of Mosquitto and Redis: what they become, and which lines are refused."""
 
+import shutil
 import subprocess
 from hashlib import sha256
 
@@ -31,6 +32,7 @@ def may(book, user, action, topic, client_id=""):
 # ── Mosquitto's passwords
 
 
+@pytest.mark.skipif(shutil.which("mosquitto_passwd") is None, reason="needs Mosquitto's tools")
 @pytest.mark.parametrize("method", ["sha512", "sha512-pbkdf2"])
 def test_files_of_mosquitto_passwd_are_imported_and_verify(tmp_path, method):
     file = tmp_path / "passwords"
