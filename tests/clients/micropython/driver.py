@@ -22,7 +22,7 @@ KINDS = (
 )
 COUNTERS = ("sent", "acked", "refused", "lost", "reconnects")
 ABILITIES = (
-    "publish signed subscribe worker offline verify retain hello queue nodes login tls start"
+    "publish signed subscribe worker offline verify retain hello queue nodes login tls start dedup"
 )
 
 
