@@ -86,6 +86,7 @@ class Driver:
 
     async def do_connect(self, asked):
         options = {name: asked[name] for name in OPTIONS if asked.get(name) is not None}
+        options.setdefault("timeout", 120)  # the machine of a test may be slow
         key = asked.get("key")
         if key:
             from penstock.ed25519 import SigningKey
