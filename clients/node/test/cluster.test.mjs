@@ -73,9 +73,9 @@ test("when the leader is killed nothing acknowledged is lost and nothing is stor
   const bodies = (await all(client.messages({ topic }))).map((record) => Number(text(record)));
   assert.deepEqual(bodies, Array.from({ length: 600 }, (_, index) => index));
   await handled.count(600);
-  assert.equal(new Set(handled.items).size, 600);
-  await subscription.unsubscribe();
-  await leader.start();
   await until(async () => (await client.groups({ topic }))[0].lag === 0);
+  await subscription.unsubscribe();
+  assert.deepEqual([handled.items.length, new Set(handled.items).size], [600, 600]);
+  await leader.start();
   await client.close();
 });
