@@ -427,6 +427,8 @@ class Client:
                 await _cancel(task)
         finally:
             self._writer.close()
+            if hasattr(self._writer, "out_buf"):  # it is this that closes in MicroPython
+                await self._writer.wait_closed()
 
     async def _greet(self) -> None:
         """Log in and say HELLO; a broker that does not know it is of version 1."""

@@ -28,6 +28,9 @@ class Stream:
         self.out_buf = b""
 
     def close(self):
+        pass  # as in MicroPython
+
+    async def wait_closed(self):
         self._connection.close()
 
 
