@@ -12,7 +12,9 @@ from penstock.trust.rules import Action
 from tests.access import LOGIN_REQUIRED, SECRET
 from tests.conformance_binary.looks import disconnects, drops
 from tests.conformance_binary.wire_client import (
+    CODES,
     ack,
+    coded,
     error,
     frame,
     ping,
@@ -227,6 +229,14 @@ def test_a_stranger_may_do_nothing_but_log_in(remote, dial, unique):
     client.send(ping(), frame(AUTH, 9, b"ann", SECRET.encode()), publish(unique, b"m", 3))
     client.expect(pong(), ack(9), ack(3))
     assert [one.payload for one in client.subscribe(unique)] == [b"m"]
+
+
+def test_a_stranger_may_say_hello_and_gets_no_rights_by_it(remote, dial, unique):
+    client = dial(at=remote)
+    client.greet(unique, features=CODES)
+    client.send(publish(unique, b"m", 5), ping())
+    text = f"Not authorized for topic '{unique.decode()}'"
+    client.expect(coded(b"not_authorized", 5, text), pong())
 
 
 def test_a_stranger_that_makes_work_is_shown_the_door(remote, dial, unique):
