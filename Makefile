@@ -48,9 +48,11 @@ $(VENV)/.node: $(NODE_CLIENTS:=/package.json) | $(BIN)/python
 	@if command -v npm >/dev/null; then \
 	  echo "fetching node-redis, MQTT.js, and tools for the console and the client for Node, for their tests ..."; \
 	  for client in $(NODE_CLIENTS); do \
-	    timeout 60 npm install --prefix $$client --no-package-lock --no-audit --no-fund --silent \
-	      --fetch-retries 0 --fetch-timeout 20000 \
-	      || { echo "not fetched: some tests will be skipped"; exit 0; }; \
+	    for attempt in 1 2 3; do \
+	      timeout 90 npm install --prefix $$client --no-package-lock --no-audit --no-fund --silent \
+	        --fetch-retries 0 --fetch-timeout 20000 && continue 2; \
+	    done; \
+	    echo "not fetched: tests that need $$client or what comes after it are skipped"; exit 0; \
 	  done; touch $@; fi
 
 install: $(VENV)/.serve ## create the environment and install Penstock, nothing else
