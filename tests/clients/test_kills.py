@@ -66,6 +66,7 @@ def check(driver_of_stream, stream, found, reader):
 # ── The broker is killed ──────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.timeout(900)  # twenty starts of a broker, on a machine that is busy
 @pytest.mark.parametrize(
     ("seed", "kills"), [(1, 3), *(pytest.param(seed, 20, marks=pytest.mark.nightly) for seed in range(2, 5))]
 )  # fmt: skip
