@@ -12,7 +12,7 @@ import type { Lease } from "./types";
  * | `timeout` | no answer within `timeoutMs`; the outcome is unknown |
  * | `connection_lost` | the answer was lost, and a repetition could do harm; outcome unknown |
  * | `closed` | the client was closed |
- * | `lease_lost` | leases were over, and their jobs went to another worker: see `leases` |
+ * | `lease_lost` | leases were over, or their jobs settled before: see `leases` |
  * | `protocol` | the other end is no broker |
  * | `tls` | no TLS could be agreed on |
  */

@@ -158,8 +158,8 @@ export function lapsed(group: GroupName): (answer: Incoming<"Ok">, isRepeated: b
 }
 
 export function leaseLost(leases: Lease[]): PenstockError {
-  const these = leases.length > 1 ? `${leases.length} leases were` : "the lease was";
-  const message = `${these} over: their jobs went to another worker; lease them for longer, or extend in time`;
+  const these = leases.length > 1 ? `${leases.length} leases are` : "the lease is";
+  const message = `${these} over: the time ran out, or the job was settled before; lease for longer, or extend in time`;
   return new PenstockError("lease_lost", message, { leases });
 }
 

@@ -158,6 +158,7 @@ test("extend lengthens a lease; an ack of one that another has is lease_lost", a
     return error instanceof PenstockError && error.code === "lease_lost";
   });
   await client.ack(again);
+  await assert.rejects(client.ack(again), /lease_lost: the lease is over: .*settled before/);
 });
 
 test("commit, seek and groups move and show a group", async () => {
