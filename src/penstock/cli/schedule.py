@@ -159,6 +159,9 @@ def preview(count: int, broker: AdminClient, **asked: Any) -> None:
 
 def _timing(asked: dict[str, Any]) -> dict[str, Any]:
     """The parameters of a timing, by the names of the API."""
+    ways = ("at", "in", "every", "cron")
+    if sum(asked[way] is not None for way in ways) != 1:
+        raise click.UsageError("give exactly one of --at, --in, --every and --cron")
     return {"in_s": asked.pop("in"), "every_s": asked.pop("every")}
 
 

@@ -70,7 +70,6 @@ def test_a_dry_run_and_a_preview_create_nothing(say):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("create", "a", "t"), "exactly one of at, in_s, every_s and cron"),
         (("create", "a", "t", "--cron", "x"), "five fields, not 1"),
         (("create", "a", "$SYS/t", "--every", "1m"), "reserved"),
         (("show", "nothing"), "there is no schedule 'nothing'"),
@@ -79,6 +78,13 @@ def test_a_dry_run_and_a_preview_create_nothing(say):
 )
 def test_a_refusal_is_told_in_words(say, words, said):
     assert said in say(*words, status=1)
+
+
+@pytest.mark.parametrize(
+    "words", [("create", "a", "t"), ("preview",), ("preview", "--in", "1m", "--cron", "@daily")]
+)
+def test_a_timing_that_is_missing_or_double_is_refused_by_the_names_of_the_options(say, words):
+    assert "exactly one of --at, --in, --every and --cron" in say(*words, status=2)
 
 
 def test_names_and_payloads_are_safe_for_a_terminal(say):
