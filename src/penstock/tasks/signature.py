@@ -71,7 +71,10 @@ class Signature(Generic[T]):
 
     def encode(self, arguments: tuple[object, ...], keywords: dict[str, object]) -> bytes:
         """Raises TypeError if the call has not the parameters, ArgumentError for their types."""
-        given = self._signature.bind(*arguments, **keywords).arguments
+        try:
+            given = self._signature.bind(*arguments, **keywords).arguments
+        except TypeError as error:
+            raise TypeError(f"{self._name}() {error}") from None
         try:
             body = msgspec.json.encode(given)
         except (TypeError, ValueError, OverflowError) as error:
