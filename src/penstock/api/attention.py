@@ -31,7 +31,7 @@ def of_group(
         text = f"the oldest has waited {about(oldest_s)}: add workers, or look why"
         yield Attention("oldest_waits", text)
     if letters or exhausted:
-        text = f"{letters + exhausted:,} dead letters: mend the cause, then redrive them"
+        text = f"{letters + exhausted:,} dead letters: fix the cause, then redrive them"
         yield Attention("dead_letters", text)
 
 

@@ -167,7 +167,7 @@ def _letters(letters: list[Letters]) -> Iterator[Finding]:
             severity="warn",
             code="dead_letters",
             text=f"{_letter_count(found.letters)} in group {found.group} of {found.topic}",
-            advice="mend the cause, re-drive one, then the rest",
+            advice="fix the cause, redrive one, then the rest",
             page="groups",
             topic=found.topic,
             group=found.group,

@@ -410,7 +410,7 @@ def _advice(facts: MessageFacts, fate: Fate, receivers: list[Receiver]) -> list[
             text = "Use a persistent session and QoS 1, so that messages wait for the client."
             return [Advice(text)]
         case Fate.DEAD_LETTERED:
-            text = "Mend the cause, redrive one letter, then the rest."
+            text = "Fix the cause, redrive one letter, then the rest."
             return [Advice(text, f"penstock dlq redrive {facts.topic} {names[0]} --max 1")]
         case Fate.LEASED:
             return [Advice("Wait until the lease ends, or end the worker.")]
