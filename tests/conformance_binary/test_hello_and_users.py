@@ -93,3 +93,22 @@ def test_a_repetition_is_recognised_after_kill_9(start, dial):
     client.expect(*map(ack, range(50, 150)))
     reader = dial(at=again)
     assert [found.payload for found in reader.subscribe(b"t")] == [b"%d" % n for n in range(150)]
+
+
+def test_signed_publishes_of_several_keys_in_one_piece_are_numbered_by_key(own_broker, dial):
+    broker = own_broker()
+    keys = [register(broker), register(broker)]
+
+    def signed(signer, sequence):
+        signature = signer.sign_2(b"secure/pump", b"m", now_ms(broker))
+        return frames.signed_publish(b"secure/pump", b"m", sequence, signature)
+
+    client = dial(at=broker)
+    client.greet(b"gateway", features=NUMBERS, epoch=EPOCH)
+    client.send(*(signed(key, sequence) for sequence, key in enumerate(keys)))
+    client.expect(ack(0), ack(1))
+    again = dial(at=broker)
+    again.greet(b"gateway", features=NUMBERS, epoch=EPOCH)
+    again.send(signed(keys[1], 1))
+    again.expect(ack(1))
+    assert len(dial(at=broker).subscribe(b"secure/pump")) == 2

@@ -177,13 +177,13 @@ class BinaryPublishing:
         )
 
     def publish_signed(self, events: list[Event], position: int, now_ms: int) -> int:
-        """Verify signed publishes in a row, some at a time; those of one topic go together."""
+        """Verify signed publishes in a row, some at a time; those of one topic and key together."""
         accepted: list[SignedPublish] = []
         end = min(len(events), position + SIGNED_AT_ONCE)
         while position < end and isinstance(event := events[position], SignedPublish):
             position += 1
             refusal = self._refusal(event, now_ms)
-            if accepted and (refusal is not None or event.topic != accepted[0].topic):
+            if accepted and (refusal is not None or not _is_alike(event, accepted[0])):
                 self._submit_signed(accepted, now_ms)
                 accepted = []
             if refusal is None:
@@ -220,6 +220,12 @@ class BinaryPublishing:
             now_ms,
             [Extras(signature=event.signature) for event in events],
         )
+
+
+def _is_alike(event: SignedPublish, first: SignedPublish) -> bool:
+    """Whether they may be published together: each key numbers its messages by itself."""
+    is_same_key = event.signature.key_id == first.signature.key_id
+    return is_same_key and event.topic == first.topic
 
 
 def _no_topic(refusal: Refusal, topic: bytes) -> Fault:
