@@ -12,7 +12,9 @@ from tests.conformance_binary.wire_client import (
     frame,
     ping,
     pong,
+    publish,
     publish_2,
+    unsubscribe,
 )
 
 EARLIEST, LATEST = field(1, b"\0"), field(1, b"\1")
@@ -136,6 +138,48 @@ def test_a_subscriber_is_sent_as_many_as_it_wants_in_flight(dial, unique):
     client.expect_nothing()
     publisher.publish(unique, *(b"%d" % n for n in range(10, 15)))
     client.receive_messages(3)
+    client.expect_nothing()
+
+
+def test_topics_that_are_read_at_the_same_time_share_the_prefetch(dial, unique):
+    publisher, client = dial(), dial()
+    topics = [b"%b/%d" % (unique, number) for number in range(8)]
+    for topic in topics:
+        assert subscribe(client, topic, prefetch(3), client_id=unique) == []
+    payloads = [b"%d" % number for number in range(5)]  # more than may be sent: they are read
+    publisher.send(*(publish(topic, one) for topic in topics for one in payloads))
+    publisher.expect(*[ack(1)] * 40)
+    flying = client.receive_messages(3)
+    received = len(flying)
+    while received < 40:
+        client.expect_nothing()
+        client.send(*(ack(found.sequence) for found in flying))
+        flying = client.receive_messages(min(3, 40 - received))
+        received += len(flying)
+
+
+def test_a_topic_that_is_left_gives_its_prefetch_to_others(dial, unique):
+    publisher, client = dial(), dial()
+    left, kept = unique + b"/left", unique + b"/kept"
+    for topic in (left, kept):
+        assert subscribe(client, topic, prefetch(2), client_id=unique) == []
+    publisher.publish(left, b"1", b"2")
+    client.receive_messages(2)
+    publisher.publish(kept, b"3")
+    client.expect_nothing()
+    client.send(unsubscribe(left, 5))
+    assert {client.receive().payload for _ in range(2)} == {b"", b"3"}, "the ACK and a message"
+
+
+def test_what_was_sent_before_a_repeated_subscribe_makes_no_room(dial, unique):
+    publisher, client = dial(), dial()
+    publisher.publish(unique, *(b"%d" % n for n in range(20)))
+    early = subscribe(client, unique, client_id=unique)
+    assert subscribe(client, unique, LATEST, prefetch(3)) == []
+    client.send(*(ack(found.sequence) for found in early))
+    client.expect_nothing()
+    publisher.publish(unique, *(b"%d" % n for n in range(20, 30)))
+    assert client.receive_payloads(3) == [b"20", b"21", b"22"]
     client.expect_nothing()
 
 

@@ -29,6 +29,9 @@ class Sink(Protocol):
     def room(self) -> int:
         """How many messages may be sent now; call ``Cursor.resume`` when there is room again."""
 
+    def still_takes(self, count: int) -> bool:
+        """Whether there still is the room that was there when the reading of these began."""
+
     def take(self, stretch: Stretch) -> None: ...
 
     def missed(self, topic: bytes, count: int) -> None:
@@ -140,6 +143,9 @@ class Cursor:
     def _found(self, found: TopicRange) -> None:
         self._is_reading = False
         if self._is_closed:
+            return
+        if not self._sink.still_takes(sum([part.count for part in found.slices])):
+            self._read()
             return
         if found.first_offset > self.offset:
             self._note_missed(found.first_offset)

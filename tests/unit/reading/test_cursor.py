@@ -56,6 +56,9 @@ class Bench:
     def room(self) -> int:
         return 0 if self.is_paused else 1 << 62
 
+    def still_takes(self, count: int) -> bool:
+        return True
+
     def take(self, stretch: Any) -> None:
         assert not self.is_paused or not self.cursor._is_live, "live messages for a full sink"
         for number, payload in enumerate(stretch.payloads):

@@ -120,6 +120,7 @@ class BinarySubscriptions:
         self._counters.subscribed_total += 1
         if not is_queue(event.topic):
             self._prefetch = event.fields.prefetch or self._prefetch
+            self._resume_cursors()
         self.frames.accepts_version_2 = event.accepts_version_2
         if client_id:
             self._identify(client_id)
@@ -295,6 +296,7 @@ class BinarySubscriptions:
             self.worker.leave(topic)
         elif topic in self._cursors or topic in self._filters:
             self._unfollow(topic)
+            self._resume_cursors()
         self._note_quota()
 
     def _note_quota(self) -> None:
@@ -397,7 +399,10 @@ class BinarySubscriptions:
         cursor = self._cursors.pop(topic, None)
         if cursor is not None:
             cursor.close()
-            self._in_flight = self.acknowledgements.unacked.count(self._cursors)
+            unacked = self.acknowledgements.unacked
+            if self._limits_flight:
+                unacked.forget(topic)  # they are sent once more, or make no room
+            self._in_flight = unacked.count(self._cursors)
         self._door.feed.unfollow(topic, self.feed)
         self._door.fanout.unlisten(topic, self._connection)
 
@@ -409,6 +414,7 @@ class BinarySubscriptions:
         if cursor is not None:
             self._cursors[topic] = cursor.renewed()
             self._cursors[topic].start()
+        self._resume_cursors()
 
     def resume(self) -> None:
         if self._retained is not None:
@@ -425,6 +431,10 @@ class BinarySubscriptions:
         if self.is_full():
             return 0
         return self._prefetch - self._in_flight if self._limits_flight else UNLIMITED
+
+    def still_takes(self, count: int) -> bool:
+        """Whether others have left so much of the prefetch while a cursor was reading."""
+        return not self._limits_flight or count <= self._prefetch - self._in_flight
 
     @property
     def _limits_flight(self) -> bool:
