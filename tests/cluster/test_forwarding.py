@@ -9,12 +9,14 @@ from penstock.cluster.forwarding import (
     ENTRY_BYTES_TARGET,
     ProposalQueue,
     QueuedBatch,
+    TailState,
     choose,
     is_repetition,
     merge,
     refusal,
 )
 from penstock.cluster.frames import FORWARD_BYTES_MAX, RefusalReason
+from penstock.model.message import OWN_PRODUCERS
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.segments import batch_of, pack_batch
@@ -157,3 +159,21 @@ def test_a_damaged_batch_is_left_out_and_told() -> None:
 def test_whatever_a_node_sends_as_a_batch_raises_nothing(content: bytes) -> None:
     merged = merge([QueuedBatch(2, 1, 1, content)])
     assert len(merged.taken) + len(merged.refused) == 1
+
+
+def numbered(number: int, follows: int = 0) -> QueuedBatch:
+    batch = Batch()
+    batch.append(b"t", [b"m"], 1_000, 1)
+    batch.add_producer_run(b"t", 0, 1, OWN_PRODUCERS + b"ann", 7)
+    return QueuedBatch(2, 1, number, batch, follows=follows)
+
+
+@pytest.mark.parametrize(("follows", "taken"), [(0, 0), (5, 1)], ids=["given up", "known"])
+def test_a_numbered_message_waits_for_a_batch_that_its_own_node_has_given_up(
+    follows: int, taken: int
+) -> None:
+    """The client has repeated it at this node, which does not know what became of the first."""
+    earlier = merge([numbered(5)])
+    tail = TailState(is_there=True, moving=earlier.moving)
+    later = merge([numbered(6, follows)], tail=tail)
+    assert (len(later.taken), later.must_wait) == (taken, not taken)

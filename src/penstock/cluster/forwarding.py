@@ -109,17 +109,17 @@ class TailState(NamedTuple):
     makes_stale: bool = False
     moving: Moving = frozenset()
 
-    def holds_up(self, batch: Batch, moving: Moving) -> bool:
+    def holds_up(self, batch: Batch, moving: Moving = frozenset(), follows: int = 0) -> bool:
         """Whether a batch must wait for the tail.
 
         Topics are dropped when all is applied. And whether the client of a publish has moved to
         another node cannot be told while it may be on its way there; nor whether a schedule is due
         while it may have fired; nor whether a numbered publish is stored while the first copy may
-        be there, from another node.
+        be there, from another node, or in a batch that its own node has given up.
         """
         if not self.is_there:
             return False
-        if meet(self.moving, moving):
+        if meet(self.moving, moving, follows):
             return True
         return bool(batch.drops) or (self.makes_stale and may_be_stale(batch.events))
 
@@ -145,7 +145,9 @@ def merge(
         batch = _decoded(queued)
         own = _moving(queued, batch)
         must_wait = batch is not None and (
-            tail.holds_up(batch, own) or _fires_again(batch, found) or meet(moved, own)
+            tail.holds_up(batch, own, queued.follows)
+            or _fires_again(batch, found)
+            or meet(moved, own, queued.follows)
         )
         if must_wait or (batch is not None and found and (batch.drops or found[0][1].drops)):
             break
@@ -164,7 +166,7 @@ def merge(
 def _moving(queued: QueuedBatch, batch: Batch | None) -> Moving:
     if batch is None or not batch.producers:
         return frozenset()
-    return moving(batch.producers, queued.node, queued.incarnation)
+    return moving(batch.producers, queued.node, *queued.key)
 
 
 def _fires_again(batch: Batch, found: Sequence[tuple[QueuedBatch, Batch]]) -> bool:

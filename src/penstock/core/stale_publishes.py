@@ -34,36 +34,42 @@ from penstock.core.schedules import Schedules, is_due
 from penstock.core.session import Session
 from penstock.model.message import OWN_PRODUCERS
 
-Moving = frozenset[tuple[bytes, int, int]]
-"""Producers of numbered publishes, with the node and its incarnation that took them."""
+Moving = frozenset[tuple[bytes, int, int, int]]
+"""Producers of numbered publishes, with node, incarnation and number of the batch they are in."""
 
 
 ProducerRuns = Mapping[bytes, Sequence[tuple[int, int, bytes, int]]]
 """By topic: the place of some messages, their number, their producer, its first seq."""
 
 
-def moving(runs: ProducerRuns, node: int, incarnation: int) -> Moving:
-    """The producers that may have repeated their messages at another node.
+def moving(runs: ProducerRuns, node: int, incarnation: int, number: int) -> Moving:
+    """The producers that may have repeated their messages in another batch.
 
     Those of the queue protocol have not: the leader alone takes theirs.
     """
     return frozenset(
-        (producer, node, incarnation)
+        (producer, node, incarnation, number)
         for of_topic in runs.values()
         for _, _, producer, _ in of_topic
         if producer.startswith(OWN_PRODUCERS)
     )
 
 
-def meet(earlier: Moving, later: Moving) -> bool:
-    """Whether a producer of ``later`` is in ``earlier``, by way of another node."""
+def meet(earlier: Moving, later: Moving, follows: int) -> bool:
+    """Whether a producer of ``later`` is in ``earlier``, and its node may not know of that.
+
+    That is another node, or the same, which has given up the earlier batch: then it is not among
+    those up to ``follows``, which the node knew when it made the later one.
+    """
     if not earlier or not later:
         return False
-    places: dict[bytes, set[tuple[int, int]]] = {}
-    for producer, node, incarnation in earlier:
-        places.setdefault(producer, set()).add((node, incarnation))
+    places: dict[bytes, set[tuple[int, int, int]]] = {}
+    for producer, *place in earlier:
+        places.setdefault(producer, set()).add((place[0], place[1], place[2]))
     return any(
-        places.get(producer, set()) - {(node, incarnation)} for producer, node, incarnation in later
+        (other, other_incarnation) != (node, incarnation) or number > follows
+        for producer, node, incarnation, _ in later
+        for other, other_incarnation, number in places.get(producer, ())
     )
 
 
