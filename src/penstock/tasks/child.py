@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import traceback
+from io import TextIOWrapper
 from queue import SimpleQueue
 from typing import BinaryIO
 
@@ -25,6 +26,8 @@ from penstock.tasks.loading import load_app
 def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # else a child that is killed takes it along
     jobs: SimpleQueue[ToChild] = SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, jobs), daemon=True).start()
     app = load_app(sys.argv[1])

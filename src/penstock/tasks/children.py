@@ -23,6 +23,7 @@ from penstock.errors import PenstockError
 
 LENGTH_BYTES: Final = 4
 START_S: Final = 60.0  # for the import of the app, before the time of a job begins
+ENDING_S: Final = 5.0  # for the end of a child that has closed its output
 
 
 class JobFailed(PenstockError):  # noqa: N818 - reads as the state it names
@@ -68,10 +69,10 @@ class Children:
                 _send(child, job)
                 answer = await _receive(child)
         except (OSError, EOFError):  # a time-out, too, is an OSError
-            await _end(child)
             if limit.expired():
+                await _end(child)
                 raise JobFailed(f"time limit of {limit_s:g} s exceeded") from None
-            raise JobFailed(_how_it_ended(child)) from None
+            raise JobFailed(await _how_it_ended(child)) from None
         except asyncio.CancelledError:
             child.kill()
             raise
@@ -95,9 +96,13 @@ class Children:
         try:
             async with asyncio.timeout(START_S):
                 await _receive(child)
-        except (OSError, EOFError):
+        except TimeoutError:
             await _end(child)
-            what = f"a child process could not import {self._app}: {_how_it_ended(child)}"
+            what = f"a child process took more than {START_S:g} s to import {self._app}"
+            raise JobFailed(what) from None
+        except (OSError, EOFError):
+            how = await _how_it_ended(child)
+            what = f"a child process could not import {self._app}: {how}"
             raise JobFailed(what) from None
         return child
 
@@ -127,7 +132,17 @@ async def _end(child: Process) -> None:
     await child.wait()
 
 
-def _how_it_ended(child: Process) -> str:
+async def _how_it_ended(child: Process) -> str:
+    """Wait for the status of a child that has hung up.
+
+    It is killed only if it does not end: ``kill`` asks the system for the status first, and the
+    event loop, which asks at the same time, would then not get it.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ENDING_S):
+            await child.wait()
+    if child.returncode is None:
+        await _end(child)
     code = child.returncode or 0
     return (
         f"its process was ended by signal {-code}" if code < 0 else f"its process exited ({code})"
