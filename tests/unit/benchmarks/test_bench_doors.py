@@ -131,10 +131,11 @@ def test_what_is_published_by_nats_arrives(load):
 
 @pytest.mark.parametrize(
     ("cheat", "found"),
-    [("lose", ["lost 1"]), ("damage", ["lost 1", "damaged 1"]), ("double", ["duplicated 1"])],
+    [("lose", {"lost"}), ("damage", {"lost", "damaged"}), ("double", {"duplicated"})],
 )
 def test_a_nats_broker_that_cheats_is_found_out(cheat, found):
-    assert set(found) <= set(flaws(NatsDoor, NATS[0], cheat))
+    """How many times depends on the probes that the generator had to repeat."""
+    assert found <= {flaw.partition(" ")[0] for flaw in flaws(NatsDoor, NATS[0], cheat)}
 
 
 def test_an_error_of_nats_ends_the_run_and_is_told():
