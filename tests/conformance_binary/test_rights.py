@@ -13,6 +13,7 @@ from tests.access import LOGIN_REQUIRED, SECRET
 from tests.conformance_binary.looks import disconnects, drops
 from tests.conformance_binary.wire_client import (
     CODES,
+    HELLO,
     ack,
     coded,
     error,
@@ -246,6 +247,16 @@ def test_a_stranger_that_makes_work_is_shown_the_door(remote, dial, unique):
     client.expect_error("Login required — connection closed")
     client.expect_close()
     assert disconnects(remote, "login_required") == 1
+
+
+@pytest.mark.parametrize("payload", [b"", b"\1"], ids=["sound", "malformed"])
+def test_the_hello_that_is_one_too_many_is_named_by_the_error(remote, dial, payload):
+    client = dial(at=remote)
+    client.greet(features=CODES)
+    client.send(ping() * 31, frame(HELLO, 77, b"", payload))
+    client.expect(*[pong()] * 31)
+    client.expect(coded(b"login_required", 77, "Login required — connection closed"))
+    client.expect_close()
 
 
 @pytest.mark.parametrize("command", [3, 0x10, AUTH])

@@ -288,7 +288,14 @@ def _sequence_of(event: Event) -> int:
     if isinstance(event, BinaryPublishRun):
         return event.sequences[0]
     if isinstance(
-        event, BinarySubscribe | BinaryUnsubscribe | BinaryAuth | SignedPublish | Unknown
+        event,
+        BinaryAuth
+        | BinaryHello
+        | BinarySubscribe
+        | BinaryUnsubscribe
+        | Malformed
+        | SignedPublish
+        | Unknown,
     ):
         return event.sequence
     return 0
