@@ -3,6 +3,7 @@
 Tasks note in files of that folder what happened to them, since they run in other processes.
 """
 
+import asyncio
 import os
 import signal
 import sys
@@ -62,6 +63,11 @@ def leave() -> None:
     """End the program, or try to."""
     note("left", current().number)
     sys.exit(7)
+
+
+@app.task(retries=0, results=True)
+async def give_up() -> None:
+    raise asyncio.CancelledError("by itself")
 
 
 @app.task(backoff_s=0)

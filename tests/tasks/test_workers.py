@@ -100,6 +100,13 @@ def test_a_task_that_exits_does_not_end_its_worker(shop):
     assert worker.child.poll() is None
 
 
+def test_the_caller_of_a_coroutine_that_cancels_itself_is_told(shop):
+    worker = shop.ready_worker("--only", "give_up")
+    with pytest.raises(TaskFailedError, match="CancelledError: by itself"):
+        shop.module.give_up.delay().result()
+    assert worker.child.poll() is None
+
+
 def test_a_task_may_choose_when_it_is_tried_again(tmp_path, monkeypatch):
     """By a broker whose clock is real."""
     with BrokerProcess(tmp_path / "data") as broker:

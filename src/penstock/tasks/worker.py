@@ -184,8 +184,11 @@ class Worker:
             if limit_s is not None and not error.args:  # the function's own have a text
                 raise JobFailed(f"time limit of {limit_s:g} s exceeded") from error
             raise JobFailed(reason_of(error)) from error
-        except asyncio.CancelledError:
-            raise
+        except asyncio.CancelledError as error:
+            running = asyncio.current_task()
+            if running is not None and running.cancelling():
+                raise
+            raise JobFailed(reason_of(error)) from error  # the function's own
         except BaseException as error:  # a task that calls sys.exit() must not end its worker
             raise JobFailed(reason_of(error)) from error
 
