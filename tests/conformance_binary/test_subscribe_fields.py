@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.dispatch import unacked
 from tests.conformance.wire_client import wait_until
 from tests.conformance_binary.wire_client import (
     NO_REPLY,
@@ -169,6 +170,22 @@ def test_a_topic_that_is_left_gives_its_prefetch_to_others(dial, unique):
     client.expect_nothing()
     client.send(unsubscribe(left, 5))
     assert {client.receive().payload for _ in range(2)} == {b"", b"3"}, "the ACK and a message"
+
+
+def test_messages_of_a_filter_that_nobody_acknowledges_use_up_no_prefetch(
+    dial, unique, monkeypatch
+):
+    monkeypatch.setattr(unacked, "RANGES_MAX", 64)
+    publisher, client = dial(), dial()
+    assert subscribe(client, unique, prefetch(1), client_id=unique) == []
+    assert subscribe(client, unique + b"/+") == []
+    publisher.publish(unique, b"first", b"second")
+    (first,) = client.receive_messages(1)
+    for number in range(200):  # each commit is a range of its own
+        publisher.publish(unique + b"/%d" % (number % 2), b"m")
+    client.receive_messages(200)
+    client.send(ack(first.sequence))
+    assert client.receive_payloads(1) == [b"second"]
 
 
 def test_what_was_sent_before_a_repeated_subscribe_makes_no_room(dial, unique):

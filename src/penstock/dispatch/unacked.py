@@ -35,10 +35,11 @@ class _SentRange(NamedTuple):
 class Unacked:
     """Ranges sent and not acknowledged, by sequence."""
 
-    __slots__ = ("_ranges",)
+    __slots__ = ("_ranges", "cuts")
 
     def __init__(self) -> None:
         self._ranges: list[_SentRange] = []
+        self.cuts = 0  # how often the oldest were forgotten
 
     def __len__(self) -> int:
         return len(self._ranges)
@@ -59,6 +60,7 @@ class Unacked:
         excess = len(self._ranges) - RANGES_MAX
         if excess > 0:
             del self._ranges[: excess + RANGES_MAX // 64]
+            self.cuts += 1
 
     def count(self, topics: Container[bytes]) -> int:
         """How many messages of these topics there are. Not for every message: it looks at all."""

@@ -483,8 +483,11 @@ class BinarySubscriptions:
         count = len(stretch.payloads)
         if self._connection.client_id:
             unacked = self.acknowledgements.unacked
+            cuts = unacked.cuts
             unacked.add(stretch.topic, stretch.sequence, stretch.offset, count)
             self._in_flight += count * (stretch.topic in self._cursors)
+            if unacked.cuts != cuts:  # nobody will tell when those are acknowledged
+                self._in_flight = unacked.count(self._cursors)
         self._counters.messages_out_total[1] += count
         self._connection.send(self.frames.of(stretch))
 
