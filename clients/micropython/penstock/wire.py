@@ -27,6 +27,9 @@ class ClientError(Exception):
 class RefusedError(ClientError):
     """The broker refused a request for good; the arguments are its text, and a code or ""."""
 
+    def __str__(self) -> str:
+        return self.args[0]
+
 
 class TakenOverError(ClientError):
     """Another connection uses this client id; coming back would take it away again."""

@@ -73,7 +73,7 @@ class Driver:
             said = {"id": asked["id"], "ok": False, "error": str(error) or repr(error)}
             said["kind"] = kind_of(error)
             if getattr(error, "args", None) and len(error.args) > 1:
-                said["error"], said["code"] = error.args[:2]
+                said["code"] = error.args[1]
         self.host.write(json.dumps(said))
 
     def tell(self, event, **more):
