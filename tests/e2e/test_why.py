@@ -399,6 +399,16 @@ def test_a_topic_of_which_qos_0_is_not_captured_says_why(own_broker):
     assert "capture_exclude" in line(found, "not_captured")["text"]
 
 
+def test_a_topic_that_nothing_was_published_to_has_delivered_nothing(broker):
+    with client_of(broker, "early") as early:
+        early.subscribe([("early/#", 1)])
+        found = explain(broker, "topic", topic="early/t")
+        assert found["fate"] == "nothing_published"
+        assert "would go to 1 client (early)" in found["summary"]
+        publish(broker, "early/t", b"1")
+        assert explain(broker, "topic", topic="early/t")["fate"] == "delivered"
+
+
 def test_a_browser_that_has_what_it_asked_for_was_not_refused(own_broker):
     broker = own_broker(limits={"connect_timeout_s": 1})
     with socket.create_connection((broker.host, broker.port)) as browser:

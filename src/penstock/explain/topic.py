@@ -19,6 +19,7 @@ from penstock.explain.wording import (
     span,
 )
 
+NOTHING_PUBLISHED = "nothing_published"
 SHOWN = 5  # clients in the summary
 NOT_KEPT = ["publishers", "what was published before retention removed it"]
 
@@ -61,6 +62,8 @@ def _fate(facts: TopicFacts) -> str:
         return "topic_reserved"
     if not facts.receivers_total and not facts.groups:
         return Fate.NO_MATCH.value
+    if not facts.next_offset and facts.is_captured:
+        return NOTHING_PUBLISHED
     return Fate.DELIVERED.value
 
 
@@ -87,7 +90,8 @@ def _receivers(facts: TopicFacts) -> str:
     if facts.groups:
         groups = listed(group.name for group in facts.groups)
         told.append(f"{several(len(facts.groups), 'group')} ({groups})")
-    return f"It goes to {' and '.join(told)}."
+    verb = "goes" if facts.next_offset else "would go"
+    return f"It {verb} to {' and '.join(told)}."
 
 
 def _lines(facts: TopicFacts) -> list[Fact]:
