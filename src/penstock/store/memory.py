@@ -471,6 +471,7 @@ class MemoryStore:
         limits, now_ms = request.rules.limits(topic.name), request.now_ms
         messages_max, bytes_max, age = limits.messages_max, limits.bytes_max, limits.age_ms_max
         count, size, end = topic.view().count, topic.view().bytes, topic.first_offset
+        low = request.low_water_marks.get(topic.name, 0)
         is_young = age is None
         for message in self._messages(topic):
             count, size = count - 1, size - len(message.payload)
@@ -478,8 +479,13 @@ class MemoryStore:
                 bytes_max is not None and size >= bytes_max
             )
             is_believable = message.time_ms <= now_ms + CLOCK_ERROR_MS_MAX
+            if is_beyond:
+                end = message.offset + 1  # whatever its age, and that of those behind it
+                continue
+            if message.offset < low and age is not None:
+                continue
             is_young |= age is not None and is_believable and message.time_ms > now_ms - age
-            if is_beyond or (is_believable and not is_young):
+            if is_believable and not is_young:
                 end = message.offset + 1
             elif is_young:
                 break

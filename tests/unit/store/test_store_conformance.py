@@ -268,6 +268,16 @@ def test_a_young_message_keeps_what_comes_after_it(retained):
     assert payloads(retained, b"a") == [b"3000", b"1000"]
 
 
+def test_a_young_message_that_goes_by_count_keeps_nothing_behind_it(retained):
+    """A clock was set back."""
+    for time_ms in (3_000, 1_000, 1_000):
+        retained.commit(batch_of((b"a", b"%d" % time_ms), time_ms=time_ms))
+    own = RetentionLimits(messages_max=2, age_ms_max=500)
+    request = RetentionRequest(RetentionRules(by_topic={b"a": own}), 2_000, FOREVER)
+    assert retained.retain(request).messages == 3
+    assert payloads(retained, b"a") == []
+
+
 def test_a_time_in_the_future_does_not_hold_up_the_others(retained):
     for time_ms in (10**9, 1_000):
         retained.commit(batch_of((b"t%d" % time_ms, b""), time_ms=time_ms))

@@ -71,7 +71,8 @@ class _Excess:
     def end(self, groups: list[StoredGroup]) -> int:
         """The offset of the first message that stays."""
         work, name, first = self._work, self._name, self._first
-        end = max(self._by_count(), self._by_bytes(groups), self._by_age(groups))
+        beyond = max(self._by_count(), self._by_bytes(groups))
+        end = max(beyond, self._by_age(groups, max(beyond, self._low)))
         floor = work.request.floor(name)
         if floor is not None and end > max(floor, first):
             work.held[name] = floor
@@ -110,17 +111,23 @@ class _Excess:
                 end, left = stop, left - size
         return end
 
-    def _by_age(self, groups: list[StoredGroup]) -> int:
-        """The end of what is old; notes when the topic must be looked at again."""
+    def _by_age(self, groups: list[StoredGroup], start: int) -> int:
+        """The end of what is old; notes when the topic must be looked at again.
+
+        What goes anyway is before ``start``: it may be younger than what comes next, where the
+        clock was set back, and must not keep that until the next time.
+        """
         end = self._first
         if self._age is None:
             return end
         now_ms = self._work.request.now_ms
         for found in groups:
+            if found.next_offset <= start:
+                continue
             if found.time_ms <= now_ms - self._age:
                 end = found.next_offset
                 continue
-            part = found.part(self._first, found.next_offset)
+            part = found.part(max(self._first, start), found.next_offset)
             for stop, time_ms in timed_runs(part) if part is not None else [(end, found.time_ms)]:
                 if time_ms > now_ms + CLOCK_ERROR_MS_MAX:
                     continue
