@@ -1,9 +1,9 @@
 """How much of a topic exceeds its limits, message by message, oldest first.
 
 A limit says what must be *kept*: messages go while as many, or as many bytes, stay without them.
-By **age** a topic loses its oldest messages up to the first that is young. A date in the future
-(by more than ``CLOCK_ERROR_MS_MAX``) is a wrong clock: such a message goes with an old one behind
-it.
+By **age** a topic then loses the oldest of the rest, up to the first that is young. A date in the
+future (by more than ``CLOCK_ERROR_MS_MAX``) is a wrong clock: such a message goes with an old one
+behind it.
 
 Then comes what holds limits back: the offset from which on a *protected* topic is not consumed (the
 topic is then *held*), and the sequence from which on anything may be needed (*blocked*). Messages
