@@ -7,6 +7,8 @@ checked when time passes: slow, and easy to compare with the specification.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from penstock.core.pending import NEVER_MS
+
 __all__ = ["Message", "ModelGroup", "Record", "Topic"]
 
 
@@ -77,7 +79,8 @@ class ModelGroup:
         return offset in self.done and offset < self.topic.end
 
     def is_exhausted(self, record: Record) -> bool:
-        return record.lease is None and 0 < self.max_deliveries <= record.deliveries
+        is_over = record.until_ms == NEVER_MS or 0 < self.max_deliveries <= record.deliveries
+        return record.lease is None and is_over
 
     def is_returned(self, record: Record) -> bool:
         return record.lease is None and not record.until_ms and not self.is_exhausted(record)

@@ -46,6 +46,7 @@ from penstock.core.commands import (
 from penstock.core.effects import Effects, Outcome
 from penstock.core.group_row import encode_chunk, encode_group
 from penstock.core.groups import Group
+from penstock.core.pending import NEVER_MS
 from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.core.selection import Picker
 from penstock.obs.counters import Counters
@@ -408,10 +409,12 @@ class QueueMachine(RuleBasedStateMachine):
         delay_ms=st.sampled_from([0, 0, 60]),
         counts=st.sampled_from([True, True, False]),
         fails=st.sampled_from([True, True, False]),
+        is_final=st.sampled_from([False, False, True]),
     )
-    def nack(self, name, places, delay_ms, counts, fails) -> None:
+    def nack(self, name, places, delay_ms, counts, fails, is_final) -> None:
         stretches, held = self._some(name, places)
-        back = LeasesReturned(T, name, stretches, self.now_ms, delay_ms, b"why", counts, fails)
+        terms = delay_ms, b"why", counts, fails, is_final
+        back = LeasesReturned(T, name, stretches, self.now_ms, *terms)
         assert self.do(back) == len(held)
         model = self.groups[name]
         for offset in held:
@@ -421,7 +424,8 @@ class QueueMachine(RuleBasedStateMachine):
                 record.deliveries -= 1
             elif fails:
                 pause_ms = max(pause_ms, model.backoff(record.deliveries))
-            model.give_back(offset, self.now_ms + pause_ms if pause_ms else 0)
+            until_ms = self.now_ms + pause_ms if pause_ms else 0
+            model.give_back(offset, NEVER_MS if is_final else until_ms)
 
     @rule(name=names, places=places, visibility_ms=st.sampled_from([1, 300]))
     def extend(self, name, places, visibility_ms) -> None:
@@ -510,7 +514,7 @@ class QueueMachine(RuleBasedStateMachine):
         if verb == 0:
             self.ack(name, places)
         elif verb == 1:
-            self.nack(name, places, 0, True, True)
+            self.nack(name, places, 0, True, True, back == 0)
         elif verb == 2:
             self.extend(name, places, 300)
         elif verb == 3:

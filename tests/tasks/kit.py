@@ -109,6 +109,11 @@ class Shop:
         found = self.app.client.dead_letters(f"tasks/shop/{task}", "workers")
         return [(letter.payload, dict(letter.headers)["dlq-reason"]) for letter in found]
 
+    def attempts(self, task):
+        """Of each dead letter: how often it was handed out."""
+        found = self.app.client.dead_letters(f"tasks/shop/{task}", "workers")
+        return [dict(letter.headers)["dlq-attempts"] for letter in found]
+
     def group(self, task):
         (group,) = self.app.client.groups(f"tasks/shop/{task}")
         return group

@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 
 from penstock.client import Credentials
-from penstock.tasks import App, Retry, current, every
+from penstock.tasks import App, DeadLetter, Retry, current, every
 
 FOLDER = Path(os.environ.get("SHOP_DIR", "."))
 SECRET = os.environ.get("SHOP_SECRET")
@@ -56,6 +56,16 @@ async def describe(image: Image) -> dict[str, int]:
 def fail(text: str) -> None:
     note("failed", f"{current().number} {current().is_last}")
     raise ValueError(text)
+
+
+@app.task(retries=None, results=True)
+async def doubt(customer: int) -> None:
+    raise DeadLetter(f"no such customer: {customer}")
+
+
+@app.task(process=True, results=True)
+def doubt_in_a_child(customer: int) -> None:
+    raise DeadLetter(f"no such customer: {customer}")
 
 
 @app.task(backoff_s=0, retries=1)

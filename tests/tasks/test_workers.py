@@ -86,9 +86,21 @@ def test_arguments_that_do_not_fit_become_a_dead_letter_that_says_so(shop, broke
     with connect([f"127.0.0.1:{broker.port}"]) as client:
         client.produce("tasks/shop/fail", b'{"text": 7}')
     eventually(lambda: shop.letters("fail"))
-    (_, reason), *_ = shop.letters("fail")
+    ((_, reason),) = shop.letters("fail")
     assert b"Expected `str`, got `int` - at `$.text`" in reason
+    assert shop.attempts("fail") == [b"1"]
     assert shop.notes("failed") == []
+
+
+@pytest.mark.parametrize("task", ["doubt", "doubt_in_a_child"])
+def test_a_task_can_make_its_job_a_dead_letter_at_the_first_attempt(shop, task):
+    worker = shop.ready_worker("--only", task)
+    with pytest.raises(TaskFailedError, match="no such customer: 7"):
+        getattr(shop.module, task).delay(7).result()
+    eventually(lambda: shop.letters(task))
+    assert shop.letters(task) == [(b'{"customer":7}', b"no such customer: 7")]
+    assert shop.attempts(task) == [b"1"]
+    worker.wait_for("now a dead letter): no such customer: 7")
 
 
 def test_a_task_that_exits_does_not_end_its_worker(shop):

@@ -439,7 +439,7 @@ def test_jobs_are_settled_together_by_topic_and_group(clients):
     with broker(converse) as address, clients.connect(address) as client:
         jobs = client.poll("t", "g") + client.poll("t", "h")
         client.ack(jobs)
-        client.nack(jobs[0], delay_s=2, reason="tired")
+        client.nack(jobs[0], delay_s=2, reason="tired", dead_letter=True)
         client.extend(jobs[:2], 300)
         client.ack([])
     acks, nack, extend = seen[:2], seen[2].nack_many, seen[3].extend
@@ -448,6 +448,7 @@ def test_jobs_are_settled_together_by_topic_and_group(clients):
         ("h", [1, 2]),
     ]
     assert (list(nack.lease_ids), nack.delay_ms, nack.reason) == ([1], 2000, "tired")
+    assert nack.dead_letter
     assert (list(extend.lease_ids), extend.visibility_timeout_ms) == ([1, 2], 300_000)
     assert len(seen) == 4
 

@@ -239,8 +239,8 @@ def kinds(data):
 
 def settled(push):
     return [
-        (kind, list(message.lease_ids), getattr(message, "reason", ""))
-        for kind, message in calls(push.data_to_send())
+        (kind, list(m.lease_ids), getattr(m, "reason", ""), getattr(m, "dead_letter", False))
+        for kind, m in calls(push.data_to_send())
     ]
 
 
@@ -293,12 +293,12 @@ def test_what_is_done_is_told_together(push):
     push.succeeded(jobs[0])
     push.succeeded(jobs[2])
     push.failed(jobs[1], "tired")
-    push.failed(jobs[3], "x" * 5000)
+    push.failed(jobs[3], "x" * 5000, is_final=True)
     assert push.unsent == 4
     assert settled(push) == [
-        ("ack_many", [1, 3], ""),
-        ("nack_many", [2], "tired"),
-        ("nack_many", [4], "x" * 1000),
+        ("ack_many", [1, 3], "", False),
+        ("nack_many", [2], "tired", False),
+        ("nack_many", [4], "x" * 1000, True),
     ]
     assert push.unsent == 0
 
@@ -356,9 +356,9 @@ def test_an_offset_of_a_topic_made_anew_is_another_message(push):
     (old,) = push.receive(pushed(1, 0, b"old"), 0.0)
     (new,) = push.receive(pushed(2, 0, b"new"), 0.0)
     push.succeeded(old)
-    assert settled(push) == [("ack_many", [1], "")]
+    assert settled(push) == [("ack_many", [1], "", False)]
     push.succeeded(new)
-    assert settled(push) == [("ack_many", [2], "")]
+    assert settled(push) == [("ack_many", [2], "", False)]
 
 
 def test_with_auto_nothing_is_told_and_nothing_is_held_back():

@@ -81,6 +81,6 @@ def parsed(body: bytes) -> tuple:
         marks = (min(message.priority, 7), content_type, producer)
         seq = message.seq if producer else 0
         return ("produce", message.topic.encode(), *marks, message.payload, seq, request_id)
-    if kind == "ack" or (kind == "nack" and not extras & {"delay_ms", "reason"}):
+    if kind == "ack" or (kind == "nack" and not extras & {"delay_ms", "reason", "dead_letter"}):
         return (kind, message.topic.encode(), message.group.encode(), message.lease_id, request_id)
     return ("call", kind, message.SerializeToString(deterministic=True), request_id)

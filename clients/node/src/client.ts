@@ -127,12 +127,12 @@ export class Client {
     });
   }
 
-  /** Give leased messages back, to be handed out again, not before `delayMs`. */
+  /** Give leased messages back, to be handed out again, not before `delayMs`, or never. */
   async nack(leases: Lease | readonly Lease[], options: NackOptions = {}): Promise<void> {
-    const { reason = "" } = options;
+    const { reason = "", deadLetter = false } = options;
     const delayMs = check.milliseconds("delayMs", options.delayMs ?? 0);
     await this.settle(leases, (group) => {
-      const message = { ...group, delayMs, reason };
+      const message = { ...group, delayMs, reason, deadLetter };
       return requests.read("NackMany", message, "Ok", options, requests.lapsed(group));
     });
   }

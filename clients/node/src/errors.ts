@@ -49,6 +49,11 @@ export class Retry extends Error {
   }
 }
 
+/** Thrown by the handler of a subscription: this message can never succeed. It is a dead letter now. */
+export class DeadLetter extends Error {
+  override readonly name = "DeadLetter";
+}
+
 interface Refusal {
   code: string;
   message: string;

@@ -3,7 +3,7 @@
 export { Client } from "./client";
 export { Slice, type FetchedRecord, type Signature } from "./columns";
 export { connect } from "./connect";
-export { PenstockError, Retry } from "./errors";
+export { DeadLetter, PenstockError, Retry } from "./errors";
 export {
   openEnvelope,
   signEnvelope,

@@ -41,6 +41,7 @@ interface Result {
   leaseId: string;
   reason: string | undefined; // why it failed; none if it is done
   delayMs: number; // before it is handed out again
+  isFinal: boolean; // never again
 }
 
 export interface Pushed {
@@ -119,7 +120,7 @@ export class PushSession {
       return;
     }
     if (this.isDone(message, now)) {
-      this.results.push({ message, leaseId: message.leaseId, reason: undefined, delayMs: 0 });
+      this.results.push({ message, leaseId: message.leaseId, reason: undefined, delayMs: 0, isFinal: false });
       return;
     }
     const held = this.inHand.get(message.offset);
@@ -140,12 +141,12 @@ export class PushSession {
     this.settle(message, undefined, 0);
   }
 
-  failed(message: Message, reason: string, delayMs: number): void {
-    this.settle(message, reason.slice(0, REASON_MAX), delayMs);
+  failed(message: Message, reason: string, delayMs: number, isFinal = false): void {
+    this.settle(message, reason.slice(0, REASON_MAX), delayMs, isFinal);
   }
 
-  private settle(message: Message, reason: string | undefined, delayMs: number): void {
-    if (this.settles) this.results.push({ message, leaseId: this.letGo(message), reason, delayMs });
+  private settle(message: Message, reason: string | undefined, delayMs: number, isFinal = false): void {
+    if (this.settles) this.results.push({ message, leaseId: this.letGo(message), reason, delayMs, isFinal });
   }
 
   /** Return the present lease of a message that is not in hand any more. */
@@ -190,7 +191,7 @@ export class PushSession {
     if (this.results.length === 0) return [];
     const alike = new Map<string | undefined, Result[]>();
     for (const result of this.results) {
-      const key = result.reason === undefined ? undefined : `${result.delayMs} ${result.reason}`;
+      const key = result.reason === undefined ? undefined : `${result.isFinal} ${result.delayMs} ${result.reason}`;
       const found = alike.get(key);
       if (found === undefined) alike.set(key, [result]);
       else found.push(result);
@@ -203,10 +204,10 @@ export class PushSession {
 
   private settlement(results: Result[]): Buffer {
     const { topic, group } = this.options;
-    const { reason, delayMs } = results[0]!;
+    const { reason, delayMs, isFinal } = results[0]!;
     const leaseIds = results.map((result) => result.leaseId);
     if (reason === undefined) return encodeRequest("AckMany", { topic, group, leaseIds }, 0);
-    return encodeRequest("NackMany", { topic, group, leaseIds, reason, delayMs }, 0);
+    return encodeRequest("NackMany", { topic, group, leaseIds, reason, delayMs, deadLetter: isFinal }, 0);
   }
 }
 

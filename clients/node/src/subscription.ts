@@ -17,7 +17,7 @@ import type { Socket } from "node:net";
 import type { Pool } from "./addresses";
 import * as check from "./checks";
 import { dial, type DialOptions } from "./dial";
-import { asPenstockError, isFinal, PenstockError, Retry } from "./errors";
+import { asPenstockError, DeadLetter, isFinal, PenstockError, Retry } from "./errors";
 import { PushSession } from "./push";
 import type { Message, OnError, OnMessage, SubscribeOptions } from "./types";
 
@@ -271,8 +271,9 @@ export class Subscription {
   private failed(message: Message, error: unknown): void {
     const isGivenBack = error === GIVEN_BACK;
     const delayMs = error instanceof Retry ? error.delayMs : 0;
-    this.session.failed(message, isGivenBack ? "" : reasonOf(error), delayMs);
-    if (!isGivenBack && !(error instanceof Retry)) this.report(error instanceof Error ? error : new Error(String(error)), message);
+    const isDead = error instanceof DeadLetter;
+    this.session.failed(message, isGivenBack ? "" : reasonOf(error), delayMs, isDead);
+    if (!isGivenBack && !isDead && !(error instanceof Retry)) this.report(error instanceof Error ? error : new Error(String(error)), message);
     this.settled();
   }
 

@@ -118,6 +118,8 @@ export interface NackOptions extends CallOptions {
   delayMs?: number;
   /** Kept with a message that becomes a dead letter. */
   reason?: string;
+  /** Never again: it becomes a dead letter now. */
+  deadLetter?: boolean;
 }
 
 export interface SubscribeOptions extends GroupName {

@@ -47,7 +47,7 @@ test("require and import give the same classes", async () => {
     console.log(Object.keys(imported).join(" "));`;
   writeFileSync(join(folder, "both.mjs"), code);
   const { stdout } = await run(process.execPath, ["both.mjs"], { cwd: folder });
-  const names = "Client PenstockError Retry Slice connect openEnvelope signEnvelope verifySignature";
+  const names = "Client DeadLetter PenstockError Retry Slice connect openEnvelope signEnvelope verifySignature";
   assert.equal(stdout.trim(), names);
 });
 

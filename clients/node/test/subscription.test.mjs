@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { connect, Retry } from "../index.mjs";
+import { connect, DeadLetter, Retry } from "../index.mjs";
 import { startBroker, until } from "./broker.mjs";
 import { Collector, promised, rejects, text, unique } from "./kit.mjs";
 
@@ -93,6 +93,33 @@ test("Retry hands a message out again when it says, and is no failure to report"
   assert.equal(redeliveries, 1);
   assert.ok(second - first >= 290, `${second - first} ms`);
   await subscription.unsubscribe();
+});
+
+test("DeadLetter ends a message at its first attempt, in a subscription and by nack", async () => {
+  const topic = unique();
+  await client.produceMany([1, 2, 3].map((number) => ({ topic, body: `${number}` })));
+  const [first] = await client.poll({ topic, group: "g", max: 1 });
+  await client.nack(first, { reason: "no such pump", deadLetter: true });
+  const seen = new Collector();
+  const subscription = client.subscribe(
+    { topic, group: "g" },
+    (message) => {
+      seen.add([message.payload.toString(), message.redeliveries]);
+      if (message.offset === "1") throw new DeadLetter("no such customer");
+    },
+    (error) => assert.fail(error),
+  );
+  assert.deepEqual(await seen.count(2), [["2", 0], ["3", 0]]);
+  await subscription.unsubscribe();
+  const letters = [];
+  while (letters.length < 2) {
+    letters.length = 0;
+    for await (const { payload, headers } of client.deadLetters({ topic, group: "g" })) {
+      const by = Object.fromEntries(headers.map(({ name, value }) => [name, value.toString()]));
+      letters.push([payload.toString(), by["dlq-reason"], by["dlq-attempts"]]);
+    }
+  }
+  assert.deepEqual(letters, [["1", "no such pump", "1"], ["2", "no such customer", "1"]]);
 });
 
 test("a failed handler without onError is a process warning, not a crash", async () => {

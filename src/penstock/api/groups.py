@@ -389,7 +389,7 @@ def _pending(
         address=holder.address,
         node=holder.node,
         taken=moment_or_none(pending.taken_ms + skew_ms if pending.taken_ms else 0),
-        until=moment_or_none(pending.until_ms + skew_ms if pending.until_ms else 0),
+        until=moment_or_none(pending.until_ms + skew_ms if pending.until_ms > 0 else 0),
         held_s=held_s if is_held else None,
         attempts=pending.deliveries,
         last_reason=text_of(pending.reason),

@@ -77,7 +77,16 @@ if TYPE_CHECKING:
     from penstock.client.queue.blocking import QueueClient
     from penstock.client.queue.columns import Record, Slice
     from penstock.client.queue.subscription import Subscription
-    from penstock.client.queue.values import Group, Item, Job, Result, Retry, Stats, Topic
+    from penstock.client.queue.values import (
+        DeadLetter,
+        Group,
+        Item,
+        Job,
+        Result,
+        Retry,
+        Stats,
+        Topic,
+    )
 
 __all__ = [
     "ArgumentError",
@@ -96,6 +105,7 @@ __all__ = [
     "ClientError",
     "ConnectionLostError",
     "Credentials",
+    "DeadLetter",
     "Delivery",
     "FailedJobsError",
     "Group",

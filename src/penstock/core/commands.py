@@ -416,6 +416,7 @@ class LeasesReturned(_GroupEvent, frozen=True, tag=26):
     counts: bool = True
     # whether the group's backoff applies; a client that vanished has not failed
     is_failure: bool = True
+    is_final: bool = False  # do not deliver them again: they become dead letters
 
 
 class LeasesExtended(_GroupEvent, frozen=True, tag=27):

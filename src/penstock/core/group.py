@@ -15,7 +15,7 @@ A pending message is in one of four states:
 in flight  with a consumer by name, until it leaves; or under a lease, until that ends
 returned   to be delivered again, before anything newer of its priority
 delayed    to be returned, but not before some time
-exhausted  delivered as often as the group allows: about to become a dead letter
+exhausted  given up, or delivered as often as the group allows: about to become a dead letter
 =========  ===============================================================================
 
 The queues of the binary protocol, PULL, the queue protocol and the groups of Redis Streams are all
@@ -41,6 +41,7 @@ from penstock.core.delayed_messages import DelayedMessages
 from penstock.core.lapsed_leases import LapsedLeases
 from penstock.core.lease_deadlines import LeaseDeadlines
 from penstock.core.pending import (
+    NEVER_MS,
     NO_LEASE,
     Consumer,
     GroupDelivery,
@@ -456,6 +457,8 @@ class Group:
             else:
                 pending.deliveries -= 1
             pending.until_ms = command.now_ms + delay_ms if delay_ms else 0
+            if command.is_final:
+                pending.until_ms = NEVER_MS
             back.append(offset)
         self._place(back)
         return len(back)
@@ -505,7 +508,8 @@ class Group:
             pending.consumer = None
             pending.lease = pending.lease if keeps_lease else NO_LEASE
             self.changed.add(offset >> CHUNK_BITS)
-            if 0 < self.max_deliveries <= pending.deliveries:
+            is_given_up = pending.until_ms == NEVER_MS
+            if is_given_up or 0 < self.max_deliveries <= pending.deliveries:
                 self.exhausted[offset] = None
             elif pending.until_ms:
                 self.delayed.add(offset, pending.until_ms)

@@ -10,6 +10,7 @@ import msgspec
 from penstock.core.commands import Claimed
 
 NO_LEASE = -1
+NEVER_MS = -1  # ``until_ms`` of a message that its consumer has given up for good
 
 
 class Pending(msgspec.Struct, array_like=True, gc=False):
@@ -22,7 +23,7 @@ class Pending(msgspec.Struct, array_like=True, gc=False):
     taken_ms: int
     deliveries: int
     lease: int = NO_LEASE
-    until_ms: int = 0  # in flight: deadline, 0 for none. Otherwise: not before.
+    until_ms: int = 0  # in flight: deadline, 0 for none. Otherwise: not before, or NEVER_MS
     priority: int = 0
     reason: bytes = b""  # why it was last returned
 

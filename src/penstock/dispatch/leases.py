@@ -92,15 +92,16 @@ class Leases:
         reason: bytes = b"",
         counts: bool = True,
         is_failure: bool = True,
+        is_final: bool = False,
     ) -> None:
-        """Return messages to their group, to be delivered again."""
+        """Return messages to their group, to be delivered again; finally: as dead letters."""
         held = self._held(topic, group, leases)
         if not held:
             _answer(completion)
             return
         now_ms = self._parts.steady.now_ms()
         command = LeasesReturned(
-            topic, group, ranges_of(held), now_ms, delay_ms, reason, counts, is_failure
+            topic, group, ranges_of(held), now_ms, delay_ms, reason, counts, is_failure, is_final
         )
         self._parts.counters.returned_total += len(held)
         if is_failure:

@@ -20,7 +20,7 @@ publish JSON can send a job.
 ``cron`` and ``every``.
 """
 
-from penstock.client.queue.values import Retry
+from penstock.client.queue.values import DeadLetter, Retry
 from penstock.tasks.app import App, Sending, Task
 from penstock.tasks.current import Attempt, current
 from penstock.tasks.results import Sent, TaskFailedError
@@ -29,6 +29,7 @@ from penstock.tasks.timing import Schedule, cron, every
 __all__ = [
     "App",
     "Attempt",
+    "DeadLetter",
     "Retry",
     "Schedule",
     "Sending",

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from penstock.client.queue.values import Retry
+from penstock.client.queue.values import DeadLetter, Retry
 from penstock.tasks.app import App
 from penstock.tasks.children import LENGTH_BYTES, FromChild, ToChild
 from penstock.tasks.current import CURRENT, Attempt
@@ -60,6 +60,8 @@ def _run(app: App, job: ToChild) -> FromChild:
         return FromChild(msgspec.Raw(task.signature.encode_result(value)))
     except Retry as error:
         return FromChild(error=str(error), retry_s=error.delay_s)
+    except DeadLetter as error:
+        return FromChild(error=str(error), is_final=True)
     except BaseException as error:  # noqa: BLE001 - a task may not end its process, either
         return FromChild(error=reason_of(error), traceback=traceback.format_exc())
 

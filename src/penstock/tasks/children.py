@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.client.queue.values import Headers, Retry
+from penstock.client.queue.values import DeadLetter, Headers, Retry
 from penstock.errors import PenstockError
 
 LENGTH_BYTES: Final = 4
@@ -47,6 +47,7 @@ class FromChild(msgspec.Struct, omit_defaults=True):
     value: msgspec.Raw = msgspec.Raw(b"null")
     error: str = ""
     retry_s: float = -1.0  # 0 or more: the function asked for a retry
+    is_final: bool = False  # it asked for none
     traceback: str = ""
 
 
@@ -61,7 +62,7 @@ class Children:
         self._busy: set[Process] = set()
 
     async def run(self, job: ToChild, limit_s: float | None) -> bytes:
-        """Return the result as JSON. Raises JobFailed or Retry."""
+        """Return the result as JSON. Raises JobFailed, Retry or DeadLetter."""
         child = self._idle.pop() if self._idle else await self._start()
         self._busy.add(child)
         try:
@@ -84,6 +85,8 @@ class Children:
     def _checked(self, answer: FromChild) -> bytes:
         if answer.retry_s >= 0:
             raise Retry(answer.error, delay_s=answer.retry_s)
+        if answer.is_final:
+            raise DeadLetter(answer.error)
         if answer.error:
             self._note(answer.traceback)
             raise JobFailed(answer.error)

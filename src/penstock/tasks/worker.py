@@ -3,7 +3,8 @@
 One process with an event loop; each task has a subscription of its own, with its own concurrency.
 ``async def`` functions run in the loop, plain ones in threads, and those that may have to be killed
 in child processes (``children``). A job is acknowledged when its function has returned and its
-result is on the broker's disk; it is given back, with the reason, when the function raised.
+result is on the broker's disk; it is given back, with the reason, when the function raised. A job
+that does not fit the function is a dead letter at once: no attempt could change that.
 
 **Retries and dead letters are the broker's**: at its start a worker tells it how often a job of
 each task may be delivered and how long the pauses are. So a job that kills its worker counts, too,
@@ -26,7 +27,7 @@ import msgspec
 from penstock.client import AsyncQueueClient, AsyncSubscription, Job, connect_async
 from penstock.client.errors import ArgumentError, ClientError
 from penstock.client.handlers import check_result
-from penstock.client.queue.values import Retry
+from penstock.client.queue.values import DeadLetter, Retry
 from penstock.tasks.app import App, Task
 from penstock.tasks.child import reason_of
 from penstock.tasks.children import Children, JobFailed, ToChild
@@ -162,23 +163,23 @@ class Worker:
         try:
             value = await self._call(task, job, attempt)
         except Exception as error:
-            if attempt.is_last:
+            if attempt.is_last or isinstance(error, DeadLetter):
                 await self._tell(task, Outcome(job.offset, error=str(error)))
             raise
         await self._tell(task, Outcome(job.offset, msgspec.Raw(value)))
 
     async def _call(self, task: _AnyTask, job: Job, attempt: Attempt) -> bytes:
-        """Run the function; return its result as JSON. Raises JobFailed or Retry."""
+        """Run the function; return its result as JSON. Raises JobFailed, Retry or DeadLetter."""
         limit_s = task.settings.time_limit_s
+        arguments = _arguments(task, job)
         try:
             if task.settings.process or (limit_s is not None and not task.is_async):
                 return await self._children.run(_to_child(job, attempt), limit_s)
-            arguments = task.signature.decode(job.payload)
             async with asyncio.timeout(limit_s):
                 value = await self._begin(task, arguments, attempt)
             check_result(value)
             return task.signature.encode_result(value)
-        except (JobFailed, Retry):
+        except (JobFailed, Retry, DeadLetter):
             raise
         except TimeoutError as error:
             if limit_s is not None and not error.args:  # the function's own have a text
@@ -212,10 +213,12 @@ class Worker:
             log.warning("connection for %s: %s", task.topic, error)
             return
         attempt, of = _attempt(task, job), task.settings.attempts or "any number"
-        fate = "now a dead letter" if attempt.is_last else "will be retried"
+        is_over = attempt.is_last or isinstance(error, DeadLetter)
+        fate = "now a dead letter" if is_over else "will be retried"
         where = f"{task.topic}[{job.offset}]"
-        cause = None if isinstance(error, Retry) else error.__cause__
-        said = error if isinstance(error, JobFailed | Retry | ClientError) else reason_of(error)
+        cause = None if isinstance(error, Retry | DeadLetter) else error.__cause__
+        is_plain = isinstance(error, JobFailed | Retry | DeadLetter | ClientError)
+        said = error if is_plain else reason_of(error)
         log.warning(
             "%s failed (attempt %d of %s, %s): %s", where, attempt.number, of, fate, said,
             exc_info=cause,
@@ -224,6 +227,13 @@ class Worker:
 
 async def _close_all(subscriptions: list[AsyncSubscription]) -> None:
     await asyncio.gather(*(one.close() for one in subscriptions))
+
+
+def _arguments(task: _AnyTask, job: Job) -> dict[str, Any]:
+    try:
+        return task.signature.decode(job.payload)
+    except ArgumentError as error:
+        raise DeadLetter(str(error)) from None
 
 
 def _attempt(task: _AnyTask, job: Job) -> Attempt:

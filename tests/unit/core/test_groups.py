@@ -423,6 +423,19 @@ def test_who_failed_makes_its_message_wait_and_who_vanished_does_not(groups):
     assert group.delayed == {0: 300 + 2 * 50}
 
 
+def test_what_is_given_up_stays_so_over_a_restart_and_a_new_limit(groups):
+    lease_one(groups, 0)
+    do(groups, LeasesReturned(T, G, [(0, 1)], 200, reason=b"never", is_final=True))
+    loaded = Groups()
+    for table, key, row in groups.rows(row_key(T, G), 2):
+        (loaded.load if table == "groups" else loaded.load_chunk)(key, row)
+    loaded.end_loading()
+    do(loaded, GroupConfigured(T, G, 7, None, None))
+    group = loaded.get(T, G)
+    assert (list(group.exhausted), group.available(1)) == ([0], 0)
+    assert (group.pending[0].deliveries, group.pending[0].reason) == (1, b"never")
+
+
 def test_what_never_reached_a_client_counts_for_nothing(groups):
     group = groups.get(T, G)
     lease_one(groups, 0)

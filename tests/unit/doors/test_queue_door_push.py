@@ -157,6 +157,15 @@ async def test_what_is_refused_with_a_delay_comes_after_it(bench):
     assert peer.offsets() == [0, 1, 0, 1]
 
 
+async def test_what_a_subscriber_gives_up_does_not_come_again(bench):
+    peer = await subscribed(bench, 2)
+    lease = peer.pushed()[0].lease_id
+    peer.send(many(wire.NackMany, [lease], reason="never", dead_letter=True))
+    await bench.wait(1)
+    assert peer.offsets() == [0, 1]
+    assert bench.store.topic(f"$dlq/{TOPIC}/{GROUP}".encode()).next_offset == 1
+
+
 async def test_many_are_acknowledged_at_once(bench):
     peer = await subscribed(bench, 5, prefetch=2)
     peer.send(many(wire.AckMany, [item.lease_id for item in peer.pushed()]))

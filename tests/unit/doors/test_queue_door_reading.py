@@ -458,6 +458,26 @@ async def test_dead_letters_are_read_and_sent_back(bench):
     assert [item.payload for item in (await peer.ask(poll())).polled.items] == [b"0"]
 
 
+async def test_what_a_worker_gives_up_is_a_dead_letter_at_once(bench):
+    """In a group without a limit of deliveries, and each with its own reason."""
+    peer = await filled(bench, 3)
+    names = {"topic": TOPIC, "group": GROUP}
+    one, two, _ = (await peer.ask(poll(max=3))).polled.items
+    nack = wire.Nack(**names, lease_id=one.lease_id, reason="no such pump", dead_letter=True)
+    await peer.ask(wire.Request(nack=nack))
+    back = wire.NackMany(**names, lease_ids=[two.lease_id], delay_ms=9_000, dead_letter=True)
+    await peer.ask(wire.Request(nack_many=back))
+    await bench.rest()
+    letters = poll(topic=f"$dlq/{TOPIC}/{GROUP}", group="reader", max=9)
+    found = [
+        (letter.payload, {header.name: header.value for header in letter.headers})
+        for letter in (await peer.ask(letters)).polled.items
+    ]
+    reasons = [(body, head["dlq-reason"], head["dlq-attempts"]) for body, head in found]
+    assert reasons == [(b"0", b"no such pump", b"1"), (b"1", b"", b"1")]
+    assert bench.parts.broker.groups.get(TOPIC.encode(), GROUP.encode()).in_flight == 1
+
+
 async def test_what_failed_often_enough_by_a_new_rule_is_a_dead_letter_at_once(bench):
     peer = await filled(bench, 1)
     names = {"topic": TOPIC, "group": GROUP}

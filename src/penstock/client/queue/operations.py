@@ -188,13 +188,20 @@ class QueueOperations:
         await self._settle(jobs, requests.ack_many)
 
     async def nack(
-        self, jobs: Job | Iterable[Job], *, delay_s: float = 0.0, reason: str = ""
+        self,
+        jobs: Job | Iterable[Job],
+        *,
+        delay_s: float = 0.0,
+        reason: str = "",
+        dead_letter: bool = False,
     ) -> None:
         """Give jobs back, to be delivered again, not before ``delay_s``.
 
-        The reason is kept with a message that becomes a dead letter.
+        The reason is kept with a message that becomes a dead letter. With ``dead_letter`` it
+        becomes one now: it can never succeed.
         """
-        await self._settle(jobs, partial(requests.nack_many, delay_s=delay_s, reason=reason))
+        make = partial(requests.nack_many, delay_s=delay_s, reason=reason, dead_letter=dead_letter)
+        await self._settle(jobs, make)
 
     async def extend(self, jobs: Job | Iterable[Job], visibility_s: float) -> None:
         """Lease jobs for ``visibility_s`` from now. ``LeaseLostError``: too late for some."""

@@ -36,8 +36,9 @@ from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
 REASON_LENGTH_MAX = 1_000  # characters of an exception's text that are sent with a nack
 PING_NUMBER = 1  # the request id of all pings: no other request has one
 
-# A lease, why its job failed (None: it is done), and the pause before the next delivery.
-_Result: TypeAlias = tuple[int, str | None, float]
+# A lease, why its job failed (None: it is done), the pause before the next delivery, and whether
+# there shall be none.
+_Result: TypeAlias = tuple[int, str | None, float, bool]
 
 
 class PushSession:
@@ -122,11 +123,14 @@ class PushSession:
 
     def succeeded(self, job: Job) -> None:
         if self.settles:
-            self._results.append((self._let_go(job), None, 0.0))
+            self._results.append((self._let_go(job), None, 0.0, False))
 
-    def failed(self, job: Job, reason: str, delay_s: float = 0.0) -> None:
+    def failed(
+        self, job: Job, reason: str, delay_s: float = 0.0, *, is_final: bool = False
+    ) -> None:
         if self.settles:
-            self._results.append((self._let_go(job), reason[:REASON_LENGTH_MAX], delay_s))
+            reason = reason[:REASON_LENGTH_MAX]
+            self._results.append((self._let_go(job), reason, delay_s, is_final))
 
     def _let_go(self, job: Job) -> int:
         """Return the present lease of a job that is not in hand any more."""
@@ -141,17 +145,20 @@ class PushSession:
         if self._ping:
             parts.append(self._ping)
             self._ping = b""
-        leases: defaultdict[tuple[str | None, float], list[int]] = defaultdict(list)
-        for lease, reason, delay_s in self._results:
-            leases[reason, delay_s].append(lease)
+        leases: defaultdict[tuple[str | None, float, bool], list[int]] = defaultdict(list)
+        for lease, reason, delay_s, is_final in self._results:
+            leases[reason, delay_s, is_final].append(lease)
         parts += [self._settle(*result, those) for result, those in leases.items()]
         self._sent += self._results
         self._results = []
         return b"".join(parts)
 
-    def _settle(self, reason: str | None, delay_s: float, leases: list[int]) -> bytes:
+    def _settle(
+        self, reason: str | None, delay_s: float, is_final: bool, leases: list[int]
+    ) -> bytes:
+        topic, group = self.topic, self.group
         if reason is None:
-            call = requests.ack_many(self.topic, self.group, leases)
+            call = requests.ack_many(topic, group, leases)
         else:
-            call = requests.nack_many(self.topic, self.group, leases, delay_s, reason)
+            call = requests.nack_many(topic, group, leases, delay_s, reason, dead_letter=is_final)
         return encode.request(call.request)

@@ -38,7 +38,7 @@ from penstock.client.queue.reports import (
     report_trouble,
 )
 from penstock.client.queue.server_pool import ServerPool
-from penstock.client.queue.values import Job
+from penstock.client.queue.values import DeadLetter, Job
 
 
 class PushLoop(ABC):
@@ -165,7 +165,8 @@ class PushLoop(ABC):
             await self._call_handler(job)
         except BaseException as error:
             with self._lock:
-                self._session.failed(job, reason_of(error), delay_of(error))
+                is_final = isinstance(error, DeadLetter)
+                self._session.failed(job, reason_of(error), delay_of(error), is_final=is_final)
             if not isinstance(error, Exception) or is_fatal(error):
                 raise
             is_given_back = self._session.settles

@@ -229,11 +229,18 @@ def ack_many(topic: str, group: str, lease_ids: Iterable[int]) -> QueueCall[list
 
 
 def nack_many(
-    topic: str, group: str, lease_ids: Iterable[int], delay_s: float = 0.0, reason: str = ""
+    topic: str,
+    group: str,
+    lease_ids: Iterable[int],
+    delay_s: float = 0.0,
+    reason: str = "",
+    *,
+    dead_letter: bool = False,
 ) -> QueueCall[list[int]]:
     asked = _of_group(wire.NackMany(lease_ids=lease_ids), topic, group)
     asked.delay_ms = milliseconds("delay_s", delay_s)
     asked.reason = text("reason", reason)
+    asked.dead_letter = dead_letter
     return _about_leases(wire.Request(nack_many=asked))
 
 

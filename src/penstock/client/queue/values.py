@@ -93,6 +93,13 @@ class Retry(Exception):  # noqa: N818 - a handler's wish, not a fault
         self.delay_s = min(max(0.0, float(delay_s)), RETRY_S_MAX)
 
 
+class DeadLetter(Exception):  # noqa: N818 - a handler's wish, not a fault
+    """Raised by the handler of a subscription: this job can never succeed.
+
+    It becomes a dead letter at once, however many deliveries the group allows.
+    """
+
+
 class Stats(msgspec.Struct, frozen=True):
     """Figures of the broker about itself."""
 

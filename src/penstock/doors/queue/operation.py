@@ -37,7 +37,12 @@ class PushChannel(Protocol):
     def acknowledge(self, leases: Iterable[int]) -> None: ...
 
     def return_leases(
-        self, leases: Iterable[int], pause_ms: int = 0, reason: bytes = b""
+        self,
+        leases: Iterable[int],
+        pause_ms: int = 0,
+        reason: bytes = b"",
+        *,
+        is_final: bool = False,
     ) -> None: ...
 
     def extend(self, leases: Iterable[int], asked_ms: int) -> None: ...

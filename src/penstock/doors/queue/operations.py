@@ -77,6 +77,7 @@ def _return(
         slot,
         delay_ms=delay_ms(message.delay_ms),
         reason=reason_of(message),
+        is_final=message.dead_letter,
     )
 
 

@@ -222,11 +222,19 @@ class Push:
         if len(self._late) > LATE_MAX:
             del self._late[next(iter(self._late))]
 
-    def return_leases(self, leases: Iterable[int], pause_ms: int = 0, reason: bytes = b"") -> None:
+    def return_leases(
+        self,
+        leases: Iterable[int],
+        pause_ms: int = 0,
+        reason: bytes = b"",
+        *,
+        is_final: bool = False,
+    ) -> None:
         ended, others = self._ended(leases)
         back = [pushed.lease for pushed in ended] + others
-        dispatchers = self._door.dispatchers
-        dispatchers.leases.give_back(self.topic, self.group, back, delay_ms=pause_ms, reason=reason)
+        self._door.dispatchers.leases.give_back(
+            *(self.topic, self.group, back), delay_ms=pause_ms, reason=reason, is_final=is_final
+        )
         if ended:
             self.ask()
 
@@ -328,12 +336,18 @@ def ack_many(push: PushChannel, message: queue_pb2.AckMany, _request_id: int) ->
 
 
 def nack(push: PushChannel, message: queue_pb2.Nack, _request_id: int) -> None:
-    push.return_leases([message.lease_id], delay_ms(message.delay_ms), reason_of(message))
+    _return(push, message, [message.lease_id])
 
 
 def nack_many(push: PushChannel, message: queue_pb2.NackMany, _request_id: int) -> None:
-    leases, pause_ms = message.lease_ids[:LEASES_MAX], delay_ms(message.delay_ms)
-    push.return_leases(leases, pause_ms, reason_of(message))
+    _return(push, message, message.lease_ids[:LEASES_MAX])
+
+
+def _return(
+    push: PushChannel, message: queue_pb2.Nack | queue_pb2.NackMany, leases: Iterable[int]
+) -> None:
+    pause_ms = delay_ms(message.delay_ms)
+    push.return_leases(leases, pause_ms, reason_of(message), is_final=message.dead_letter)
 
 
 def extend(push: PushChannel, message: queue_pb2.Extend, _request_id: int) -> None:

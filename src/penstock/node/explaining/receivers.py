@@ -130,7 +130,7 @@ def _group(
         state=state,
         holder=_holder(parts, pending) if state == "leased" and pending else "",
         taken_ms=pending.taken_ms if pending is not None else 0,
-        until_ms=pending.until_ms if pending is not None else 0,
+        until_ms=max(pending.until_ms, 0) if pending is not None else 0,
         attempts=pending.deliveries if pending is not None else 0,
         attempts_max=group.max_deliveries,
         reason=text(pending.reason) if pending is not None else "",

@@ -39,7 +39,7 @@ class AckRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class NackRun(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive Nack requests of one group, without delay and reason."""
+    """Consecutive Nack requests of one group, with nothing but a lease."""
 
     topic: bytes
     group: bytes

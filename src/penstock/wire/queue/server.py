@@ -80,7 +80,7 @@ class QueueServerMachine(QueueMachine[Event]):
                 self._produce(request.produce, request_id, events)
             case "ack":
                 self._settle(AckRun, request.ack, request_id, events)
-            case "nack" if not request.nack.delay_ms and not request.nack.reason:
+            case "nack" if _is_plain_nack(request.nack):
                 self._settle(NackRun, request.nack, request_id, events)
             case kind:
                 events.append(QueueRequest(kind, getattr(request, kind), request_id, request.stale))
@@ -115,3 +115,7 @@ class QueueServerMachine(QueueMachine[Event]):
 
 def _is_plain(produce: Produce) -> bool:
     return not (produce.delay_ms or produce.ttl_ms or produce.headers)
+
+
+def _is_plain_nack(nack: Nack) -> bool:
+    return not (nack.delay_ms or nack.reason or nack.dead_letter)

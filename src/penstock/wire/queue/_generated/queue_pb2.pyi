@@ -235,18 +235,20 @@ class Ack(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_id: _Optional[int] = ...) -> None: ...
 
 class Nack(_message.Message):
-    __slots__ = ("topic", "group", "lease_id", "delay_ms", "reason")
+    __slots__ = ("topic", "group", "lease_id", "delay_ms", "reason", "dead_letter")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     lease_id: int
     delay_ms: int
     reason: str
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_id: _Optional[int] = ..., delay_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    dead_letter: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_id: _Optional[int] = ..., delay_ms: _Optional[int] = ..., reason: _Optional[str] = ..., dead_letter: bool = ...) -> None: ...
 
 class AckMany(_message.Message):
     __slots__ = ("topic", "group", "lease_ids")
@@ -259,18 +261,20 @@ class AckMany(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class NackMany(_message.Message):
-    __slots__ = ("topic", "group", "lease_ids", "delay_ms", "reason")
+    __slots__ = ("topic", "group", "lease_ids", "delay_ms", "reason", "dead_letter")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     lease_ids: _containers.RepeatedScalarFieldContainer[int]
     delay_ms: int
     reason: str
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_ids: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    dead_letter: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_ids: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., reason: _Optional[str] = ..., dead_letter: bool = ...) -> None: ...
 
 class Extend(_message.Message):
     __slots__ = ("topic", "group", "lease_ids", "visibility_timeout_ms")
