@@ -3,6 +3,8 @@
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 import urllib.request
 from contextlib import closing
 from datetime import date
@@ -16,7 +18,7 @@ from penstock.client.errors import ReplyTimeoutError
 from penstock.tasks import App, TaskFailedError, cron, every
 from penstock.testing import Broker
 from tests.e2e.process import BrokerProcess
-from tests.tasks.kit import Shop, eventually
+from tests.tasks.kit import WAIT_S, Shop, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -270,3 +272,42 @@ def _timings(broker):
     with urllib.request.urlopen(url, timeout=60) as answer:
         rows = json.load(answer)["items"]
     return {row["topic"].rpartition("/")[2]: row["timing_text"] for row in rows}
+
+
+FORK = """
+import os, socket, sys, threading
+from penstock.client import Credentials
+from penstock.tasks import App
+
+app = App("shop", ["127.0.0.1:%d" % int(sys.argv[1])])
+
+@app.task(results=True)
+def resize(image: str) -> None:
+    pass
+
+sent = resize.delay("before.png")
+app.close()
+with socket.create_server(("127.0.0.1", 0)) as silent:
+    app.nodes, nodes = ["127.0.0.1:%d" % silent.getsockname()[1]], app.nodes
+    app.credentials = Credentials("ann", "secret")
+    threading.Thread(target=lambda: app.client, daemon=True).start()
+    silent.accept()  # the thread connects, and waits for an answer that does not come
+    if child := os.fork():
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+app.nodes, app.credentials = nodes, None
+resize.delay("after.png")
+try:
+    sent.result()
+except Exception as error:
+    print(error)
+app.close()
+"""
+
+
+def test_a_child_that_is_forked_while_a_thread_connects_sends_all_the_same(shop, broker):
+    command = [sys.executable, "-W", "ignore", "-c", FORK, str(broker.port)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "was sent before this process was forked" in done.stdout
+    jobs = shop.app.client.messages("tasks/shop/resize")
+    assert [job.payload for job in jobs] == [b'{"image":"before.png"}', b'{"image":"after.png"}']

@@ -2,7 +2,9 @@
 
 An app is declared in one module, which callers and workers both import. Making it opens nothing;
 the first job that is sent opens one connection for the whole process, for any number of threads. A
-process that forks (gunicorn, multiprocessing) gets its own, since two processes cannot share one.
+process that forks (gunicorn, multiprocessing) gets its own, since two processes cannot share one,
+and a lock of its own: a thread of the parent may hold that lock at the moment of the fork, and in
+the child there is no such thread to let go of it.
 
 Sending returns when the broker has the job on its disk, and a job that is sent again because the
 connection broke is stored once.
@@ -15,6 +17,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from weakref import WeakSet
 
 import msgspec
 
@@ -136,9 +139,9 @@ class App:
         self.results_kept_s = results_kept_s
         self.tasks: dict[str, Task[..., Any, Any]] = {}
         self._client: QueueClient | None = None
-        self._process = 0  # whose connection it is
         self._readers: dict[str, ResultReader] = {}
         self._lock = threading.Lock()
+        _apps.add(self)
 
     # ── Declaring ─────────────────────────────────────────────────────────────────────────────
 
@@ -182,12 +185,10 @@ class App:
     def client(self) -> QueueClient:
         """The connection of this process."""
         with self._lock:
-            if self._client is None or self._process != os.getpid():
+            if self._client is None:
                 self._client = connect(
                     self.nodes, timeout_s=self.timeout_s, tls=self.tls, credentials=self.credentials
                 )
-                self._process = os.getpid()
-                self._readers = {}
             return self._client
 
     def reader(self, topic: str) -> ResultReader:
@@ -206,11 +207,28 @@ class App:
         if client is not None:
             client.close()
 
+    def forked(self) -> None:
+        """Begin anew in a child process: connection and lock are the parent's."""
+        self._lock = threading.Lock()
+        self._client = None
+        self._readers = {}
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()
+
+
+_apps: Final[WeakSet[App]] = WeakSet()
+
+
+def _forked() -> None:
+    for app in list(_apps):
+        app.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class _Declare:

@@ -12,6 +12,7 @@ to the ``Sent`` objects that still exist; of the others the last ones are rememb
 because the result of a job can arrive before its sender knows the offset.
 """
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -85,6 +86,7 @@ class ResultReader:
 
     def __init__(self, client: "QueueClient", topic: str) -> None:
         self._client = client
+        self._process = os.getpid()
         self._topic = topic
         self._lock = threading.Lock()  # held by the one that reads
         self._table = threading.Lock()  # guards the next two
@@ -101,6 +103,9 @@ class ResultReader:
             self._wanted[sent.offset] = sent
 
     def wait(self, sent: Sent[T], timeout_s: float) -> Outcome:
+        if self._process != os.getpid():
+            what = f"{sent!r} was sent before this process was forked"
+            raise PenstockError(what, "wait for its result in the process that sent it")
         deadline = time.monotonic() + timeout_s
         while sent.outcome is None:
             left_s = deadline - time.monotonic()
