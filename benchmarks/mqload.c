@@ -49,7 +49,8 @@
  *   -a        subscribers give a client id and acknowledge each message (binary-subscribe)
  *   -f FILE   signed frames, concatenated (binary-signed)
  *   -k N      messages per frame (queue modes: ProduceMany, if more than 1)
- *   -y        with a producer id and numbers, so that the broker recognises duplicates
+ *   -y        with a producer id and numbers, so that the broker recognises duplicates (queue modes,
+ *             binary-publish)
  * Consumers
  *   -j N      jobs at a time: prefetch, or the maximum of one poll (64; polls: 256)
  *   -A STYLE  each: every job has its own Ack, directly followed by the next poll (the default)
@@ -549,8 +550,9 @@ static void check_queue_options(void) {
   bool queue = mode->greet == QUEUE_PRODUCE.greet;
   if (opt.per_frame < 1 || (opt.per_frame > 1 && (!queue || opt.rate > 0)))
     fail(EXIT_USAGE, "-k: only queue modes have it, and not with -r");
-  if (opt.producer_ids && !queue) fail(EXIT_USAGE, "-y: only queue modes have it");
-  if (opt.producer_ids && opt.payload_min < opt.payload_max)
+  if (opt.producer_ids && !queue && mode != &BINARY_PUBLISH)
+    fail(EXIT_USAGE, "-y: only queue modes and binary-publish have it");
+  if (opt.producer_ids && queue && opt.payload_min < opt.payload_max)
     fail(EXIT_USAGE, "-y: payloads of one size only");
   if (opt.jobs < 0 || opt.jobs > JOBS_MAX) fail(EXIT_USAGE, "-j: 1 to %d", JOBS_MAX);
   if (opt.jobs && !mode->jobs) fail(EXIT_USAGE, "-j: not with %s", mode->name);
@@ -582,7 +584,8 @@ static void check_options(void) {
   if (opt.qos && mode != &MQTT) fail(EXIT_USAGE, "-q: only MQTT has it");
   if (opt.acknowledge && mode != &BINARY_SUBSCRIBE) fail(EXIT_USAGE, "-a: binary-subscribe only");
   if (opt.subscribers && !mode->subscribers) fail(EXIT_USAGE, "-S: none with %s", mode->name);
-  if (mode->audit && opt.topics > 1) fail(EXIT_USAGE, "-t: one topic with %s", mode->name);
+  if (mode->audit && mode != &BINARY_PUBLISH && opt.topics > 1)
+    fail(EXIT_USAGE, "-t: one topic with %s", mode->name);
   if ((mode->load || mode->poll) && opt.publishers > 1)
     fail(EXIT_USAGE, "-P: one with %s", mode->name);
   if (opt.window < 1) fail(EXIT_USAGE, "-w: at least 1");

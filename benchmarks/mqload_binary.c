@@ -7,6 +7,9 @@
  * When the run is over, an auditor subscribes: without a client id it must be sent everything that
  * was acknowledged to the publishers; with the id of a subscriber that acknowledged everything it
  * must be sent nothing. Signed messages must come with the signature that they were sent with.
+ *
+ * With -y a connection begins with HELLO, a client id and an epoch: the broker then recognises
+ * repetitions by the numbers. WELCOME must grant that.
  */
 #include "mqload.h"
 
@@ -16,8 +19,9 @@
 enum { HEADER_BYTES = 16, TRAILER_BYTES = 68, VERSION = 1 };
 enum command {
   SUBSCRIBE = 0x01, PUBLISH = 0x03, MESSAGE, ACK, PING, PONG, ERROR, SIGNED_PUBLISH = 0x10,
-  SIGNED_MESSAGE
+  SIGNED_MESSAGE, HELLO = 0x20, WELCOME
 };
+enum { FEATURES = 1, EPOCH = 4, OPTION_BYTES = 3, NUMBERED = 2 };
 
 /* ---- Sending -------------------------------------------------------------------------------- */
 
@@ -44,7 +48,25 @@ static void put_bare(conn *c, u8 command, u64 sequence) {
   put_header(reserve(c, HEADER_BYTES), command, sequence, 0, 0);
 }
 
-static void greet(conn *c) { put_bare(c, PING, 0); }
+static u8 *put_option(u8 *at, int type, int bytes, u64 value) {
+  at[0] = type;
+  put_number(at + 1, 2, bytes);
+  put_number(at + OPTION_BYTES, bytes, value);
+  return at + OPTION_BYTES + bytes;
+}
+
+static void greet(conn *c) {
+  if (!opt.producer_ids || c->role != PUBLISHER) {
+    put_bare(c, PING, 0);
+    return;
+  }
+  char id[NAME_BYTES_MAX];
+  int len = snprintf(id, sizeof id, "publisher-%d", c->id);
+  int options = 2 * OPTION_BYTES + 4 + 8;
+  u8 *at = put_header(reserve(c, HEADER_BYTES + len + options), HELLO, 0, len, options);
+  memcpy(at, id, len);
+  put_option(put_option(at + len, FEATURES, 4, NUMBERED), EPOCH, 8, now_ns());
+}
 
 static void subscribe(conn *c, const char *topic) {
   char name[2 * NAME_BYTES_MAX];
@@ -110,9 +132,24 @@ static void on_message(conn *c, const received *f, u64 now) {
   if (opt.acknowledge) put_bare(c, ACK, f->sequence);
 }
 
+/* Fields in any order; without the one of features none was granted. */
+static bool is_numbered(const received *f) {
+  u64 granted = 0;
+  for (u32 at = 0; at + OPTION_BYTES <= f->len; at += OPTION_BYTES + number_at(f->payload + at + 1, 2))
+    if (f->payload[at] == FEATURES && at + OPTION_BYTES + 4 <= f->len)
+      granted = number_at(f->payload + at + OPTION_BYTES, 4);
+  return granted & NUMBERED;
+}
+
+static void on_welcome(conn *c, const received *f) {
+  if (!is_numbered(f)) fail(EXIT_REFUSED, "the broker does not number publishes");
+  c->ready = true;
+}
+
 static void on_frame(conn *c, const received *f, u64 now) {
   switch (f->command) {
     case PONG: c->ready = true; break;
+    case WELCOME: on_welcome(c, f); break;
     case ACK: on_ack(c, f->sequence, now); break;
     case MESSAGE:
     case SIGNED_MESSAGE: on_message(c, f, now); break;
@@ -130,11 +167,11 @@ static size_t parse(conn *c, u64 now) {
 
 /* ---- Looking at what was kept --------------------------------------------------------------- */
 
-static conn *open_auditor(int id) {
+static conn *open_auditor(int id, int of) {
   char topic[NAME_BYTES_MAX];
   conn *auditor = zeroed(1, sizeof *auditor);
   open_conn(auditor, AUDITOR, id);
-  name_topic(topic, 0);
+  name_topic(topic, of);
   subscribe_to(auditor, topic);
   settle(auditor);
   return auditor;
@@ -142,7 +179,8 @@ static conn *open_auditor(int id) {
 
 static void read_topic(void) {  /* the replay may come before the ACK of SUBSCRIBE, or after */
   u64 seen = 0, progress = now_ns();
-  for (open_auditor(0); sum.stored < sum.acked; pump(5)) {
+  for (int topic = 1; topic < opt.topics; topic++) open_auditor(topic, topic);
+  for (open_auditor(0, 0); sum.stored < sum.acked; pump(5)) {
     if (sum.stored != seen) progress = now_ns();
     if (now_ns() - progress > (u64)(opt.drain * 1e9)) break;
     seen = sum.stored;
@@ -160,7 +198,7 @@ static void read_unacknowledged(void) {
   for (int i = 0; opt.acknowledge && i < opt.subscribers; i++) {
     ping(subscribers + i);
     close_conn(subscribers + i);  /* or the broker would close it: the client id is taken over */
-    ping(open_auditor(i));
+    ping(open_auditor(i, 0));
   }
 }
 

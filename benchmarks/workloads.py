@@ -180,6 +180,7 @@ def _mqtt5() -> Iterable[Workload]:
 _REDIS = Peer("redis")
 _REDIS_SYNCED = Peer("redis-synced")
 _BARE_VERIFICATION = Peer("nacl")
+_NOT_NUMBERED = "binary-publish -s 100"
 _NOT_ACKNOWLEDGED = Peer("penstock", "-m binary-subscribe -s 100")
 _STRICT = {"resp.replay": "false"}
 _NO_SLOWER = Target(1.0)
@@ -218,6 +219,22 @@ _EDGE = (
     _edge("BP1L", "binary 1 x 32, 10 KiB", "binary-publish -s 10240", ANSWERED, None),
     _edge("BP64", "binary 64 x 1, 100 B", "binary-publish -P 64 -w 1 -s 100", ANSWERED, None),
     _edge("BP64L", "binary 64 x 1, 10 KiB", "binary-publish -P 64 -w 1 -s 10240", ANSWERED, None),
+    _edge(
+        "BPn",
+        "numbered, or not, 1 x 32",
+        f"{_NOT_NUMBERED} -y",
+        ANSWERED,
+        Peer("penstock", f"-m {_NOT_NUMBERED}"),
+        target=Target(0.9),
+    ),
+    _edge(
+        "BPg",
+        "numbered with gaps, or not, 4 topics",
+        f"{_NOT_NUMBERED} -t 4 -y",
+        ANSWERED,
+        Peer("penstock", f"-m {_NOT_NUMBERED} -t 4"),
+        target=Target(0.9),
+    ),
     _edge(
         "SIG",
         "signed, or verified only",

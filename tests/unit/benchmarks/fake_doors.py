@@ -15,7 +15,7 @@ from penstock.wire.queue._generated.queue_pb2 import Request, Response
 
 HEADER = struct.Struct("!BBQHI")
 SUBSCRIBE, PUBLISH, MESSAGE, ACK, PING, PONG, ERROR = 1, 3, 4, 5, 6, 7, 8
-SIGNED_PUBLISH, SIGNED_MESSAGE = 0x10, 0x11
+SIGNED_PUBLISH, SIGNED_MESSAGE, HELLO, WELCOME = 0x10, 0x11, 0x20, 0x21
 TRAILER_BYTES = 68
 SPOILED = 7
 """The number of the message that a cheat spoils."""
@@ -38,7 +38,7 @@ class Door(socketserver.StreamRequestHandler):
 
 
 class BinaryDoor(Door):
-    client_id = b""
+    client_id = topic = b""
 
     def serve_one(self):
         head = self.rfile.read(HEADER.size)
@@ -58,6 +58,9 @@ class BinaryDoor(Door):
     def on_frame(self, command, sequence, topic, payload, trailer):
         if command == PING:
             self.send(PONG, 0)
+        elif command == HELLO:
+            features = 0 if self.server.cheat == "number nothing" else 2
+            self.send(WELCOME, 0, payload=struct.pack(">BHQBHI", 5, 8, 7, 1, 4, features))
         elif command == SUBSCRIBE:
             self.on_subscribe(sequence, topic)
         elif command == ACK and self.server.cheat != "forget acknowledgements":
@@ -66,7 +69,7 @@ class BinaryDoor(Door):
             self.on_publish(sequence, topic, payload, trailer)
 
     def on_subscribe(self, sequence, name):
-        self.client_id = name.rpartition(b"\0")[0]
+        self.client_id, _, self.topic = name.rpartition(b"\0")
         for message in self.server.log:
             if (self.client_id, message[0]) not in self.server.acknowledged:
                 self.deliver(message)
@@ -89,6 +92,8 @@ class BinaryDoor(Door):
 
     def deliver(self, message):
         sequence, topic, payload, trailer = message
+        if self.topic != topic and not self.topic.endswith(b"#"):
+            return
         trailer = bytes(len(trailer)) if self.server.cheat == "strip signatures" else trailer
         self.send(SIGNED_MESSAGE if trailer else MESSAGE, sequence, topic, payload, trailer)
 

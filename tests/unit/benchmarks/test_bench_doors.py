@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 COUNT = 300
 BINARY = ["-m binary-publish -s 100 -w 32", "-m binary-publish -P 8 -w 1", "-m binary-subscribe -a"]
+NUMBERED = "-m binary-publish -y -P 2 -t 3"
 RESP = [
     "-m resp-pubsub",
     "-m resp-pubsub -S 3 -w 8",
@@ -50,7 +51,7 @@ def signed(tmp_path):
 
 @pytest.mark.parametrize(
     ("door", "load"),
-    [*((BinaryDoor, load) for load in (*BINARY, "-m binary-subscribe -S 2")),
+    [*((BinaryDoor, load) for load in (*BINARY, "-m binary-subscribe -S 2", NUMBERED)),
      *((RespDoor, load) for load in RESP)],
 )  # fmt: skip
 def test_an_honest_broker_is_without_flaws(door, load):
@@ -95,6 +96,11 @@ def test_a_binary_broker_that_cheats_is_found_out(load, cheat, found):
 @pytest.mark.parametrize("load", [BINARY[0], BINARY[2]])
 def test_a_message_that_comes_twice_has_the_same_id_and_the_same_number(load):
     assert "duplicated 2" in flaws(BinaryDoor, load, "double")
+
+
+def test_a_broker_that_does_not_number_publishes_is_found_out():
+    with pytest.raises(GeneratorError, match="does not number publishes"):
+        flaws(BinaryDoor, NUMBERED, "number nothing")
 
 
 def test_a_broker_that_strips_signatures_is_found_out(signed):
