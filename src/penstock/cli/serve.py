@@ -26,7 +26,26 @@ from penstock.obs import log
 from penstock.server import Origins, Server
 
 
-@click.command()
+class _Serve(click.Command):
+    """Says how a broker is told its address, to those who tell it as they tell a client."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in {"-p", "--port", "--host"}:
+                raise
+            hint = f"No such option: {error.option_name}. {_LISTEN_HINT}"
+            raise click.UsageError(hint, ctx) from None
+
+
+_LISTEN_HINT = (
+    "A broker listens at --listen HOST:PORT, as in --listen 127.0.0.1:1884; every listener"
+    " accepts every protocol."
+)
+
+
+@click.command(cls=_Serve)
 @configured
 def serve(loaded: Loaded) -> None:
     """Run the broker. Every listener accepts every protocol."""

@@ -171,6 +171,13 @@ def test_an_absent_broker_is_said_at_once_and_by_every_command_alike(monkeypatch
     assert result.stderr == line
 
 
+@pytest.mark.parametrize("option", ["-p", "--port", "--host"])
+def test_who_tells_a_broker_its_address_as_a_client_is_told_about_listen(option):
+    result = CliRunner().invoke(cli.penstock, ["serve", option, "1884"])
+    assert result.exit_code == 2
+    assert "--listen HOST:PORT, as in --listen 127.0.0.1:1884" in result.stderr
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_gets_what_makes_it_ask_for_completions(shell):
     result = CliRunner().invoke(cli.penstock, ["completion", shell], prog_name="penstock")
