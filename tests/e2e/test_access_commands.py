@@ -67,7 +67,7 @@ def test_roles_that_include_each_other_are_refused(kit):
     document = {"rules": [], "roles": ["b"]}
     client = _client(kit)
     with pytest.raises(Exception, match="include each other"):
-        client.put("/roles/a", **document)
+        client.put("roles", name="a", **document)
     assert kit.book.roles["a"].roles == ()
 
 
@@ -81,10 +81,10 @@ def test_a_role_that_somebody_has_stays(kit):
 def test_a_change_of_what_somebody_else_changed_is_refused(kit):
     kit.say("roles", "add", "a", "--allow", "publish a")
     client = _client(kit)
-    seen = client.get("/roles/a")["version"]
+    seen = client.get("roles/detail", name="a")["version"]
     kit.say("roles", "allow", "a", "publish", "b")
     with pytest.raises(Exception, match="somebody else changed"):
-        client.put("/roles/a", rules=["allow publish c"], expected=seen)
+        client.put("roles", name="a", rules=["allow publish c"], expected=seen)
     assert kit.book.roles["a"].rules == ("allow publish a", "allow publish b")
 
 
@@ -249,7 +249,7 @@ def test_retained_messages_that_are_withheld_are_listed(kit):
     assert kit.ask("acl", "withheld") == []
     kit.say("users", "disable", "ann", "--wait-all")
     found = kit.ask("acl", "withheld")
-    assert sorted((one["topic"], one["author"], one["bytes"]) for one in found) == [
+    assert sorted((one["topic"], one["author"], one["payload_bytes"]) for one in found) == [
         ("k/1", "ann", 4),
         ("k/2", "ann", 4),
     ]

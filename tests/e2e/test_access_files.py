@@ -181,12 +181,12 @@ def test_what_somebody_else_changes_before_the_confirmation_refuses_the_file(kit
     from penstock.cli.admin_client import SocketClient
 
     client = SocketClient(kit.data / "admin.sock")
-    document = client.get("/access/export")["document"]
+    document = client.get("access/export")["document"]
     document["roles"]["sensors"]["rules"] = []
-    planned = client.post("/access/plan", document=document)
+    planned = client.post("access/plan", document=document)
     kit.say("roles", "allow", "sensors", "read", "a")
     with pytest.raises(Exception, match="somebody else changed"):
-        client.post("/access/apply", document=document, expected=planned["version"])
+        client.post("access/apply", document=document, expected=planned["version"])
     assert "allow read a" in kit.book.roles["sensors"].rules
 
 

@@ -36,7 +36,7 @@ def _change(data, acknowledged, is_under_way):
         for number in range(10_000):
             roles = {f"role{number}": {"rules": ["allow publish a"]}}
             users = {f"user{number}": {"roles": [f"role{number}"]}}
-            client.post("/access/apply", document={"roles": roles, "users": users})
+            client.post("access/apply", document={"roles": roles, "users": users})
             acknowledged.append(number)
             if number == ACKNOWLEDGED_MIN:
                 is_under_way.set()

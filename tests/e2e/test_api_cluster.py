@@ -136,6 +136,34 @@ def test_dead_letters_are_redriven_by_way_of_a_follower(trio):
         assert [job.payload for job in client.poll("post/out", "carry", wait_s=10)] == [b"1"]
 
 
+def test_who_asks_for_current_state_sees_at_any_node_what_another_acknowledged(trio):
+    one, other = followers(trio)
+    for number in range(20):
+        made = api(trio, one).post("groups", {"topic": f"current/{number}", "group": "g"})
+        assert made.status == 200, made
+        listed = done(api(trio, other).get("groups", topic=f"current/{number}", current="true"))
+        assert [group["group"] for group in listed["items"]] == ["g"]
+
+
+def test_each_node_tells_what_it_sees_itself_and_has_the_digests_of_the_others(trio):
+    seen = [done(api(trio, number).get("cluster/status")) for number in trio.running]
+    assert [one["status"]["node_id"] for one in seen] == list(trio.running)
+    assert {one["status"]["leader"] for one in seen} == {trio.leader()}
+    index = max(one["status"]["applied"] for one in seen)
+    made = [api(trio, n).get("cluster/digests", index=index).document for n in trio.running]
+    states = {str(one["state"]) for one in made if one.get("index") == index}
+    assert len(states) == 1, made
+
+
+def test_what_is_too_large_for_a_question_between_nodes_is_sent_to_the_leader(trio):
+    roles = {f"role-{n}": {"rules": ["allow publish a"], "note": "x" * 900} for n in range(300)}
+    asked = {"document": {"roles": roles}}
+    answer = api(trio, followers(trio)[0]).post("access/apply", asked)
+    assert (answer.status, answer.document["code"]) == (421, "not_leader")
+    assert answer.document["leader_addr"] == trio.address(trio.leader())
+    assert done(api(trio, trio.leader()).post("access/apply", asked))["changes"]
+
+
 def test_any_node_tells_which_may_be_stopped_as_the_leader_sees_it(trio):
     leader, (one, _) = trio.leader(), followers(trio)
     seen = done(api(trio, one).get("cluster"))
@@ -203,7 +231,8 @@ def judge_again(trio):
     refused = asked_by(trio, one, *login).ask("PATCH", "groups", POST | changed)
     assert (refused.status, refused.document["code"]) == (403, "forbidden")
     assert refused.document["advice"]
-    latest = done(asked_by(trio, other, *as_root).get("audit", action="group"))["items"][0]
+    asked = {"action": "group", "current": "true"}
+    latest = done(asked_by(trio, other, *as_root).get("audit", **asked))["items"][0]
     assert latest["user"] == "mailer"
     assert latest["node"] == trio.leader(), "the change was made there"
     groups = done(asked_by(trio, one, *login).get("groups"))

@@ -42,6 +42,17 @@ def test_each_figure_is_measured_and_the_topics_are_deleted(start):
     assert topics_left(broker) == []
 
 
+def test_lost_messages_come_with_the_reason_that_the_broker_recorded(start):
+    limits = ("limits.outbound_bytes_max=64KiB", "limits.packet_bytes_max=64KiB")
+    broker = start(*(word for limit in limits for word in ("--set", limit)))
+    quick = command(broker, "--seconds", "1", "--clients", "1", "--payload", "8000")
+    done = subprocess.run(quick, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    flat = next(line for line in done.stdout.splitlines() if "flat out" in line)
+    assert flat.endswith("lost (slow_reader)")
+    assert "\nslow_reader: Make the subscriber faster" in done.stdout
+
+
 def test_an_interrupt_prints_what_is_known_and_deletes_the_topics(start):
     broker = start()
     with connect(broker.host, broker.port) as client:

@@ -28,7 +28,7 @@ def broker():
 
 def sessions_away(broker):
     result = CliRunner().invoke(penstock, ["status", "--json", "-p", str(broker.port)])
-    return json.loads(result.stdout)["sessions"]["away"]
+    return json.loads(result.stdout)["numbers"]["away"]
 
 
 @pytest.fixture
@@ -183,9 +183,9 @@ def test_sessions_whose_clients_are_away_are_listed(run):
 
 def test_status_tells_how_the_broker_is(run):
     found = json.loads(run("status", "--json").stdout)
-    assert (found["version"], found["ready"], found["nodes"]) == (__version__, True, 1)
-    assert found["journal"]["messages"] == 7
-    assert found["sessions"]["away"] == 1
+    assert (found["version"], found["health"]["ready"]) == (__version__, True)
+    assert found["storage"]["messages"] == 7
+    assert found["numbers"]["away"] == 1
     shown = run("status").stdout
     assert "ready" in shown
     assert found["speed"] == kernel.speed

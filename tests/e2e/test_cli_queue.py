@@ -227,7 +227,7 @@ def test_a_reader_of_a_fleet_is_one_line_with_its_sums(kit):
     kit.client.create_group("fleet/2", "once", reader=True)
     rows = [line.split() for line in kit.say("groups", "list").splitlines()[1:]]
     assert [row for row in rows if "archive" in row] == [
-        ["(3", "topics)", "archive", "6", "0", "0", "0", "reader"]
+        ["(3", "topics)", "archive", "6", "0", "s", "0", "0", "0", "reader"]
     ]
     assert [row[0] for row in rows if "work" in row] == ["fleet/0", "fleet/1", "fleet/2"]
     assert [row[0] for row in rows if "once" in row] == ["fleet/2"]
@@ -242,11 +242,13 @@ def test_groups_are_listed_with_what_they_have_not_done(kit):
     kit.client.create_group("mail", "archive", start="latest")
     lines = kit.say("groups", "list", "mail").splitlines()
     assert [cells(line) for line in lines] == [
-        ["TOPIC", "GROUP", "LAG", "IN FLIGHT", "RETRYING", "DEAD (TOTAL)", "CONSUMERS"],
-        ["mail", "archive", "0", "0", "0", "0", "0"],
-        ["mail", "send", "5", "1", "2", "0", "0"],
+        ["TOPIC", "GROUP", "LAG", "OLDEST", "IN FLIGHT", "RETRYING", "DEAD", "WORKERS"],
+        ["mail", "archive", "0", "-", "0", "0", "0", "0"],
+        ["mail", "send", "5", "0 s", "1", "2", "0", "0"],
     ]
-    assert "5" in kit.say("groups", "show", "mail", "send")
+    shown = kit.say("groups", "show", "mail", "send")
+    assert "5" in shown
+    assert "5 wait, and no worker is connected: start one" in shown
 
 
 def test_a_group_is_made_steered_moved_and_deleted(kit):
@@ -311,15 +313,14 @@ def test_a_group_with_consumers_is_not_deleted(kit):
 
 def test_dead_letters_are_listed_and_tell_their_story(kit):
     kit.bury(3)
-    assert [cells(line) for line in kit.say("dlq", "list").splitlines()] == [
-        ["TOPIC", "GROUP", "LETTERS"],
-        ["mail", "send", "3"],
-    ]
+    head, row = (cells(line) for line in kit.say("dlq", "list").splitlines())
+    assert head == ["TOPIC", "GROUP", "LETTERS", "OLDEST", "MOSTLY"]
+    assert [*row[:3], row[4]] == ["mail", "send", "3", "no paper"]
     lines = kit.say("dlq", "show", "mail", "send", "-n", "2").splitlines()
     assert cells(lines[1])[2:] == ["1", "no paper", "letter 0"]
     assert lines[3:] == ["... 3 in total"]
     document = kit.ask("dlq", "show", "mail", "send", "--offset", "2")
-    assert [letter["payload"] for letter in document["shown"]] == ["letter 2"]
+    assert [letter["payload"] for letter in document["items"]] == [{"text": "letter 2"}]
 
 
 def test_what_has_failed_too_often_by_a_new_limit_is_a_dead_letter_at_once(kit):

@@ -83,7 +83,7 @@ def test_a_client_and_its_session_are_shown_with_their_subscriptions(start):
     with connect(broker.host, broker.port, "pump-7", clean_session=False) as client:
         client.subscribe([("plant/#", 1), ("$share/work/jobs", 0)])
         shown = run(broker, "clients", "show", "pump-7")
-        assert f"node {json.loads(run(broker, 'status', '--json'))['node_id']}" in shown
+        assert f"node {json.loads(run(broker, 'status', '--json'))['cluster']['node']}" in shown
         assert "plant/#" in shown
         found = json.loads(run(broker, "clients", "show", "pump-7", "--json"))
         assert [one["away"] for one in found["connections"]] == [False]

@@ -36,7 +36,7 @@ def test_a_bundle_has_state_and_stacks_but_no_secret_and_no_payload(start, tmp_p
     assert SECRET.encode() not in whole
     assert b"a-payload-of-ours" not in whole
     assert (b"of-ours" in whole) is not is_anonymous
-    assert json.loads(parts["status.json"])["retained"] == 1
+    assert json.loads(parts["overview.json"])["numbers"]["retained"] == 1
     stacks = json.loads(parts["debug-stacks.json"])
     assert any("penstock" in frame for task in stacks["tasks"] for frame in task["frames"])
     # One or more: what happens to clients is journaled, too, a moment later.

@@ -16,6 +16,7 @@ from penstock.access.plans import (
     DIFFERENCES_MAX,
     Difference,
     Plan,
+    RowChange,
     make_plan,
     row_changes,
 )
@@ -24,8 +25,8 @@ from penstock.admin.guard import Guard, check_may_make_secrets
 from penstock.admin.pages import (
     admin_page,
     admin_read_page,
+    applied,
     bool_parameter,
-    check_current,
     read_payload,
 )
 from penstock.admin.refusals import RequestRefused
@@ -51,7 +52,7 @@ class _Proposal(NamedTuple):
 
 
 def routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
-    pages = _DocumentPages(admin)
+    pages = DocumentPages(admin)
     return [
         admin_read_page("/access/export", guard, admin, pages.export, ("hashes",)),
         admin_page("/access/plan", "POST", guard, pages.plan),
@@ -59,7 +60,9 @@ def routes(admin: AccessAdmin, guard: Guard) -> list[Route]:
     ]
 
 
-class _DocumentPages(AccessPages):
+class DocumentPages(AccessPages):
+    """Users and rules as one document."""
+
     async def export(self, request: Request) -> dict[str, object]:
         with_hashes = bool_parameter(request, "hashes")
         if with_hashes:
@@ -68,26 +71,44 @@ class _DocumentPages(AccessPages):
         return {"document": document.builtins(), "version": self.book.version}
 
     async def plan(self, request: Request) -> dict[str, object]:
-        proposal = self._proposal(await _read(request))
+        wanted = await _read(request)
         version = self.book.version
+        plan, affected = await self.planned(wanted.document, prune=wanted.prune)
+        return _describe(plan, affected) | {"version": version}
+
+    async def planned(
+        self, document: AccessDocument, *, prune: bool
+    ) -> tuple[Plan, list[AffectedSubscription]]:
+        """What a document would change, and whose subscriptions would receive less."""
+        proposal = self._proposal(document, prune=prune)
         plan = await run_in_threadpool(make_plan, *proposal[1:], proposal.changes)
         affected = self._admin.affected(proposal.after, DIFFERENCES_MAX) if plan.losses else []
-        return _describe(plan, affected) | {"version": version}
+        return plan, affected
 
     async def apply(self, request: Request) -> dict[str, object]:
         wanted = await _read(request)
-        if wanted.document.has_credentials():
-            check_may_make_secrets(request)
-        await check_current(request, self._admin)  # else a node that lags finds nothing to change
-        proposal = self._proposal(wanted)
-        if proposal.changes:
-            await self.submit(request, lambda: self._proposal(wanted).changes, wanted.expected)
-        rows = row_changes(proposal.before, proposal.after, proposal.changes)
+        rows = await self.store(
+            request, wanted.document, prune=wanted.prune, expected=wanted.expected
+        )
         return {"changes": [row._asdict() for row in rows], "version": self.book.version}
 
-    def _proposal(self, wanted: _Request) -> _Proposal:
+    async def store(
+        self, request: Request, document: AccessDocument, *, prune: bool, expected: int
+    ) -> list[RowChange]:
+        """Make the book as the document says; return what that changed."""
+        if document.has_credentials():
+            check_may_make_secrets(request)
+        await applied(self._admin.confirmed())  # else a node that lags finds nothing to change
+        proposal = self._proposal(document, prune=prune)
+        if proposal.changes:
+            await self.submit(
+                request, lambda: self._proposal(document, prune=prune).changes, expected
+            )
+        return row_changes(proposal.before, proposal.after, proposal.changes)
+
+    def _proposal(self, document: AccessDocument, *, prune: bool) -> _Proposal:
         try:
-            changes = changes_of(self.book, wanted.document, self.now_ms(), prune=wanted.prune)
+            changes = changes_of(self.book, document, self.now_ms(), prune=prune)
         except ValueError as error:
             raise RequestRefused(400, str(error), "nothing was changed") from None
         before, after = self.book.preview([]), self.book.preview(changes)

@@ -162,28 +162,28 @@ class TokenPages(AccessPages):
         """Open to all: the invitation is the proof. It ends with the change it is used for."""
         check_web_page(request)
         wanted = await read_body(request, _PasswordFields)
+        return JsonLine({"name": await self.use(request, wanted.invite, wanted.password)})
+
+    async def use(self, request: Request, invitation: str, password: str) -> str:
+        """Set the password of whom an invitation is for; return the name."""
         async with self._one_at_a_time:  # bounds hashing, and nobody uses an invitation twice
-            token = self._invitation(wanted.invite)
-            if fault := password_fault(wanted.password.encode()):
+            token = self._invitation(invitation)
+            if fault := password_fault(password.encode()):
                 raise RequestRefused(400, fault, "choose another password")
             hashes = await run_in_threadpool(
-                new_hashes,
-                token.owner,
-                wanted.password,
-                self._admin.password_cost,
-                self.book.salt_key,
+                new_hashes, token.owner, password, self._admin.password_cost, self.book.salt_key
             )
             origin = origin_of(request)
             author = replace(STRANGER, user=token.owner, door="invite", address=origin.peer)
             request.state.caller = Caller(author)
 
             def changes() -> list[Change]:
-                self._invitation(wanted.invite)  # still there
+                self._invitation(invitation)  # still there
                 user = self.book.users[token.owner]
                 return [put(with_hashes(user, hashes)), removed(token)]
 
             await self.submit(request, changes)
-        return JsonLine({"name": token.owner})
+        return token.owner
 
     def _invitation(self, text: str) -> Token:
         presented = parse_token(text.encode())

@@ -10,7 +10,7 @@ from penstock.admin.access_changes import AccessPages, expiry
 from penstock.admin.pages import text_of
 from penstock.api.call import Call
 from penstock.api.cursors import cursor_of, key_of
-from penstock.api.documents.common import Limit, ListQuery, Query
+from penstock.api.documents.common import Current, CurrentListQuery, Limit, Query
 from penstock.api.documents.security import (
     AccessDenial,
     AccessDenials,
@@ -31,7 +31,7 @@ from penstock.api.operations import Resource, operation
 from penstock.api.paging import first_of
 from penstock.api.parts import Parts
 from penstock.api.problems import Problem
-from penstock.api.users import NamedQuery
+from penstock.api.users import CurrentNameQuery, NamedQuery
 from penstock.limits import MIB
 from penstock.model.topic import has_wildcard
 from penstock.store.store import Store
@@ -57,6 +57,7 @@ class CheckQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     user: str | None = None
     role: str | None = None
     client_id: Annotated[str, Meta(description="For rules that name it.")] = ""
+    current: Current = False
 
 
 class DenialQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +67,7 @@ class DenialQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Limit = 100
 
 
-class AuditQuery(ListQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AuditQuery(CurrentListQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which records."""
 
     action: Annotated[str | None, Meta(description="As in access, keys, group, cluster.")] = None
@@ -84,13 +85,19 @@ class AccessRules(Resource):
     # ── roles ─────────────────────────────────────────────────────────────────────────────────
 
     @operation("GET", "roles", Action.ADMIN)
-    async def roles(self, call: Call, query: ListQuery) -> Roles:  # noqa: ARG002 - as all
+    async def roles(self, call: Call, query: CurrentListQuery) -> Roles:  # noqa: ARG002 - as all
         """List roles by name, with their rules in the order in which they decide."""
         after = key_of(_ROLES, query.cursor, str)
         names = BUILT_IN | self._pages.book.roles
         found = sorted(name for name in names if after is None or name > after)
         part = first_of(_ROLES, found, query.limit, self._role, str)
         return Roles(items=part.items, next=part.next)
+
+    @operation("GET", "roles/detail", Action.ADMIN)
+    async def role(self, call: Call, query: CurrentNameQuery) -> Role:  # noqa: ARG002
+        """Show one role."""
+        self._pages.known(BUILT_IN | self._pages.book.roles, query.name, "role")
+        return self._role(query.name)
 
     @operation("PUT", "roles", Action.ADMIN, body_bytes_max=MIB)
     async def store_role(self, call: Call, body: RoleDefinition) -> Role:
@@ -124,7 +131,7 @@ class AccessRules(Resource):
     # ── bans ──────────────────────────────────────────────────────────────────────────────────
 
     @operation("GET", "bans", Action.ADMIN)
-    async def bans(self, call: Call, query: ListQuery) -> Bans:  # noqa: ARG002 - as all
+    async def bans(self, call: Call, query: CurrentListQuery) -> Bans:  # noqa: ARG002 - as all
         """List users, client ids and addresses that may not connect."""
         after = key_of(_BANS, query.cursor, str)
         found = sorted(n for n in self._pages.book.bans if after is None or n > after)

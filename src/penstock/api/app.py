@@ -18,11 +18,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.admin.guard import caller_of, check_browser, check_host, origin_of
-from penstock.admin.pages import read_payload
+from penstock.admin.pages import applied, read_payload
 from penstock.admin.refusals import Misdirected
 from penstock.api.call import Call
 from penstock.api.idempotency import Answers
 from penstock.api.operations import JSON, Operation, Resource, operations_of
+from penstock.api.paging import BYTES_FOR_NODE
 from penstock.api.parts import Parts
 from penstock.api.peer_requests import is_of_node, passed_on, passed_to
 from penstock.api.problems import Elsewhere, Problem, broker_problem, http_problem, internal_problem
@@ -65,6 +66,7 @@ class _Shared:
 
     def __init__(self, parts: Parts) -> None:
         self.guard = parts.guard
+        self.view = parts.view
         self.counters = parts.counters
         self.throttle = Throttle()
         self.answers = Answers()
@@ -115,11 +117,15 @@ class _Endpoint:
 
     async def _answer(self, call: Call, arguments: dict[str, Any], body: bytes) -> Response:
         try:
+            if getattr(arguments.get("query"), "current", False) and not call.is_of_node:
+                await applied(self._shared.view.confirmed())
             answer = await self._handler(call, **arguments)
-        except (NotLeader, Misdirected):
-            if self._shared.nodes is None:
-                raise
-            return await passed_on(self._shared.nodes, call.request, body)
+        except (NotLeader, Misdirected) as refused:
+            nodes = self._shared.nodes
+            can_pass = nodes is not None and nodes.leader() and len(body) <= BYTES_FOR_NODE
+            if nodes is None or (refused.leader_addr and not can_pass):
+                raise  # the caller can go there
+            return await passed_on(nodes, call.request, body)
         except Elsewhere as refused:
             if self._shared.nodes is None or call.is_of_node:
                 raise

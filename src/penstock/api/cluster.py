@@ -10,11 +10,19 @@ from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import ClusterAdmin
 from penstock.api.call import Call
 from penstock.api.cluster_health import describe, removal_text, seen_from
-from penstock.api.documents.cluster import Cluster, MemberRemoval, NewMember, Transfer
-from penstock.api.documents.common import Query
+from penstock.api.documents.cluster import (
+    Cluster,
+    MemberRemoval,
+    NewCluster,
+    NewMember,
+    NodeDigests,
+    NodeStatus,
+    Transfer,
+)
+from penstock.api.documents.common import Count, Query
 from penstock.api.named import DryRun
 from penstock.api.operations import Resource, operation
-from penstock.cluster.status import tolerance
+from penstock.cluster.status import diagnosis, tolerance
 from penstock.errors import NotLeader
 from penstock.limits import NODE_ID_MAX
 from penstock.trust.rules import Action
@@ -25,6 +33,13 @@ class RemovalQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     node: Annotated[int, Meta(description="Its number.", ge=1, le=NODE_ID_MAX)]
     dry_run: DryRun = False
+
+
+class DigestQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """At which entry."""
+
+    index: Annotated[Count, Meta(description="An entry to come; 0: the last one.")] = 0
+    log_first: Annotated[int, Meta(description="First entry of the log.", ge=1, le=2**53)] = 1
 
 
 class Nodes(Resource):
@@ -41,6 +56,31 @@ class Nodes(Resource):
             return self._shown()
         answer = await call.leader(Cluster)
         return self._shown() if answer is None else seen_from(answer, self._admin.status())
+
+    @operation("GET", "cluster/status", Action.MONITOR)
+    async def status(self, call: Call) -> NodeStatus:  # noqa: ARG002 - as every operation
+        """Show what the asked node sees by itself, whoever leads."""
+        return self._seen()
+
+    @operation("GET", "cluster/digests", Action.ADMIN)
+    async def digests(self, call: Call, query: DigestQuery) -> NodeDigests:  # noqa: ARG002
+        """Compute digests of the state and the log of the asked node, to compare nodes by.
+
+        Nodes that agree have the same digests at the same entry.
+        """
+        found = await applied(self._admin.digests(query.index, query.log_first), 409)
+        assert isinstance(found, NodeDigests)
+        return found
+
+    @operation("POST", "cluster/init", Action.ADMIN)
+    async def init(self, call: Call, body: NewCluster) -> NodeStatus:  # noqa: ARG002
+        """Create a cluster of the named nodes, or of the asked one alone.
+
+        Repeating it changes nothing.
+        """
+        members = [member_of(one.node, one.peer_addr, one.client_addr) for one in body.nodes]
+        await applied(self._admin.bootstrap(members), 409)
+        return self._seen()
 
     @operation("POST", "cluster/transfer", Action.ADMIN)
     async def transfer(self, call: Call, body: Transfer) -> Cluster:  # noqa: ARG002
@@ -79,6 +119,15 @@ class Nodes(Resource):
     def _admin(self) -> ClusterAdmin:
         assert self.parts.cluster is not None
         return self.parts.cluster
+
+    def _seen(self) -> NodeStatus:
+        own, status = self._admin.own(), self._admin.status()
+        return NodeStatus(
+            diagnosis=diagnosis(status),
+            peer_addr=own.peer_addr,
+            client_addr=own.client_addr,
+            status=status,
+        )
 
     def _shown(self) -> Cluster:
         return describe(self._admin.status(), self._admin.own())

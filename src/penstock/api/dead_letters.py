@@ -14,7 +14,7 @@ from penstock.admin.pages import applied, text_of
 from penstock.admin.queues import is_topic
 from penstock.api.call import Call
 from penstock.api.cursors import cursor_of, key_of
-from penstock.api.documents.common import ListQuery
+from penstock.api.documents.common import Count, Current, CurrentListQuery
 from penstock.api.documents.dead_letters import (
     DeadLetter,
     DeadLetterGroup,
@@ -51,6 +51,8 @@ class LettersQuery(GroupListQuery, frozen=True, kw_only=True, forbid_unknown_fie
     """Which letters."""
 
     reason: Annotated[str | None, Meta(description="Only letters with this reason.")] = None
+    offset: Annotated[Count, Meta(description="Begin there, if there is no `cursor`.")] = 0
+    current: Current = False
 
 
 class _Found(NamedTuple):
@@ -73,7 +75,7 @@ class FailedMessages(Resource):
     """Dead letters: messages that failed as often as their group allows."""
 
     @operation("GET", "dlq", None)
-    async def list(self, call: Call, query: ListQuery) -> DeadLetterGroups:
+    async def list(self, call: Call, query: CurrentListQuery) -> DeadLetterGroups:
         """List groups that have dead letters, with their number, and why the oldest ones failed."""
         admin, sight = self.parts.queue_admin, Sight(call)
         after = key_of(_GROUPS, query.cursor, bytes)
@@ -117,11 +119,16 @@ class FailedMessages(Resource):
         admin = self.parts.queue_admin
         name = self._letters_topic(query.topic, query.group)
         after = key_of(_LETTERS, query.cursor, int)
-        first = admin.first_letter(name) if after is None else after + 1
+        first = max(admin.first_letter(name), query.offset) if after is None else after + 1
         limit = query.limit
         found = await call.read(_search, admin.store, name, first, query.reason, limit, limit)
         more = None if found.is_complete else cursor_of(_LETTERS, found.next_offset - 1)
-        return DeadLetters(items=found.shown, next=more)
+        return DeadLetters(
+            items=found.shown,
+            letters=admin.letter_count(name),
+            letters_topic=text_of(name),
+            next=more,
+        )
 
     # ── changes ───────────────────────────────────────────────────────────────────────────────
 

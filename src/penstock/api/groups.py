@@ -15,7 +15,7 @@ from penstock.admin.view import Holder, QueueAdmin
 from penstock.api import attention
 from penstock.api.call import Call
 from penstock.api.cursors import cursor_of, key_of
-from penstock.api.documents.common import ListQuery
+from penstock.api.documents.common import Current, ListQuery
 from penstock.api.documents.queues import (
     Group,
     GroupChange,
@@ -58,6 +58,7 @@ class GroupsQuery(ListQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     topic: Annotated[str | None, Meta(description="Only groups of this topic.")] = None
     group: Annotated[str | None, Meta(description="Only groups of this name.")] = None
+    current: Current = False
 
 
 class GroupDeletionQuery(GroupQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

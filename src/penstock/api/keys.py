@@ -7,7 +7,7 @@ from penstock.admin.keys import NewKey as Wanted
 from penstock.admin.view import KeyAdmin
 from penstock.api.call import Call
 from penstock.api.cursors import key_of
-from penstock.api.documents.common import ListQuery
+from penstock.api.documents.common import CurrentListQuery
 from penstock.api.documents.security import Key, KeyChange, KeyRotation, Keys, NewKey, RotatedKey
 from penstock.api.named import moment_or_none
 from penstock.api.operations import Resource, operation
@@ -22,7 +22,7 @@ class DeviceKeys(Resource):
     """Public keys that devices sign messages with."""
 
     @operation("GET", "keys", Action.ADMIN)
-    async def list(self, call: Call, query: ListQuery) -> Keys:  # noqa: ARG002 - as all
+    async def list(self, call: Call, query: CurrentListQuery) -> Keys:  # noqa: ARG002 - as all
         """List keys by id."""
         after = key_of(_LIST, query.cursor, int)
         known = self._admin.keys()

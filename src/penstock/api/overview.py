@@ -8,6 +8,7 @@ import asyncio
 from itertools import islice
 from typing import NamedTuple
 
+from penstock import kernel
 from penstock.admin.survey import Survey
 from penstock.admin.view import BrokerView, JournalView
 from penstock.api.call import Call
@@ -77,6 +78,7 @@ class OverviewPages(Resource):
         return Overview(
             at=moment(clock.wall_ms()),
             version=view.version,
+            speed=kernel.speed,
             uptime_s=round(view.uptime_s(), 1),
             health=facts.health,
             rates=facts.rates,

@@ -11,7 +11,7 @@ from penstock.admin.queues import known_topic, valid_topic
 from penstock.admin.view import QueueAdmin
 from penstock.api.call import Call
 from penstock.api.cursors import key_of
-from penstock.api.documents.common import ListQuery, Query
+from penstock.api.documents.common import Current, ListQuery, Query
 from penstock.api.documents.queues import Queue, QueueDeletion, Queues, QueueSettings
 from penstock.api.named import DryRun, TopicName
 from penstock.api.operations import Resource, operation
@@ -31,6 +31,14 @@ class QueueQuery(ListQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Which queues."""
 
     prefix: Annotated[str, Meta(description="How the name begins; $ for the broker's own.")] = ""
+    current: Current = False
+
+
+class OneQueueQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which queue."""
+
+    topic: TopicName
+    current: Current = False
 
 
 class QueueDeletionQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,6 +68,13 @@ class WorkQueues(Resource):
         page = nsmallest(query.limit + 1, found)
         part = first_of(_LIST, page, query.limit, lambda name: describe(admin, name), _itself)
         return Queues(items=part.items, next=part.next)
+
+    @operation("GET", "queues/detail", None)
+    async def detail(self, call: Call, query: OneQueueQuery) -> Queue:
+        """Show any topic as a queue, also one that was never configured and has no groups."""
+        Sight(call).require(query.topic.encode())
+        admin = self.parts.queue_admin
+        return describe(admin, known_topic(admin, query.topic))
 
     @operation("PATCH", "queues", None)
     async def configure(self, call: Call, body: QueueSettings) -> Queue:

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from penstock import __version__
 from penstock.api.access import AccessRules
+from penstock.api.access_documents import AccessBookPages
 from penstock.api.bridges import BridgePages
 from penstock.api.call import Call
 from penstock.api.clients import ClientPages
@@ -87,6 +88,7 @@ RESOURCES: tuple[type[Resource], ...] = (
     UsersOfBroker,
     ApiTokens,
     AccessRules,
+    AccessBookPages,
     Description,
 )
 

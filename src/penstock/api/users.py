@@ -11,10 +11,12 @@ from penstock.admin.tokens import EXPIRES_S_DEFAULT, INVITE_S, TokenPages
 from penstock.admin.users import QuotaFields, UserFields, UserPages, removal_of
 from penstock.api.call import Call
 from penstock.api.cursors import key_of
-from penstock.api.documents.common import ListQuery, Query
+from penstock.api.documents.common import Current, CurrentListQuery, Query
 from penstock.api.documents.security import (
+    ChosenPassword,
     NewToken,
     NewUser,
+    PasswordSet,
     Removed,
     Token,
     Tokens,
@@ -41,7 +43,13 @@ class NamedQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(description="Its name.", max_length=1_024)]
 
 
-class TokenQuery(ListQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CurrentNameQuery(NamedQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same, as all nodes agree on it."""
+
+    current: Current = False
+
+
+class TokenQuery(CurrentListQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which tokens."""
 
     owner: Annotated[str | None, Meta(description="Only tokens of this user.")] = None
@@ -55,12 +63,18 @@ class UsersOfBroker(Resource):
         self._pages = UserPages(parts.access_admin)
 
     @operation("GET", "users", Action.ADMIN)
-    async def list(self, call: Call, query: ListQuery) -> Users:  # noqa: ARG002 - as all
+    async def list(self, call: Call, query: CurrentListQuery) -> Users:  # noqa: ARG002 - as all
         """List users by name."""
         book, after = self._pages.book, key_of(_USERS, query.cursor, str)
         names = sorted(name for name in book.users if after is None or name > after)
         part = first_of(_USERS, names, query.limit, self._describe, str)
         return Users(items=part.items, next=part.next)
+
+    @operation("GET", "users/detail", Action.ADMIN)
+    async def detail(self, call: Call, query: CurrentNameQuery) -> User:  # noqa: ARG002
+        """Show one user."""
+        self._pages.known(self._pages.book.users, query.name, "user")
+        return self._describe(query.name)
 
     @operation("POST", "users", Action.ADMIN)
     async def add(self, call: Call, body: NewUser) -> User:
@@ -182,7 +196,12 @@ class ApiTokens(Resource):
         pages = self._pages
         token = pages.known(pages.book.tokens, query.name, "token")
         await pages.submit(call.request, lambda: [removed(token)])
-        return Removed(kind="token", name=query.name, version=pages.book.version)
+        return Removed(kind="token", name=query.name, version=pages.book.version, owner=token.owner)
+
+    @operation("POST", "users/password", None, is_public=True)
+    async def set_password(self, call: Call, body: ChosenPassword) -> PasswordSet:
+        """Set one's own password: the invitation of an administrator is the proof, once."""
+        return PasswordSet(name=await self._pages.use(call.request, body.invitation, body.password))
 
     def _describe(self, token: rows.Token) -> Token:
         return Token(

@@ -1,9 +1,8 @@
 """``penstock access``: users and rules as a file, and those of other brokers."""
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import quote
+from typing import Final
 
 import click
 import msgspec
@@ -15,12 +14,12 @@ from penstock.cli.access_options import access_options, change_options
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import confirm, flag, is_given, yes_option
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, counted, print_result, table
+from penstock.cli.output import columns, counted, format_time, print_result, table
 from penstock.errors import PenstockError
 from penstock.limits import ACCESS_DOCUMENT_BYTES_MAX
 from penstock.obs.log import printable
 
-AUDIT_TOPIC = "$audit/access"
+PATH: Final = "access"
 NAMES_SHOWN = 5  # rows of one change
 
 _file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -42,7 +41,7 @@ def export(*, hashes: bool, broker: AdminClient) -> None:
 
     Without --hashes it has no credentials: users keep theirs when it is applied.
     """
-    found = broker.get("/access/export", hashes="true" if hashes else None)
+    found = broker.current(f"{PATH}/export", hashes=hashes or None)
     print_result(found["document"], toml(found["document"]))
 
 
@@ -103,12 +102,12 @@ def _apply(broker: AdminClient, document: AccessDocument) -> None:
     if not is_given("--yes"):
         click.echo(_plan_text(planned), err=True)
         confirm("Apply it?")
-    applied = broker.post("/access/apply", **_body(document), expected=planned["version"])
+    applied = broker.post(f"{PATH}/apply", **_body(document), expected=planned["version"])
     print_result(applied, f"applied: {counted(len(applied['changes']), 'row')} changed")
 
 
 def _planned(broker: AdminClient, document: AccessDocument) -> Document:
-    return broker.post("/access/plan", **_body(document))
+    return broker.post(f"{PATH}/plan", **_body(document))
 
 
 def _body(document: AccessDocument) -> dict[str, object]:
@@ -231,30 +230,26 @@ def log(*, count: int, broker: AdminClient) -> None:
 
     Failed logins are in it, too, summed up by the minute. It is the topic $audit/access.
     """
-    path = f"/topics/{quote(AUDIT_TOPIC)}"
-    is_there = broker.get("/topics", prefix=AUDIT_TOPIC)["topics"]
-    found = broker.get(path, limit=count)["messages"] if is_there else []
-    entries = [msgspec.json.decode(message["payload"]) for message in found]
+    entries = broker.current("audit", limit=count)["items"][::-1]
     head = ("TIME", "WHO", "FROM", "WHAT")
     print_result(entries, table(head, map(_entry_row, entries), "nothing was changed"))
 
 
 def _entry_row(entry: Document) -> tuple[str, ...]:
-    time = datetime.fromtimestamp(entry["time_ms"] / 1000, UTC)
     return (
-        f"{time:%Y-%m-%d %H:%M:%S}",
-        printable(entry.get("user", "")) or "-",
-        printable(entry.get("address", "")) or "-",
+        format_time(entry["time"]),
+        printable(entry["user"]) or "-",
+        printable(entry["address"]) or "-",
         printable(_what(entry), 400),
     )
 
 
 def _what(entry: Document) -> str:
-    rows = entry.get("changes", [])
+    rows = entry["changes"]
     names = [_row_name(row) for row in rows[:NAMES_SHOWN]]
     more = [f"and {len(rows) - NAMES_SHOWN:,} more"] if len(rows) > NAMES_SHOWN else []
-    count = [counted(entry["count"], "time")] if entry.get("count") else []
-    note = [entry["note"]] if entry.get("note") else []
+    count = [counted(entry["count"], "time")] if entry["count"] else []
+    note = [entry["note"]] if entry["note"] else []
     return ", ".join([entry["action"], *names, *more, *count, *note])
 
 

@@ -1,5 +1,7 @@
 """``penstock acl``: why somebody may or may not do something, and what was denied."""
 
+from typing import Final
+
 import click
 
 from penstock.cli.access_options import access_options
@@ -8,6 +10,7 @@ from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import format_time, print_result, table
 from penstock.obs.log import printable
 
+PATH: Final = "access"
 ROLES_OF_NOBODY = ("local", "anonymous")
 
 
@@ -31,8 +34,8 @@ def check(
     USER may also be local or anonymous: clients that do not log in. Exits with 1 if it is denied.
     """
     who = {"role" if user in ROLES_OF_NOBODY else "user": user}
-    found = broker.get(
-        "/access/check", **who, action=action, topic=topic or None, client_id=client_id
+    found = broker.current(
+        f"{PATH}/check", **who, action=action, topic=topic or None, client_id=client_id
     )
     print_result(found, found["text"])
     raise SystemExit(not found["allowed"])
@@ -46,7 +49,7 @@ def log(user: str | None, broker: AdminClient) -> None:
 
     By this node, the latest first.
     """
-    found = broker.get("/access/denials", user=user)["denials"]
+    found = broker.get(f"{PATH}/denials", user=user)["items"]
     head = ("TIME", "USER", "DOOR", "ADDRESS", "ACTION", "TOPIC")
     print_result(found, table(head, map(_row, found), "nothing was denied"))
 
@@ -61,14 +64,14 @@ def withheld(*, count: int, broker: AdminClient) -> None:
     Their author may no longer publish to their topic. Give the right back, let somebody else
     publish, or remove the message: penstock pub -r -n TOPIC.
     """
-    page = broker.get("/access/withheld", limit=count)
-    found = page["withheld"]
+    page = broker.current(f"{PATH}/withheld", limit=count)
+    found = page["items"]
     rows = [
         (
             printable(one["topic"], 200),
             printable(one["author"]),
             format_time(one["time"]),
-            f"{one['bytes']:,}",
+            f"{one['payload_bytes']:,}",
         )
         for one in found
     ]

@@ -1,4 +1,7 @@
-"""A client of the HTTP pages for administration, and the options to reach a broker.
+"""A client of the HTTP API, and the options to reach a broker.
+
+Commands ask nothing but operations of the API, by their paths in its description; only the metrics
+are elsewhere, where monitoring systems look for them.
 
 A password or token is sent in one header and never repeated in an error. A node that does not lead
 names the leader; it gets them only if the command named it, too, its certificate is verified, or it
@@ -8,8 +11,9 @@ is on this machine.
 import http.client
 import socket
 import ssl
+import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -28,8 +32,11 @@ from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError, Refused
 from penstock.net.admin_socket import reachable
 
+BASE: Final = "/api/v1"
 TIMEOUT_S = 30.0  # the broker's disk may be busy
 REDIRECTS_MAX = 4  # from node to node, to find the leader
+TURNS_MAX = 5  # how often a request is made that comes too soon after others
+TURN_S_MAX = 1  # whoever guesses passwords waits longer, and is told so
 
 Document: TypeAlias = dict[str, Any]
 """A JSON object from the broker."""
@@ -88,7 +95,7 @@ _REFUSALS: Final[dict[int, type[Refused]]] = {
 
 
 class AdminClient:
-    """The administration pages of a broker; follows redirects to the leader of its cluster."""
+    """The API of a broker; follows redirects to the leader of its cluster."""
 
     def __init__(
         self, target: BrokerTarget, timeout_s: float = TIMEOUT_S, server: Address | None = None
@@ -116,28 +123,18 @@ class AdminClient:
         return AdminClient(self.target, timeout_s, server)
 
     def get(self, path: str, **query: object) -> Document:
-        if self.is_stale_fine:
-            query["stale"] = "true"
         return self._request("GET", _with_query(path, query), None)
 
-    def text(self, path: str) -> bytes:
-        """A page that is not JSON."""
-        status, content = self._exchange("GET", path, None)
+    def current(self, path: str, **query: object) -> Document:
+        """What has been acknowledged by any node; with ``--stale`` what the asked one has."""
+        return self.get(path, current=None if self.is_stale_fine else True, **query)
+
+    def metrics(self) -> bytes:
+        """The metrics, in the format of Prometheus."""
+        status, content = self._exchange("GET", "/metrics", None)
         if status != http.HTTPStatus.OK:
             self._document(status, content)
         return content
-
-    def pages(
-        self, path: str, key: str, after: dict[str, str], **query: object
-    ) -> Iterator[Document]:
-        """``after`` maps the parameters that name the last item seen to its fields."""
-        while True:
-            page = self.get(path, **query)
-            yield from page[key]
-            if not page["more"]:
-                return
-            last = page[key][-1]
-            query |= {parameter: last[field] for parameter, field in after.items()}
 
     def post(self, path: str, **fields: object) -> Document:
         return self._request("POST", path, msgspec.json.encode(_given(fields)))
@@ -154,7 +151,7 @@ class AdminClient:
 
     def _request(self, method: str, path: str, body: bytes | None) -> Document:
         for _ in range(REDIRECTS_MAX):
-            status, content = self._exchange(method, path, body)
+            status, content = self._exchange(method, f"{BASE}/{path}", body)
             leader = _leader(content) if status == http.HTTPStatus.MISDIRECTED_REQUEST else None
             if leader is None:
                 return self._document(status, content)
@@ -176,13 +173,25 @@ class AdminClient:
         return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        """Ask, and ask again after a moment if a script of ours asks too often."""
+        for turn in range(1, TURNS_MAX + 1):
+            status, wait_s, content = self._exchange_once(method, path, body)
+            is_too_soon = status == http.HTTPStatus.TOO_MANY_REQUESTS and 0 < wait_s <= TURN_S_MAX
+            if not is_too_soon or turn == TURNS_MAX:
+                break
+            time.sleep(wait_s)
+        return status, content
+
+    def _exchange_once(self, method: str, path: str, body: bytes | None) -> tuple[int, int, bytes]:
+        """Status, seconds to wait before the next request, and content of the answer."""
         host, port = self.server.host, self.server.port
         connection = self._connection()
         try:
             headers = self._authorization if self.target.trusts(self.server) else {}
             connection.request(method, path, body, headers)
             response = connection.getresponse()
-            return response.status, response.read()
+            wait = response.getheader("retry-after", "")
+            return response.status, int(wait) if wait.isdecimal() else 0, response.read()
         except (ConnectionRefusedError, ssl.SSLError) as error:
             raise unreachable(error, host, port, self._timeout_s) from error
         except (OSError, http.client.IncompleteRead) as error:

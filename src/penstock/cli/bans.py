@@ -1,6 +1,6 @@
 """``penstock bans``: users, client ids and addresses that may not connect."""
 
-from urllib.parse import quote
+from typing import Final
 
 import click
 
@@ -9,8 +9,10 @@ from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import time_option
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import format_time, print_result, table
+from penstock.cli.paged import every
 from penstock.obs.log import printable
 
+PATH: Final = "bans"
 _name_argument = click.argument("name", metavar="user:NAME|client:ID|address:RANGE")
 
 
@@ -24,7 +26,7 @@ def bans() -> None:
 @stale_option
 def list_bans(broker: AdminClient) -> None:
     """List all bans."""
-    found = list(broker.pages("/bans", "bans", after={"after": "name"}))
+    found = every(broker, PATH)
     head = ("BAN", "UNTIL", "SINCE", "NOTE")
     print_result(found, table(head, map(_row, found), "nobody is banned"))
 
@@ -47,7 +49,7 @@ def add(name: str, *, expires: float | None, note: str | None, broker: AdminClie
     refused.
     """
     expires_s = None if expires is None else int(expires)
-    made = broker.put(f"/bans/{quote(name, safe='/')}", expires_s=expires_s, note=note)
+    made = broker.put(PATH, name=name, expires_s=expires_s, note=note)
     print_result(made, f"banned {printable(made['name'])}")
 
 
@@ -56,5 +58,5 @@ def add(name: str, *, expires: float | None, note: str | None, broker: AdminClie
 @change_options
 def remove(name: str, broker: AdminClient) -> None:
     """End a ban."""
-    removed = broker.delete(f"/bans/{quote(name, safe='/')}")
+    removed = broker.delete(PATH, name=name)
     print_result(removed, f"no longer banned: {printable(removed['name'])}")

@@ -24,7 +24,7 @@ from penstock.cli.progress import progress_bar
 from penstock.errors import PenstockError
 from penstock.limits import MIB
 
-TOPICS: Final = "/api/v1/topics"
+TOPICS: Final = "topics"
 _EXIT_INTERRUPTED: Final = 128 + 2  # as for a program that SIGINT ended
 
 

@@ -102,6 +102,7 @@ class Figure(msgspec.Struct, kw_only=True):
     latency: Latency | None = None
     sent: int | None = None  # where messages may be lost
     lost: int | None = None
+    lost_because: list["Drops"] = []
     client_cores: float = 0.0  # cores that our own processes kept busy
     client_processes: int = 1
     finished: bool = False  # else it was interrupted, or failed
@@ -125,10 +126,24 @@ class Figure(msgspec.Struct, kw_only=True):
         if self.per_s is not None:
             parts.append(f"{self.per_s:,.0f}/s")
         if self.lost is not None:
-            parts.append("none lost" if not self.lost else f"{self.lost:,} of {self.sent:,} lost")
+            parts.append(self.lost_text())
         if not self.finished:
             parts.append("interrupted")
         return "; ".join(parts)
+
+    def lost_text(self) -> str:
+        if not self.lost:
+            return "none lost"
+        reasons = ", ".join(drops.reason for drops in self.lost_because)
+        return f"{self.lost:,} of {self.sent:,} lost" + (f" ({reasons})" if reasons else "")
+
+
+class Drops(msgspec.Struct, frozen=True):
+    """Messages that the broker recorded as dropped for one reason."""
+
+    reason: str
+    messages: int
+    advice: str
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -147,7 +162,7 @@ class Report(msgspec.Struct, kw_only=True):
         head = ("MEASURED", "CLIENT CORES", "RESULT")
         rows = [(one.title, one.cores_text(), one.text()) for one in self.figures]
         lines = [columns([head, *rows])] if rows else ["nothing was measured"]
-        lines += ["", self.limits]
+        lines += ["", *self.reasons(), self.limits]
         if self.topics_left:
             shown = ", ".join(self.topics_left[:3]) + (", ..." if self.topics_left[3:] else "")
             lines.append(f"left behind: {shown} ({self.why_left})")
@@ -156,6 +171,11 @@ class Report(msgspec.Struct, kw_only=True):
         if self.interrupted:
             lines.append("interrupted: these are the figures so far")
         return "\n".join(lines)
+
+    def reasons(self) -> list[str]:
+        """Why messages were lost, and what to do about it."""
+        found = {one.reason: one.advice for figure in self.figures for one in figure.lost_because}
+        return [f"{reason}: {advice}" for reason, advice in found.items()]
 
 
 def limits(*, is_local: bool) -> str:

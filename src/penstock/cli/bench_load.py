@@ -8,14 +8,25 @@ the credentials with the memory of this process, never by a pipe or a file.
 import multiprocessing
 import select
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from time import monotonic, process_time
 from typing import Final, NamedTuple
 
-from penstock.cli.bench_figures import IN_FLIGHT, JOBS, Figure, Latency, Plan, number_of
+from penstock.cli.admin_client import AdminClient
+from penstock.cli.bench_figures import (
+    IN_FLIGHT,
+    JOBS,
+    Drops,
+    Figure,
+    Latency,
+    Plan,
+    number_of,
+)
 from penstock.cli.connection import BrokerTarget
+from penstock.cli.paged import PAGE, first_page
 from penstock.client import Client, ConnectionLostError, QueueClient
 from penstock.errors import PenstockError
 
@@ -140,7 +151,8 @@ def _delivery_at_a_rate(bench: Bench, figure: Figure) -> None:
             while len(taken) < sent and receive(DRAIN_S):
                 last = monotonic()
             figure.count(len(taken), last - began)
-    figure.latency, figure.sent, figure.lost = Latency.of(taken), sent, sent - len(taken)
+            _note_losses(bench, figure, subscriber, sent - len(taken))
+    figure.latency, figure.sent = Latency.of(taken), sent
 
 
 def _delivery_flat_out(bench: Bench, figure: Figure) -> None:
@@ -155,11 +167,29 @@ def _delivery_flat_out(bench: Bench, figure: Figure) -> None:
             if not new:
                 break
             arrived, took_s = arrived + new, took_s + monotonic() - began
+        _note_losses(bench, figure, subscriber, told.sent - arrived)
     _sum_up(figure, [told])
     figure.count(arrived, took_s)
-    figure.sent, figure.lost = told.sent, told.sent - arrived
+    figure.sent = told.sent
     figure.client_cores = round((cpu_s + told.cpu_s) / max(took_s, 1e-9), 2)
     figure.client_processes = 2
+
+
+def _note_losses(bench: Bench, figure: Figure, subscriber: Client, lost: int) -> None:
+    """Ask the broker why, which records each drop; not everybody may see that."""
+    figure.lost = lost
+    if not lost:
+        return
+    with suppress(PenstockError):
+        asked = {"client_id": subscriber.client_id, "kind": "dropped"}
+        found = first_page(AdminClient(bench.target), "events", PAGE, **asked).items
+        advice = {one["reason"]: one.get("advice", "") for one in found}
+        counts = Counter[str]()
+        for one in found:
+            counts[one["reason"]] += one.get("count", 1)
+        figure.lost_because = [
+            Drops(reason, count, advice[reason]) for reason, count in counts.most_common()
+        ]
 
 
 def _count_deliveries(

@@ -16,7 +16,7 @@ def bridges(broker: AdminClient) -> None:
 
     They are set up by [[bridges]] in the configuration. In a cluster the leader's bridges copy.
     """
-    document = broker.get("/api/v1/bridges")
+    document = broker.get("bridges")
     rows = [_row(one) for one in document["items"]]
     head = ("BRIDGE", "ADDRESS", "STATE", "SINCE", "IN", "OUT", "DROPPED", "IN FLIGHT")
     empty = "there are no bridges; [[bridges]] in the configuration makes one"

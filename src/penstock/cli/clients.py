@@ -14,7 +14,7 @@ from penstock.cli.subscriptions import subscription_rows, subscriptions_of, will
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
-PATH: Final = "/api/v1/clients"
+PATH: Final = "clients"
 PROTOCOLS: Final = ("mqtt", "redis", "binary", "queue")
 _HEAD: Final = (
     *("CLIENT", "USER", "PROTOCOL", "ADDRESS", "NODE", "TLS"),

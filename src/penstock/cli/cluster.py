@@ -21,6 +21,7 @@ from penstock.cli.admin_client import (
     admin_options,
     parse_address,
 )
+from penstock.cli.cluster_status import PATH, status_of
 from penstock.cli.cluster_try import try_cluster
 from penstock.cli.inputs import confirm, duration, yes_option
 from penstock.cli.lazy import CommandGroup
@@ -74,7 +75,7 @@ def status(broker: AdminClient) -> None:
 
 
 def _show(broker: AdminClient) -> None:
-    own = _status_of(broker)
+    own = status_of(broker)
     found = _leader_view(broker, own)
     is_cut_off = own.state is NodeState.MEMBER and not own.leader and bool(found.leader)
     text = _table(found)
@@ -90,17 +91,13 @@ def _show(broker: AdminClient) -> None:
 
 
 def _leader_view(broker: AdminClient, own: ClusterStatus | None = None) -> ClusterStatus:
-    own = own or _status_of(broker)
+    own = own or status_of(broker)
     if own.state is not NodeState.MEMBER or own.is_leader:
         return own
     if own.leader and own.leader_addr:
         leader = _status_at(broker, own.leader_addr)
         return leader if leader is not None and leader.is_leader else own
     return _probed(broker, own)
-
-
-def _status_of(broker: AdminClient) -> ClusterStatus:
-    return msgspec.convert(broker.get("/cluster"), ClusterStatus)
 
 
 def _probed(broker: AdminClient, own: ClusterStatus) -> ClusterStatus:
@@ -124,7 +121,7 @@ def _probed(broker: AdminClient, own: ClusterStatus) -> ClusterStatus:
 
 def _status_at(broker: AdminClient, address: str) -> ClusterStatus | None:
     try:
-        return _status_of(broker.at(parse_listen(address), PROBE_S))
+        return status_of(broker.at(parse_listen(address), PROBE_S))
     except (PenstockError, ValueError):
         return None
 
@@ -219,7 +216,7 @@ def _node(text: str) -> Document:
             parse_listen(address)
     except ValueError as error:
         raise click.BadParameter(f"{text!r}: {error}") from None
-    return {"id": int(number), "peer_addr": peer, "client_addr": client}
+    return {"node": int(number), "peer_addr": peer, "client_addr": client}
 
 
 @cluster.command()
@@ -238,12 +235,12 @@ def init(*, nodes: list[Document], broker: AdminClient) -> None:
 
     Run it once, on one of them. Repeating it changes nothing.
     """
-    before = _status_of(broker)
-    broker.post("/cluster/init", nodes=nodes)
+    before = status_of(broker)
+    broker.post(f"{PATH}/init", nodes=nodes)
     if before.state is NodeState.MEMBER:
         member = f"node {before.node_id} is already in cluster {before.cluster_id}"
         click.echo(f"{member}: nothing was changed", err=True)
-    _await(lambda: bool(_status_of(broker).leader), ELECTION_S)
+    _await(lambda: bool(status_of(broker).leader), ELECTION_S)
     _show(broker)
 
 
@@ -265,35 +262,36 @@ def join(*, existing: Address, timeout_s: float, broker: AdminClient) -> None:
     once it has caught up.
     """
     there = broker.at(existing)
-    own, cluster_there = broker.get("/cluster"), _status_of(there)
+    seen, cluster_there = broker.get(f"{PATH}/status"), status_of(there)
+    own = msgspec.convert(seen["status"], ClusterStatus)
     if cluster_there.state is not NodeState.MEMBER:
         raise PenstockError(
             f"the node at {there.server} cannot be joined", diagnosis(cluster_there)
         )
     if not _is_member(own, cluster_there):
-        addresses = {name: own[name] for name in ("peer_addr", "client_addr")}
-        _retried(lambda: there.post("/cluster/members", id=own["node_id"], **addresses))
-    _follow(there, own["node_id"], timeout_s)
+        addresses = {name: seen[name] for name in ("peer_addr", "client_addr")}
+        _retried(lambda: there.post(f"{PATH}/members", node=own.node_id, **addresses))
+    _follow(there, own.node_id, timeout_s)
     _show(there)
 
 
-def _is_member(own: Document, there: ClusterStatus) -> bool:
+def _is_member(own: ClusterStatus, there: ClusterStatus) -> bool:
     """Whether the node is a member already. Raises if it cannot join."""
-    name = f"node {own['node_id']}"
-    if own["state"] == NodeState.LONE:
+    name = f"node {own.node_id}"
+    if own.state is NodeState.LONE:
         advice = "start it with --node-id and --peer-listen, and with an empty data directory"
         raise PenstockError(f"{name} is standalone and cannot join a cluster", advice)
-    if own["state"] == NodeState.REMOVED:
+    if own.state is NodeState.REMOVED:
         advice = "start it with another --node-id and an empty data directory"
         raise PenstockError(
             f"{name} was removed from a cluster and cannot join under this number", advice
         )
-    if own["state"] == NodeState.WAITING and own.get("emptied_of"):
-        raise PenstockError(f"{name} cannot join", own["diagnosis"])
-    if own["state"] == NodeState.WAITING:
-        _check_disk(own["node_id"], there)
+    if own.state is NodeState.WAITING and own.emptied_of:
+        raise PenstockError(f"{name} cannot join", diagnosis(own))
+    if own.state is NodeState.WAITING:
+        _check_disk(own.node_id, there)
         return False
-    if own["cluster_id"] == there.cluster_id:
+    if own.cluster_id == there.cluster_id:
         return True
     raise PenstockError(
         f"{name} is a member of another cluster",
@@ -400,7 +398,7 @@ def remove(node: int, *, broker: AdminClient) -> None:
     lost = tolerance(left)
     rest = f"tolerates the loss of {counted(lost, 'node')}" if lost else "no fault tolerance"
     confirm(f"Remove node {node} permanently? ({counted(left, 'voter')} left: {rest})")
-    _retried(lambda: broker.delete("/cluster/members", id=node))
+    _retried(lambda: broker.delete(f"{PATH}/members", node=node))
     print_result({"removed": node}, f"removed node {node}: stop it now")
 
 
@@ -412,8 +410,8 @@ def transfer(node: int, broker: AdminClient) -> None:
 
     For example before the leader is restarted. Clients notice a short delay at most.
     """
-    _retried(lambda: broker.post("/cluster/transfer", to=node))
-    if not _await(lambda: _status_of(broker).leader == node, ELECTION_S):
+    _retried(lambda: broker.post(f"{PATH}/transfer", to=node))
+    if not _await(lambda: status_of(broker).leader == node, ELECTION_S):
         advice = "check with penstock cluster status that it is up and has caught up"
         raise PenstockError(f"node {node} is not the leader after {ELECTION_S:g} s", advice)
     print_result({"leader": node}, f"node {node} is the leader")

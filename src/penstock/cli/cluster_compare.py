@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from penstock.cli.admin_client import AdminClient, Document
+from penstock.cli.cluster_status import PATH, status_of
 from penstock.cli.output import columns
 from penstock.cluster.status import ClusterStatus
 from penstock.config.address import parse_listen
@@ -85,13 +86,13 @@ class _NodeDigests:
 
     def _status(self, node: int) -> tuple[int, ClusterStatus] | None:
         try:
-            return node, msgspec.convert(self._at(node).get("/cluster"), ClusterStatus)
+            return node, status_of(self._at(node))
         except PenstockError:
             return None
 
     def _digests(self, node: int, index: int, first: int) -> Document | None:
         try:
-            return self._at(node).get("/cluster/digests", index=index, log_first=first)
+            return self._at(node).get(f"{PATH}/digests", index=index, log_first=first)
         except Refused:
             return None
 

@@ -25,6 +25,7 @@ import click
 import msgspec
 
 from penstock.cli.admin_client import AdminClient
+from penstock.cli.cluster_status import PATH, status_of
 from penstock.cli.connection import local_target
 from penstock.cli.output import columns
 from penstock.cluster.status import ClusterStatus
@@ -189,10 +190,10 @@ class _Running:
         deadline = monotonic() + START_S
         self._until(deadline, lambda: all(map(self._status, self._nodes)))
         members = [
-            {"id": node.number, "peer_addr": node.peer_address, "client_addr": node.address}
+            {"node": node.number, "peer_addr": node.peer_address, "client_addr": node.address}
             for node in self._nodes
         ]
-        self._at(self._nodes[0]).post("/cluster/init", nodes=members)
+        self._at(self._nodes[0]).post(f"{PATH}/init", nodes=members)
         self._until(deadline, lambda: all(self._is_ready(node) for node in self._nodes))
 
     def _started(self, node: _LocalNode) -> "subprocess.Popen[bytes]":
@@ -239,7 +240,7 @@ class _Running:
 
     def _status(self, node: _LocalNode) -> ClusterStatus | None:
         try:
-            return msgspec.convert(self._at(node).get("/cluster"), ClusterStatus)
+            return status_of(self._at(node))
         except PenstockError:
             return None
 

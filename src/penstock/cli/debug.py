@@ -31,22 +31,21 @@ from penstock.errors import PenstockError
 BETWEEN_METRICS_S: Final = 2.0  # two samples of every counter make a rate
 
 DOCUMENTS: Final = (
-    "/status",
-    "/api/v1/overview",
-    "/api/v1/history",
-    "/api/v1/settings",
-    "/api/v1/clients?limit=200",
-    "/api/v1/sessions?limit=200",
-    "/api/v1/topics?limit=200",
-    "/api/v1/groups?limit=200",
-    "/api/v1/dlq?limit=200",
-    "/api/v1/readers?limit=200",
-    "/api/v1/sinks?limit=200",
-    "/api/v1/bridges",
-    "/api/v1/schedules?limit=200",
-    "/api/v1/events?limit=1000",
-    "/api/v1/cluster",
-    "/api/v1/debug/stacks",
+    "overview",
+    "history",
+    "settings",
+    "clients?limit=200",
+    "sessions?limit=200",
+    "topics?limit=200",
+    "groups?limit=200",
+    "dlq?limit=200",
+    "readers?limit=200",
+    "sinks?limit=200",
+    "bridges",
+    "schedules?limit=200",
+    "events?limit=1000",
+    "cluster",
+    "debug/stacks",
 )
 """What is asked; nothing here has a payload."""
 
@@ -135,7 +134,7 @@ def _collect(
     began = time.monotonic()
     with progress_bar("asking the broker") as show:
         for number, path in enumerate(DOCUMENTS, 1):
-            name = path.removeprefix("/api/v1").partition("?")[0].strip("/").replace("/", "-")
+            name = path.partition("?")[0].replace("/", "-")
             try:
                 files[f"{name}.json"] = _json(without_names(broker.get(path), hidden, of=name))
             except PenstockError as error:
@@ -147,7 +146,7 @@ def _collect(
 
 
 def _metrics(broker: AdminClient, hidden: Callable[[str], str]) -> bytes:
-    text = broker.text("/metrics").decode("utf-8", "replace")
+    text = broker.metrics().decode("utf-8", "replace")
     return _LABELS.sub(lambda label: f'{label[1]}="{hidden(label[2])}"', text).encode()
 
 

@@ -5,16 +5,26 @@ in the meantime, and return, are left for the next time.
 """
 
 import sys
+from typing import Final
 
 import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
 from penstock.cli.inputs import confirm, count_option, yes_option
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, counted, format_time, print_result, table
+from penstock.cli.output import (
+    columns,
+    counted,
+    format_time,
+    payload_text,
+    print_result,
+    table,
+)
+from penstock.cli.paged import every
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
+PATH: Final = "dlq"
 REDRIVEN_AT_ONCE = 1_000  # letters per request: shows progress, and no response takes long
 PREVIEW_CHARACTERS = 60
 
@@ -33,13 +43,20 @@ def list_letters(context: click.Context, broker: AdminClient) -> None:
     if context.args:
         names = " ".join(context.args) if len(context.args) > 1 else f"{context.args[0]} GROUP"
         raise click.UsageError(f"list takes no names; to show letters: penstock dlq show {names}")
-    found = list(broker.pages("/dlq", "dead_letters", after={"after": "letters_topic"}))
-    rows = [
-        (printable(row["topic"], 400), printable(row["group"], 400), f"{row['letters']:,}")
-        for row in found
-    ]
-    head = ("TOPIC", "GROUP", "LETTERS")
-    print_result(found, table(head, rows, "there are no dead letters"))
+    found = every(broker, PATH)
+    head = ("TOPIC", "GROUP", "LETTERS", "OLDEST", "MOSTLY")
+    print_result(found, table(head, map(_group_row, found), "there are no dead letters"))
+
+
+def _group_row(found: Document) -> tuple[str, ...]:
+    reasons = found["reasons"]
+    return (
+        printable(found["topic"], 400),
+        printable(found["group"], 400),
+        f"{found['letters']:,}",
+        format_time(found["oldest"]) if found["oldest"] else "-",
+        (printable(reasons[0]["reason"], PREVIEW_CHARACTERS) if reasons else "") or "-",
+    )
 
 
 @dlq.command()
@@ -51,17 +68,18 @@ def list_letters(context: click.Context, broker: AdminClient) -> None:
 @stale_option
 def show(topic: str, group: str, *, count: int, offset: int | None, broker: AdminClient) -> None:
     """Show dead letters of GROUP of TOPIC and why they failed."""
-    found = broker.get("/dlq/letters", topic=topic, group=group, limit=count, offset=offset)
+    names = {"topic": topic, "group": group}
+    found = broker.current(f"{PATH}/letters", **names, limit=count, offset=offset)
     print_result(found, _letters(found))
 
 
 def _letters(found: Document) -> str:
-    if not found["shown"]:
+    if not found["items"]:
         return "no dead letters; penstock dlq list shows the groups with some"
     head = ("OFFSET", "TIME", "ATTEMPTS", "REASON", "PAYLOAD")
-    rest = found["letters"] - len(found["shown"])
+    rest = found["letters"] - len(found["items"])
     more = f"\n... {found['letters']:,} in total" if rest > 0 else ""
-    return columns([head, *map(_row, found["shown"])]) + more
+    return columns([head, *map(_row, found["items"])]) + more
 
 
 def _row(letter: Document) -> tuple[str, ...]:
@@ -70,7 +88,7 @@ def _row(letter: Document) -> tuple[str, ...]:
         format_time(letter["time"]),
         str(letter["attempts"]),
         printable(letter["reason"], PREVIEW_CHARACTERS) or "-",
-        printable(letter.get("payload", "(not text)"), PREVIEW_CHARACTERS),
+        payload_text(letter["payload"], PREVIEW_CHARACTERS),
     )
 
 
@@ -85,32 +103,45 @@ def redrive(topic: str, group: str, *, most: int | None, broker: AdminClient) ->
     Every group of TOPIC receives them, like any new message.
     """
     available = _count(broker, topic, group)
-    sent, left = _redrive(broker, topic, group, min(available, most or available))
+    sent, left = _moved(broker, "redrive", topic, group, min(available, most or available))
     outcome = {"topic": topic, "group": group, "redriven": sent, "left": left}
     text = f"sent {counted(sent, 'letter')} back to {printable(topic)}; {left:,} left"
     text = text if available else "there are no dead letters to send back"
     print_result(outcome, text)
 
 
-def _redrive(broker: AdminClient, topic: str, group: str, total: int) -> tuple[int, int]:
-    sent = left = 0
-    while sent < total:
-        count = min(total - sent, REDRIVEN_AT_ONCE)
+_DONE: Final = {"redrive": "sent back", "delete": "dropped"}
+
+
+def _moved(broker: AdminClient, what: str, topic: str, group: str, total: int) -> tuple[int, int]:
+    """Redrive or delete so many letters: how many went, and how many are left."""
+    moved = left = 0
+    while moved < total:
+        count = min(total - moved, REDRIVEN_AT_ONCE)
         try:
-            answer = broker.post("/dlq/redrive", topic=topic, group=group, max=count)
+            answer = broker.post(f"{PATH}/{what}", topic=topic, group=group, max=count)
         except PenstockError as error:
-            so_far = f"sent {counted(sent, 'letter')} back, then {error.message}"
+            so_far = f"{_so_far(what, moved)}, then {error.message}"
             raise PenstockError(so_far, error.advice) from error
-        sent, left = sent + answer["redriven"], answer["left"]
+        moved, left = moved + answer["moved"], answer["left"]
         if total > REDRIVEN_AT_ONCE and sys.stderr.isatty():
-            click.echo(f"\rsent back {sent:,} of {total:,}", err=True, nl=sent >= total)
-        if not answer["redriven"]:
+            text = f"\r{_DONE[what]} {moved:,} of {total:,}"
+            click.echo(text, err=True, nl=moved >= total)
+        if answer["refused"]:
+            raise PenstockError(f"{_so_far(what, moved)}, then: {answer['refused']}")
+        if not answer["moved"]:
             break
-    return sent, left
+    return moved, left
+
+
+def _so_far(what: str, moved: int) -> str:
+    letters = counted(moved, "letter")
+    return f"sent {letters} back" if what == "redrive" else f"dropped {letters}"
 
 
 def _count(broker: AdminClient, topic: str, group: str) -> int:
-    return int(broker.get("/dlq/letters", topic=topic, group=group, limit=0)["letters"])
+    found = broker.current(f"{PATH}/letters", topic=topic, group=group, limit=1)
+    return int(found["letters"])
 
 
 @dlq.command()
@@ -124,5 +155,6 @@ def drop(topic: str, group: str, *, broker: AdminClient) -> None:
     if available:
         name = f"{printable(group)} of {printable(topic)}"
         confirm(f"Drop {counted(available, 'dead letter')} of {name}?")
-    dropped = broker.delete("/dlq", topic=topic, group=group)
-    print_result(dropped, f"dropped {counted(dropped['dropped'], 'dead letter')}")
+    dropped, left = _moved(broker, "delete", topic, group, available)
+    outcome = {"topic": topic, "group": group, "dropped": dropped, "left": left}
+    print_result(outcome, f"dropped {counted(dropped, 'dead letter')}")

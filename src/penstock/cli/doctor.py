@@ -88,7 +88,7 @@ def _running(data: Path) -> str:
     try:
         if not is_running(data):
             return ""
-        return str(SocketClient(data / NAME).get("/status").get("speed", UNKNOWN))
+        return str(SocketClient(data / NAME).get("overview").get("speed", UNKNOWN))
     except PenstockError:  # another user's: it has the ports all the same
         return UNKNOWN
 

@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.access.exposure import clear_text, reachable
 from penstock.cli.admin_client import AdminClient, Document
+from penstock.cli.paged import every
 from penstock.config.cluster import cluster_secret
 from penstock.config.keys import KEYS
 from penstock.config.load import Loaded
@@ -153,8 +154,8 @@ def directory(data: Path) -> Iterator[Finding]:
 def access(config: Config, broker: AdminClient) -> Iterator[Finding]:
     """Users and roles, of a broker that runs or was opened for this."""
     try:
-        users = list(broker.pages("/users", "users", after={"after": "name"}))
-        roles = list(broker.pages("/roles", "roles", after={"after": "name"}))
+        users = every(broker, "users")
+        roles = every(broker, "roles")
     except PenstockError as error:
         yield weak(f"users could not be looked at: {error.message}", error.advice or "log in")
         return

@@ -56,7 +56,7 @@ def events(
 def _events(broker: AdminClient, limit: int, asked: dict[str, object]) -> Iterator[Document]:
     cursor = None
     while limit > 0:
-        page = broker.get("/api/v1/events", limit=min(limit, PAGE), cursor=cursor, **asked)
+        page = broker.get("events", limit=min(limit, PAGE), cursor=cursor, **asked)
         yield from page["items"]
         limit -= len(page["items"])
         cursor = page["next"]
@@ -69,7 +69,7 @@ def _follow(broker: AdminClient, asked: dict[str, object]) -> NoReturn:
     seen: dict[str, Document] = {}
     told: dict[str, None] = {}
     while True:
-        page = broker.get("/api/v1/events", limit=PAGE, **asked)
+        page = broker.get("events", limit=PAGE, **asked)
         for event in reversed(page["items"]):
             if event["id"] in seen and event["id"] not in told:
                 told[event["id"]] = None

@@ -8,13 +8,22 @@ from typing import Final
 
 import click
 
-from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
+from penstock.cli.admin_client import (
+    AdminClient,
+    Document,
+    NotFound,
+    admin_options,
+    stale_option,
+)
 from penstock.cli.inputs import confirm, number_option, option_set, time_option, yes_option
 from penstock.cli.lazy import CommandGroup
-from penstock.cli.output import columns, counted, print_result, table
+from penstock.cli.output import columns, counted, print_result, span, table
+from penstock.cli.paged import every
 from penstock.config.units import with_unit
+from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
+PATH: Final = "groups"
 _POSITION = "earliest|latest|OFFSET|TIME"
 
 
@@ -61,13 +70,10 @@ def list_groups(topic: str | None, *, is_each: bool, broker: AdminClient) -> Non
     A reader, such as a Spark query, has a group on every topic it reads. They are summed up in one
     line; --each and --json show all of them.
     """
-    after = {"after_topic": "topic", "after_group": "group"}
-    found = list(broker.pages("/groups", "groups", after=after, topic=topic))
+    found = every(broker, PATH, topic=topic)
     rows = map(_row, found if is_each else _summed(found))
-    empty = (
-        "there are no groups that you may manage; the first consumer, or groups create, makes one"
-    )
-    head = ("TOPIC", "GROUP", "LAG", "IN FLIGHT", "RETRYING", "DEAD (TOTAL)", "CONSUMERS")
+    empty = "there are no groups that you may see; the first consumer, or groups create, makes one"
+    head = ("TOPIC", "GROUP", "LAG", "OLDEST", "IN FLIGHT", "RETRYING", "DEAD", "WORKERS")
     print_result(found, table(head, rows, empty))
 
 
@@ -86,15 +92,27 @@ def _summed(found: list[Document]) -> list[Document]:
             rows[key] = {**group, "topic": name}
         else:
             row |= {name: row[name] + group[name] for name in _SUMS}
+            ages = [age for age in (row["oldest_s"], group["oldest_s"]) if age is not None]
+            row["oldest_s"] = max(ages, default=None)
     return list(rows.values())
 
 
 def _row(found: Document) -> tuple[str, ...]:
     retrying = found["returned"] + found["delayed"]
-    numbers = (found["lag"], found["in_flight"], retrying, found["dead_letters"])
-    names = (printable(found["topic"], 400), printable(found["group"], 400))
-    consumers = "reader" if found["reader"] else f"{found['consumers']:,}"
-    return (*names, *(f"{number:,}" for number in numbers), consumers)
+    return (
+        printable(found["topic"], 400),
+        printable(found["group"], 400),
+        f"{found['lag']:,}",
+        _oldest(found),
+        f"{found['in_flight']:,}",
+        f"{retrying:,}",
+        f"{found['dead_letters']:,}",
+        "reader" if found["reader"] else f"{found['workers']:,}",
+    )
+
+
+def _oldest(found: Document) -> str:
+    return "-" if found["oldest_s"] is None else span(found["oldest_s"])
 
 
 @groups.command()
@@ -102,14 +120,25 @@ def _row(found: Document) -> tuple[str, ...]:
 @admin_options
 @stale_option
 def show(topic: str, group: str, broker: AdminClient) -> None:
-    """Show the progress and settings of GROUP of TOPIC."""
+    """Show the progress and settings of GROUP of TOPIC.
+
+    Also what needs attention: waiting messages without workers, dead letters.
+    """
     found = _find(broker, topic, group)
     print_result(found, _facts(found))
 
 
 def _find(broker: AdminClient, topic: str, group: str) -> Document:
-    found: Document = broker.get("/groups", topic=topic, group=group)["groups"][0]
+    found = _known(broker, topic, group)
+    if found is None:
+        what = f"there is no group {group!r} of the topic {topic!r}"
+        raise PenstockError(what, "penstock groups list shows all; groups create makes one")
     return found
+
+
+def _known(broker: AdminClient, topic: str, group: str) -> Document | None:
+    found: list[Document] = broker.current(PATH, topic=topic, group=group)["items"]
+    return found[0] if found else None
 
 
 def _facts(found: Document) -> str:
@@ -119,18 +148,24 @@ def _facts(found: Document) -> str:
             ("topic", printable(found["topic"], 400)),
             ("group", printable(found["group"], 400)),
             ("kind", "reader" if found["reader"] else "workers"),
-            ("started at", f"{found['began']:,}"),
+            ("started at", f"{found['start']:,}"),
             ("position", f"{found['position']:,} (all before it is done)"),
             ("lag", f"{found['lag']:,}"),
+            ("oldest", _oldest(found)),
             ("in flight", f"{found['in_flight']:,}"),
             ("retrying", f"{found['returned']:,} now, {found['delayed']:,} later"),
             ("redeliveries", f"{found['redeliveries']:,} in total"),
-            ("dead letters", f"{found['dead_letters']:,} in total"),
-            ("consumers", f"{found['consumers']:,}"),
+            ("dead letters", _dead(found)),
+            ("workers", f"{found['workers']:,}"),
             ("max deliveries", f"{most:,}, then dead-lettered" if most else "no limit"),
             ("back-off", _backoff(found)),
+            *(("attention", one["text"]) for one in found["attention"]),
         ]
     )
+
+
+def _dead(found: Document) -> str:
+    return f"{found['dead_letters']:,} now, {found['dead_letters_total']:,} in total"
 
 
 def _backoff(found: Document) -> str:
@@ -161,7 +196,16 @@ def create(
     It then misses no message. TOPIC need not exist yet. An existing group keeps its position, and
     its settings are updated.
     """
-    made = broker.put("/groups", topic=topic, group=group, start=start, **_fields(settings))
+    names, fields = {"topic": topic, "group": group}, _fields(settings)
+    try:
+        is_there = _known(broker, topic, group) is not None
+    except NotFound:  # nor is the topic
+        is_there = False
+    if is_there:
+        broker.change("PATCH", PATH, **names, **fields)
+    else:
+        broker.post(PATH, **names, start=start, **fields)
+    made = _find(broker, topic, group)
     print_result(made, _facts(made))
 
 
@@ -176,8 +220,8 @@ def set_group(topic: str, group: str, broker: AdminClient, **settings: object) -
     """
     if all(value is None for value in settings.values()):
         raise click.UsageError("nothing to change: give --max-deliveries or --backoff")
-    _find(broker, topic, group)  # a typo must not create a group
-    changed = broker.put("/groups", topic=topic, group=group, **_fields(settings))
+    broker.change("PATCH", PATH, topic=topic, group=group, **_fields(settings))
+    changed = _find(broker, topic, group)
     print_result(changed, _facts(changed))
 
 
@@ -192,11 +236,22 @@ def seek(topic: str, group: str, *, position: int | str, broker: AdminClient) ->
     Moved back, it repeats messages; moved forward, it skips some. Messages in flight stay with
     their consumers.
     """
-    found = _find(broker, topic, group)
+    names = {"topic": topic, "group": group}
+    told = broker.change("PATCH", PATH, **names, seek=position, dry_run=True)
     name = f"{printable(group)} of {printable(topic)}"
-    confirm(f"Move {name} from {found['position']} to {position}?")
-    moved = broker.put("/groups", topic=topic, group=group, seek=position)
+    confirm(f"Move {name} from {told['position']:,} to {told['seek_to']:,}{_consequence(told)}?")
+    broker.change("PATCH", PATH, **names, seek=position)
+    moved = _find(broker, topic, group)
     print_result(moved, _facts(moved))
+
+
+def _consequence(told: Document) -> str:
+    """What moving a group would mean."""
+    if told["skipped"]:
+        return f", which skips {counted(told['skipped'], 'message')}"
+    if told["repeated"]:
+        return f", which repeats {counted(told['repeated'], 'message')}"
+    return ""
 
 
 @groups.command()
@@ -208,9 +263,10 @@ def delete(topic: str, group: str, *, broker: AdminClient) -> None:
 
     Messages and dead letters stay.
     """
-    found = _find(broker, topic, group)
+    names = {"topic": topic, "group": group}
+    found = broker.delete(PATH, **names, dry_run=True)
     name = f"{printable(group)} of {printable(topic)}"
     lag = counted(found["lag"], "message")
     confirm(f"Delete {name}, which has a lag of {lag}?")
-    deleted = broker.delete("/groups", topic=topic, group=group)
+    deleted = broker.delete(PATH, **names)
     print_result(deleted, f"deleted {name}")

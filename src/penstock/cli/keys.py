@@ -18,6 +18,7 @@ from penstock.cli.inputs import duration
 from penstock.cli.key_files import DeviceKeyPair, KeyFiles
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import columns, format_time, print_result, wants_json
+from penstock.cli.paged import every
 from penstock.config.units import with_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -63,6 +64,7 @@ _secret_option = click.option(
 )
 _key_argument = click.argument("key", metavar="ID|DEVICE")
 
+PATH: Final = "keys"
 _ACTIVE: Final = "active"
 _REVOKED: Final = "revoked"
 
@@ -117,7 +119,7 @@ def new(
     else:
         public_key = pair.public_key.hex()
         made = broker.post(
-            "/keys", device=device, topics=topics, public_key=public_key, expires_s=expires
+            PATH, device=device, topics=topics, public_key=public_key, expires_s=expires
         )
     key = DeviceKeyPair(device, made["id"], topics, *pair)
     until = format_time(made["expires"])
@@ -212,11 +214,11 @@ def add(
 ) -> None:
     """Register a key of DEVICE that was created elsewhere."""
     key = broker.post(
-        "/keys",
+        PATH,
         device=device,
         topics=topics,
         public_key=public_key,
-        key_id=key_id,
+        id=key_id,
         expires_s=expires,
     )
     print_result(key, f"registered key {key['id']} of {device} ({_expiry(key)})")
@@ -230,7 +232,7 @@ def add(
 @stale_option
 def list_keys(broker: AdminClient) -> None:
     """List all keys, active or not."""
-    found = broker.get("/keys")["keys"]
+    found = every(broker, PATH)
     print_result(found, _table(found))
 
 
@@ -262,11 +264,11 @@ def revoke(key: str, *, is_all: bool, broker: AdminClient) -> None:
         if _is_id(key):
             raise click.UsageError("--all needs a DEVICE, not an ID")
         active = [known for known in _keys_of(broker, key) if known["state"] == _ACTIVE]
-        revoked = [broker.post(f"/keys/{known['id']}/revoke") for known in active]
+        revoked = [broker.post(f"{PATH}/revoke", id=known["id"]) for known in active]
         print_result(revoked, "\n".join(map(_outcome, revoked)) or f"no key of {key} is active")
     else:
         key_id = _key_id(broker, key, _ACTIVE, "or revoke all: --all")
-        changed = broker.post(f"/keys/{key_id}/revoke")
+        changed = broker.post(f"{PATH}/revoke", id=key_id)
         print_result(changed, _outcome(changed))
 
 
@@ -278,7 +280,7 @@ def enable(key: str, broker: AdminClient) -> None:
 
     Name the key by its ID, or by its DEVICE if only one of the device's keys is revoked.
     """
-    changed = broker.post(f"/keys/{_key_id(broker, key, _REVOKED)}/enable")
+    changed = broker.post(f"{PATH}/enable", id=_key_id(broker, key, _REVOKED))
     print_result(changed, _outcome(changed))
 
 
@@ -322,13 +324,13 @@ def rotate(
     new`, unless --public-key is given.
     """
     key_id = _latest_id(broker, key)
-    path = f"/keys/{key_id}/rotate"
+    path, which = f"{PATH}/rotate", {"id": key_id, "overlap_s": overlap}
     if public_key is not None:
-        outcome = broker.post(path, public_key=public_key, overlap_s=overlap)
+        outcome = broker.post(path, public_key=public_key, **which)
     else:
         pair = _new_pair()
         files = KeyFiles(out, _device_of(broker, key_id), force=force, replaced=key_id)
-        outcome = broker.post(path, public_key=pair.public_key.hex(), overlap_s=overlap)
+        outcome = broker.post(path, public_key=pair.public_key.hex(), **which)
         made = outcome["key"]
         fresh = DeviceKeyPair(made["device"], made["id"], made["topics"], *pair)
         until = format_time(made["expires"])
@@ -343,7 +345,7 @@ def rotate(
 
 
 def _keys_of(broker: AdminClient, device: str) -> list[Document]:
-    found = [known for known in broker.get("/keys")["keys"] if known["device"] == device]
+    found = [known for known in every(broker, PATH) if known["device"] == device]
     if not found:
         raise PenstockError(f"device {device} has no key", "penstock keys list shows all keys")
     return found
@@ -382,7 +384,7 @@ def _latest_id(broker: AdminClient, key: str) -> int:
 
 
 def _device_of(broker: AdminClient, key_id: int) -> str:
-    for key in broker.get("/keys")["keys"]:
+    for key in every(broker, PATH):
         if key["id"] == key_id:
             return str(key["device"])
     raise PenstockError(f"there is no key {key_id}", "penstock keys list shows all keys")

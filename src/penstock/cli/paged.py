@@ -46,6 +46,18 @@ def first_page(broker: AdminClient, path: str, limit: int, **query: object) -> F
             return FirstPage(items, cursor is not None, page["incomplete"])
 
 
+def every(broker: AdminClient, path: str, **query: object) -> list[Document]:
+    """All items of a list, as of now (``AdminClient.current``)."""
+    items: list[Document] = []
+    cursor: str | None = None
+    while True:
+        page = broker.current(path, limit=PAGE, cursor=cursor, **query)
+        items += page["items"]
+        cursor = page["next"]
+        if cursor is None:
+            return items
+
+
 def all_named(broker: AdminClient, path: str, field: str, name: str) -> list[Document]:
     """The items of a list that have exactly this name. Of those with a prefix, they come first."""
     page = first_page(broker, path, PAGE, prefix=name or None)

@@ -1,13 +1,12 @@
 """``penstock queue``: topics used as work queues.
 
-``push`` and ``peek`` speak the queue protocol; the other commands use the HTTP pages.
+``push`` and ``peek`` speak the queue protocol; the other commands use the HTTP API.
 """
 
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -25,6 +24,7 @@ from penstock.cli.inputs import (
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.message_lines import header_field, iso_time, payload_field
 from penstock.cli.output import columns, counted, format_time, print_result, table
+from penstock.cli.paged import every
 from penstock.config.units import with_unit, without_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # loads protobuf
     from penstock.client import Record
 
 
+PATH: Final = "queues"
 PREVIEW_CHARACTERS = 60
 
 
@@ -41,19 +42,15 @@ def queue() -> None:
     """Inspect and configure work queues, and push jobs."""
 
 
-def _path(topic: str) -> str:
-    return f"/queues/{quote(topic)}"
-
-
 @queue.command(name="list")
 @click.option("--prefix", metavar="TEXT", help="Only topics whose names begin with TEXT.")
 @admin_options
 @stale_option
 def list_queues(prefix: str | None, broker: AdminClient) -> None:
     """List topics that were created or configured, or have groups."""
-    found = list(broker.pages("/queues", "queues", after={"after": "topic"}, prefix=prefix))
+    found = every(broker, PATH, prefix=prefix)
     head = ("TOPIC", "TO DO", "STORED", "GROUPS", "RATE", "LIMITS")
-    empty = "there are no queues that you may manage; penstock queue create TOPIC makes one"
+    empty = "there are no queues that you may see; penstock queue create TOPIC makes one"
     print_result(found, table(head, map(_row, found), empty))
 
 
@@ -85,8 +82,12 @@ def _limits(found: Document) -> str:
 @stale_option
 def show(topic: str, broker: AdminClient) -> None:
     """Show the contents and settings of TOPIC."""
-    found = broker.get(_path(topic))
+    found = _detail(broker, topic)
     print_result(found, _facts(found))
+
+
+def _detail(broker: AdminClient, topic: str) -> Document:
+    return broker.current(f"{PATH}/detail", topic=topic)
 
 
 def _facts(found: Document) -> str:
@@ -95,8 +96,10 @@ def _facts(found: Document) -> str:
             ("topic", printable(found["topic"], 400)),
             ("messages", f"{found['messages']:,}"),
             ("offsets", _offsets(found)),
-            ("bytes", f"{found['bytes']:,}"),
+            ("bytes", f"{found['stored_bytes']:,}"),
             ("groups", f"{found['groups']:,}"),
+            ("lag", f"{found['lag']:,} (of the group that is furthest behind)"),
+            ("dead letters", f"{found['dead_letters']:,}"),
             ("rate", _rate(found)),
             ("limits", _limits(found)),
         ]
@@ -154,7 +157,7 @@ def create(topic: str, broker: AdminClient, **settings: object) -> None:
     The first message also creates a topic. There is no limit unless one is given. A new topic
     removes messages that every group has finished; one created by another protocol keeps them.
     """
-    made = broker.put(_path(topic), **_fields(settings))
+    made = broker.change("PATCH", PATH, topic=topic, **_fields(settings))
     print_result(made, _facts(made))
 
 
@@ -169,8 +172,8 @@ def set_queue(topic: str, broker: AdminClient, **settings: object) -> None:
     """
     if all(value is None for value in settings.values()):
         raise click.UsageError("nothing to change: give --rate, --max-age or another setting")
-    broker.get(_path(topic))  # a typo must not create a topic
-    changed = broker.put(_path(topic), **_fields(settings))
+    _detail(broker, topic)  # a typo must not create a topic
+    changed = broker.change("PATCH", PATH, topic=topic, **_fields(settings))
     print_result(changed, _facts(changed))
 
 
@@ -180,10 +183,10 @@ def set_queue(topic: str, broker: AdminClient, **settings: object) -> None:
 @admin_options
 def delete(topic: str, broker: AdminClient) -> None:
     """Delete TOPIC, its messages, its groups and its settings."""
-    found = broker.get(_path(topic))
+    found = _detail(broker, topic)
     content = f"{counted(found['messages'], 'message')} and {counted(found['groups'], 'group')}"
     confirm(f"Delete {printable(topic)} with {content}?")
-    deleted = broker.delete(_path(topic))
+    deleted = broker.delete(PATH, topic=topic)
     messages = counted(deleted["messages"], "message")
     print_result(deleted, f"deleted {printable(topic)} with {messages}")
 

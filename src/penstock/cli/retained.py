@@ -14,7 +14,7 @@ from penstock.errors import PenstockError
 from penstock.model.topic import has_wildcard
 from penstock.obs.log import printable
 
-PATH = "/api/v1/retained"
+PATH = "retained"
 PAYLOAD_CHARACTERS, SHOWN_CHARACTERS = 60, 4_000
 _HEAD = ("TOPIC", "TIME", "QOS", "BYTES", "BY", "PAYLOAD")
 

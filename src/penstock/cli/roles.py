@@ -1,7 +1,6 @@
 """``penstock roles``: list, add, change and remove roles and their rules."""
 
 from typing import Final
-from urllib.parse import quote
 
 import click
 
@@ -10,10 +9,12 @@ from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import confirm, yes_option
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import columns, print_result, table
+from penstock.cli.paged import every
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 from penstock.trust.rules import parse_rule
 
+PATH: Final = "roles"
 _RULE: Final = "ACTIONS [FILTER]"
 _name_argument = click.argument("name")
 _actions_argument = click.argument("actions")
@@ -25,8 +26,8 @@ def roles() -> None:
     """Add and change roles: rules that users have in common."""
 
 
-def path_of(name: str) -> str:
-    return f"/roles/{quote(name, safe='')}"
+def _role(broker: AdminClient, name: str) -> Document:
+    return broker.current(f"{PATH}/detail", name=name)
 
 
 @roles.command(name="list")
@@ -34,7 +35,7 @@ def path_of(name: str) -> str:
 @stale_option
 def list_roles(broker: AdminClient) -> None:
     """List all roles, also those that are built in."""
-    found = list(broker.pages("/roles", "roles", after={"after": "name"}))
+    found = every(broker, PATH)
     head = ("NAME", "RULES", "INCLUDES", "USERS", "NOTE")
     print_result(found, table(head, map(_row, found), "there are no roles"))
 
@@ -51,7 +52,7 @@ def _row(role: Document) -> tuple[str, ...]:
 @stale_option
 def show(name: str, broker: AdminClient) -> None:
     """Show the role NAME and its rules, with their numbers."""
-    found = broker.get(path_of(name))
+    found = _role(broker, name)
     print_result(found, _facts(found))
 
 
@@ -90,17 +91,13 @@ def add(
     For example: penstock roles add sensors --allow "publish plant/%u/#". A deny
     wins wherever it stands. %u and %c stand for the user name and the client id.
     """
-    known = next((role for role in _all(broker) if role["name"] == name), None)
+    known = next((role for role in every(broker, PATH) if role["name"] == name), None)
     if known is not None and not known["built_in"]:
         what, advice = f"there is a role {name} already", "penstock roles allow and deny change it"
         raise PenstockError(what, advice)
     rules = [*(f"allow {rule}" for rule in allowed), *(f"deny {rule}" for rule in denied)]
-    made = broker.put(path_of(name), rules=_checked(rules), roles=included, note=note)
+    made = broker.put(PATH, name=name, rules=_checked(rules), roles=included, note=note)
     print_result(made, _facts(made))
-
-
-def _all(broker: AdminClient) -> list[Document]:
-    return list(broker.pages("/roles", "roles", after={"after": "name"}))
 
 
 def _checked(rules: list[str]) -> list[str]:
@@ -138,7 +135,7 @@ def deny(name: str, *, actions: str, topic_filter: str, broker: AdminClient) -> 
 
 def _add_rule(broker: AdminClient, name: str, text: str) -> None:
     (rule,) = _checked([text.strip()])
-    role = broker.get(path_of(name))
+    role = _role(broker, name)
     if rule not in role["rules"]:
         role = _store(broker, role, [*role["rules"], rule])
     print_result(role, _facts(role))
@@ -146,7 +143,8 @@ def _add_rule(broker: AdminClient, name: str, text: str) -> None:
 
 def _store(broker: AdminClient, role: Document, rules: list[str]) -> Document:
     return broker.put(
-        path_of(role["name"]),
+        PATH,
+        name=role["name"],
         rules=rules,
         roles=role["roles"],
         note=role["note"],
@@ -161,10 +159,10 @@ def _store(broker: AdminClient, role: Document, rules: list[str]) -> Document:
 @change_options
 def remove(name: str, *, number: int | None, broker: AdminClient) -> None:
     """Remove the role NAME, or only its rule NUMBER."""
-    role = broker.get(path_of(name))
+    role = _role(broker, name)
     if number is None:
         confirm(f"Remove the role {name}?")
-        broker.delete(path_of(name))
+        broker.delete(PATH, name=name)
         print_result(role, f"removed {name}")
         return
     rules = list(role["rules"])

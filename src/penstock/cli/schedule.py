@@ -14,7 +14,7 @@ from penstock.cli.output import counted, format_time, print_result, table
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
-PATH = "/api/v1/schedules"
+PATH = "schedules"
 PAYLOAD_CHARACTERS = 400
 
 _timing_options = option_set(

@@ -11,7 +11,7 @@ from penstock.cli.subscriptions import subscription_rows, subscriptions_of, will
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
-PATH = "/api/v1/sessions"
+PATH = "sessions"
 _HEAD = ("CLIENT", "USER", "STATE", "FILTERS", "IN FLIGHT", "QUEUED", "ENDED BY", "EXPIRES")
 
 

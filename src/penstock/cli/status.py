@@ -1,5 +1,7 @@
 """``penstock status``: a summary of the broker."""
 
+from typing import Final
+
 import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options
@@ -9,6 +11,7 @@ from penstock.cluster.status import NodeState
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
+PATH: Final = "overview"
 REASON_TIMEOUT_S = 5.0
 
 
@@ -19,44 +22,44 @@ def status(broker: AdminClient) -> None:
 
     Exits with 0 if the broker answers. `penstock cluster status` shows all nodes.
     """
-    found = broker.get("/status")
+    found = broker.get(PATH)
     print_result(found, columns(_facts(found)))
 
 
 def _facts(found: Document) -> list[tuple[str, str]]:
-    journal, sessions = found["journal"], found["sessions"]
-    away = counted(sessions["away"], "session")
-    messages = counted(journal["messages"], "message")
+    numbers, storage, health = found["numbers"], found["storage"], found["health"]
+    away = counted(numbers["away"], "session")
+    messages = counted(storage["messages"], "message")
     return [
-        ("broker", _broker(found)),
-        ("state", "ready" if found["ready"] else f"not ready: {found['reason']}"),
-        ("node", _node(found)),
-        ("clients", f"{found['connections']:,} connected, {away} away"),
-        ("subscriptions", f"{found['subscriptions']:,}"),
-        ("retained", f"{found['retained']:,}"),
-        ("queued", f"{counted(found['queued'], 'message')} in sessions"),
-        ("journal", f"{messages}, {journal['bytes'] / 2**20:,.1f} MiB"),
+        ("broker", f"Penstock {found['version']}, {found['speed']}, up {span(found['uptime_s'])}"),
+        ("state", "ready" if health["ready"] else f"not ready: {health['reason']}"),
+        ("health", health["text"]),
+        ("acknowledged", f"means {health['acknowledgement']}"),
+        ("node", _node(found["cluster"])),
+        ("clients", f"{numbers['connections']:,} connected, {away} away"),
+        ("subscriptions", f"{numbers['subscriptions']:,}"),
+        ("retained", f"{numbers['retained']:,}"),
+        ("queued", f"{counted(numbers['queued'], 'message')} in sessions"),
+        ("dead letters", f"{numbers['dead_letters']:,}"),
+        ("journal", f"{messages}, {storage['bytes'] / 2**20:,.1f} MiB"),
+        *(("attention", printable(one["text"], 400)) for one in found["findings"]),
     ]
 
 
-def _broker(found: Document) -> str:
-    speed = f", {found['speed']}" if "speed" in found else ""  # an older broker does not say
-    return f"Penstock {found['version']}{speed}, up {span(found['uptime_s'])}"
-
-
-def _node(found: Document) -> str:
-    match found["node_state"]:
+def _node(cluster: Document) -> str:
+    match cluster["state"]:
         case NodeState.WAITING:
-            return f"{found['node_id']}, not in a cluster: run penstock cluster init or join"
+            return f"{cluster['node']}, not in a cluster: run penstock cluster init or join"
         case NodeState.REMOVED:
-            return f"{found['node_id']}, removed from its cluster"
-    return f"{found['node_id']} of {found['nodes']}, leader: {found['leader_id'] or 'none'}"
+            return f"{cluster['node']}, removed from its cluster"
+    nodes = len(cluster["nodes"]) or 1
+    return f"{cluster['node']} of {nodes}, leader: {cluster['leader'] or 'none'}"
 
 
 def unreadiness(target: BrokerTarget) -> str:
     """Return why a broker is not ready, which MQTT 3.1.1 cannot carry; empty if it is."""
     try:
-        found = AdminClient(target, REASON_TIMEOUT_S).get("/status")
-    except PenstockError:
+        found = AdminClient(target, REASON_TIMEOUT_S).get(PATH)["health"]
+    except (PenstockError, KeyError):
         return ""
-    return printable(str(found.get("reason")), 400) if found.get("ready") is False else ""
+    return "" if found["ready"] else printable(str(found["reason"]), 400)

@@ -15,7 +15,7 @@ def subscriptions_of(broker: AdminClient, client_id: str) -> list[Document]:
     """The subscriptions of an MQTT session; others have none that are listed."""
     if not client_id:
         return []
-    return first_page(broker, "/api/v1/subscriptions", SHOWN_MAX, client_id=client_id).items
+    return first_page(broker, "subscriptions", SHOWN_MAX, client_id=client_id).items
 
 
 def subscription_rows(filters: list[Document]) -> str:

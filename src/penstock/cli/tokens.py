@@ -1,6 +1,6 @@
 """``penstock tokens``: list, make and remove API tokens."""
 
-from urllib.parse import quote
+from typing import Final
 
 import click
 
@@ -9,7 +9,10 @@ from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import time_option
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import format_time, print_result, table
+from penstock.cli.paged import every
 from penstock.obs.log import printable
+
+PATH: Final = "tokens"
 
 
 @click.group(cls=CommandGroup)
@@ -23,7 +26,7 @@ def tokens() -> None:
 @stale_option
 def list_tokens(owner: str | None, broker: AdminClient) -> None:
     """List the tokens of OWNER, or of all users."""
-    found = list(broker.pages("/tokens", "tokens", after={"after": "id"}, owner=owner))
+    found = every(broker, PATH, owner=owner)
     head = ("ID", "OWNER", "ROLES", "PURPOSE", "EXPIRES", "NOTE")
     print_result(found, table(head, map(_row, found), "there are no tokens"))
 
@@ -57,7 +60,7 @@ def add(
 ) -> None:
     """Make a token that acts for the user OWNER, and print it once."""
     expires_s = None if expires is None else int(expires)
-    made = broker.post("/tokens", owner=owner, roles=roles, expires_s=expires_s, note=note)
+    made = broker.post(PATH, owner=owner, roles=roles, expires_s=expires_s, note=note)
     until = format_time(made["expires"])
     text = (
         f"Token {made['id']} of {owner}, valid until {until}, shown this once:\n  {made['token']}"
@@ -70,5 +73,5 @@ def add(
 @change_options
 def remove(token_id: str, broker: AdminClient) -> None:
     """Remove the token ID; whoever uses it is cut off."""
-    removed = broker.delete(f"/tokens/{quote(token_id, safe='')}")
-    print_result(removed, f"removed {removed['id']} of {removed['owner']}")
+    removed = broker.delete(PATH, name=token_id)
+    print_result(removed, f"removed {removed['name']} of {removed['owner']}")

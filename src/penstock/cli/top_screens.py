@@ -159,8 +159,8 @@ def _ms(value: float | None) -> str:
 
 
 TABS: Final = (
-    Tab("overview", "o", "/api/v1/overview", {}, _overview),
-    Tab("topics", "t", "/api/v1/topics/busiest", {}, _topics),
-    Tab("clients", "c", "/api/v1/clients", {"limit": 200}, _clients),
-    Tab("groups", "g", "/api/v1/groups", {"limit": 200}, _groups),
+    Tab("overview", "o", "overview", {}, _overview),
+    Tab("topics", "t", "topics/busiest", {}, _topics),
+    Tab("clients", "c", "clients", {"limit": 200}, _clients),
+    Tab("groups", "g", "groups", {"limit": 200}, _groups),
 )

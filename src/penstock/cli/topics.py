@@ -33,7 +33,7 @@ from penstock.obs.log import printable
 if TYPE_CHECKING:  # loads protobuf
     from penstock.client import Topic
 
-PATH: Final = "/api/v1/topics"
+PATH: Final = "topics"
 VALUE_CHARACTERS: Final = 60
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import click
 
@@ -18,9 +17,11 @@ from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import confirm, number_option, yes_option
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import columns, format_time, print_result, table
+from penstock.cli.paged import every
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
+PATH: Final = "users"
 ADMIN_ROLE: Final = "admin"
 
 _name_argument = click.argument("name")
@@ -44,8 +45,8 @@ def users() -> None:
     """Add and change users: who may log in, and with which roles."""
 
 
-def path_of(name: str, *rest: str) -> str:
-    return "/".join(["/users", quote(name, safe=""), *rest])
+def user_of(broker: AdminClient, name: str) -> Document:
+    return broker.current(f"{PATH}/detail", name=name)
 
 
 @users.command(name="list")
@@ -53,7 +54,7 @@ def path_of(name: str, *rest: str) -> str:
 @stale_option
 def list_users(broker: AdminClient) -> None:
     """List all users."""
-    found = list(broker.pages("/users", "users", after={"after": "name"}))
+    found = every(broker, PATH)
     empty = (
         "There are no users: everybody on the broker's machine may do everything.\n"
         "The first one: penstock users add NAME --admin"
@@ -80,12 +81,13 @@ def _proofs(user: Document) -> str:
 @stale_option
 def show(name: str, broker: AdminClient) -> None:
     """Show the user NAME."""
-    found = broker.get(path_of(name))
+    found = user_of(broker, name)
     print_result(found, _facts(found))
 
 
 def _facts(user: Document) -> str:
-    quotas = ", ".join(f"{key} {value:,}" for key, value in user["quotas"].items())
+    limits = {key: value for key, value in user["quotas"].items() if value}
+    quotas = ", ".join(f"{key} {value:,}" for key, value in limits.items())
     rows = [
         ("user", user["name"]),
         ("roles", ", ".join(user["roles"]) or "none: it may do nothing"),
@@ -136,7 +138,7 @@ def add(
     if not is_admin and not roles:
         roles = ("client",)
     made = broker.post(
-        "/users",
+        PATH,
         name=name,
         roles=(*([ADMIN_ROLE] if is_admin else []), *roles),
         client_ids=client_ids or None,
@@ -171,7 +173,7 @@ def invite(name: str, broker: AdminClient) -> None:
 
     It is valid once, for an hour, and used with penstock users password NAME --invite-file FILE.
     """
-    made = broker.post(path_of(name, "invite"))
+    made = broker.post("tokens", owner=name, invitation=True)
     until = format_time(made["expires"])
     print_result(
         made,
@@ -204,9 +206,10 @@ def password(
             "there is no password", "give --password-file, or run the command on a terminal"
         )
     if invite_file is not None:
-        changed = broker.post("/password", invite=first_line(invite_file), password=chosen)
+        invitation = first_line(invite_file)
+        changed = broker.post(f"{PATH}/password", invitation=invitation, password=chosen)
     else:
-        changed = broker.put(path_of(name), password=chosen)
+        changed = broker.change("PATCH", PATH, name=name, password=chosen)
     print_result(changed, f"The password of {name} is changed.")
 
 
@@ -220,7 +223,7 @@ def secret(name: str, *, replace: bool, broker: AdminClient) -> None:
     The latest of the present secrets stays valid beside it, until the next one is made: time enough
     to change devices over.
     """
-    made = broker.post(path_of(name, "secret"), replace=replace)
+    made = broker.change("PATCH", PATH, name=name, generate_secret=True, replace_secrets=replace)
     print_result(made, f"{_facts(made)}{secret_lines(made)}")
 
 
@@ -229,7 +232,7 @@ def secret(name: str, *, replace: bool, broker: AdminClient) -> None:
 @change_options
 def disable(name: str, broker: AdminClient) -> None:
     """Keep the user NAME from logging in, and end its connections."""
-    changed = broker.put(path_of(name), disabled=True)
+    changed = broker.change("PATCH", PATH, name=name, disabled=True)
     print_result(changed, f"{name} is disabled.")
 
 
@@ -238,7 +241,7 @@ def disable(name: str, broker: AdminClient) -> None:
 @change_options
 def enable(name: str, broker: AdminClient) -> None:
     """Let the user NAME log in again."""
-    changed = broker.put(path_of(name), disabled=False)
+    changed = broker.change("PATCH", PATH, name=name, disabled=False)
     print_result(changed, f"{name} is enabled.")
 
 
@@ -248,9 +251,9 @@ def enable(name: str, broker: AdminClient) -> None:
 @change_options
 def remove(name: str, broker: AdminClient) -> None:
     """Remove the user NAME and its tokens, and end its connections."""
-    found = broker.get(path_of(name))
+    found = user_of(broker, name)
     confirm(f"Remove the user {name}?")
-    broker.delete(path_of(name))
+    broker.delete(PATH, name=name)
     print_result(found, f"removed {name}")
 
 
@@ -265,10 +268,11 @@ def roles(name: str, *, roles: tuple[str, ...], is_none: bool, broker: AdminClie
     It has exactly the given ones then.
     +ROLE adds one and -ROLE takes one away (after --, as in penstock users roles ann -- -sensors).
     """
-    found = broker.get(path_of(name))
+    found = user_of(broker, name)
     if roles or is_none:
         wanted = _wanted_roles(found["roles"], roles)
-        found = broker.put(path_of(name), roles=wanted, expected=found["version"])
+        version = found["version"]
+        found = broker.change("PATCH", PATH, name=name, roles=wanted, expected=version)
     print_result(found["roles"], ", ".join(found["roles"]) or "none: it may do nothing")
 
 
@@ -301,5 +305,10 @@ def quota(name: str, *, broker: AdminClient, **limits: int | None) -> None:
     Limits that are not given do not change; without any, show them.
     """
     given = {key: value for key, value in limits.items() if value is not None}
-    found = broker.put(path_of(name), quotas=given) if given else broker.get(path_of(name))
-    print_result(found["quotas"], _facts(found))
+    found = user_of(broker, name)
+    if given:
+        quotas = found["quotas"] | given
+        version = found["version"]
+        found = broker.change("PATCH", PATH, name=name, quotas=quotas, expected=version)
+    chosen = {key: value for key, value in found["quotas"].items() if value}
+    print_result(chosen, _facts(found))

@@ -8,9 +8,9 @@ version of the access book is the entry of its last change, so the leader alone 
 import time
 
 import click
-import msgspec
 
 from penstock.cli.admin_client import AdminClient
+from penstock.cli.cluster_status import status_of
 from penstock.cli.output import counted
 from penstock.cluster.status import ClusterStatus
 from penstock.config.address import parse_listen
@@ -22,7 +22,7 @@ POLL_S = 0.2
 
 def wait_for_all(broker: AdminClient) -> None:
     """Raises PenstockError that names the nodes which lack the last change of the access book."""
-    version = int(broker.get("/access")["version"])
+    version = int(broker.get("access")["version"])
     deadline = time.monotonic() + PATIENCE_S
     while True:
         status = _status_of_leader(broker)
@@ -41,10 +41,10 @@ def wait_for_all(broker: AdminClient) -> None:
 
 
 def _status_of_leader(broker: AdminClient) -> ClusterStatus:
-    status = msgspec.convert(broker.get("/cluster"), ClusterStatus)
+    status = status_of(broker)
     if not status.is_leader and status.leader_addr:
         leader = broker.at(parse_listen(status.leader_addr))
-        status = msgspec.convert(leader.get("/cluster"), ClusterStatus)
+        status = status_of(leader)
     return status
 
 

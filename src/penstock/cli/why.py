@@ -32,7 +32,7 @@ def why() -> None:
 @admin_options
 def client(client_id: str, broker: AdminClient) -> None:
     """Explain why a client is connected, away, thrown out or refused."""
-    _show(broker.get("/api/v1/why/client", client_id=client_id))
+    _show(broker.get("why/client", client_id=client_id))
 
 
 @why.command()
@@ -41,7 +41,7 @@ def client(client_id: str, broker: AdminClient) -> None:
 @admin_options
 def message(topic: str, offset: int, broker: AdminClient) -> None:
     """Explain what became of a message, for each receiver."""
-    _show(broker.get("/api/v1/why/message", topic=topic, offset=offset))
+    _show(broker.get("why/message", topic=topic, offset=offset))
 
 
 @why.command()
@@ -49,7 +49,7 @@ def message(topic: str, offset: int, broker: AdminClient) -> None:
 @admin_options
 def topic(topic: str, broker: AdminClient) -> None:
     """Explain who gets messages of a topic, and what is dropped."""
-    _show(broker.get("/api/v1/why/topic", topic=topic))
+    _show(broker.get("why/topic", topic=topic))
 
 
 @why.command()
@@ -64,7 +64,7 @@ def publish(
 ) -> None:
     """Say whether a publish would be taken, and who would get it."""
     asked = {"user": user, "payload_bytes": payload_bytes, "qos": qos, "retain": retain}
-    _show(broker.post("/api/v1/why/publish", topic=topic, **asked))
+    _show(broker.post("why/publish", topic=topic, **asked))
 
 
 def _show(found: Document) -> None:

@@ -26,7 +26,7 @@ from penstock.tasks.loading import load_app
 from penstock.tasks.timing import Schedule
 from penstock.tasks.worker import CONCURRENCY, GRACE_S, Worker
 
-PATH: Final = "/api/v1/schedules"
+PATH: Final = "schedules"
 EXIT_GIVEN_BACK: Final = 3  # some jobs did not end in time
 LINE_MAX: Final = 8 * KIB  # of a log: a failure may carry the text of a whole job
 

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from penstock.api.documents.cluster import NodeDigests
 from penstock.cluster.consensus import Consensus, DoneCallback
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus, unreadiness
 from penstock.core.broker import Broker
 from penstock.errors import NoQuorum, NotLeader, PenstockError
-from penstock.node.digests import Digests, NodeDigests
+from penstock.node.digests import Digests
 from penstock.store.store import LogStore
 
 

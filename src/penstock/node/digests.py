@@ -15,6 +15,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from penstock.api.documents.cluster import NodeDigests
 from penstock.cluster.consensus import Consensus
 from penstock.core.broker import Broker
 from penstock.core.digest import DIGEST_BYTES, digests_of
@@ -29,16 +30,6 @@ CHILD_S = 60.0  # for the digests of the state
 LOG_BYTES_AT_ONCE = 4 * MIB
 
 FILES_MAX = 1 << 20  # files that the broker may have open
-
-
-class NodeDigests(msgspec.Struct, frozen=True, kw_only=True):
-    """The digests of one node at an entry, hexadecimal."""
-
-    node_id: int
-    index: int
-    state: dict[str, str]  # by part of the state
-    log_first: int
-    log: str  # of the entries from ``log_first`` on
 
 
 class Digests:

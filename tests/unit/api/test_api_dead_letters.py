@@ -55,6 +55,15 @@ def waiting(worker):
     return [job.payload for job in worker.poll("mail/out", "send", max=100)]
 
 
+def test_letters_are_shown_from_an_offset_on_with_how_many_there_are(api, worker):
+    bury(worker, "a", "b", "c")
+    found = done(api.get("dlq/letters", **MAIL, offset=1, limit=1))
+    assert [letter["reason"] for letter in found["items"]] == ["b"]
+    assert (found["letters"], found["letters_topic"]) == (3, "$dlq/mail/out/send")
+    rest = done(api.get("dlq/letters", **MAIL, cursor=found["next"]))
+    assert [letter["reason"] for letter in rest["items"]] == ["c"]
+
+
 def test_groups_are_listed_with_the_reasons_of_their_letters(api, worker):
     bury(worker, "smtp 550", "smtp 550", "full")
     (found,) = done(api.get("dlq"))["items"]

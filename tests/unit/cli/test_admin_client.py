@@ -1,4 +1,4 @@
-"""What commands that ask the administration pages have in common."""
+"""What commands that ask the API have in common."""
 
 import click
 import pytest
@@ -7,12 +7,13 @@ from click.testing import CliRunner
 from penstock.cli.admin_client import AdminClient
 from penstock.cli.inputs import confirm, duration, in_lines, yes_option
 from penstock.cli.output import counted
+from penstock.cli.paged import every
 from penstock.config.address import Address
 from penstock.errors import PenstockError
 
 
 class Pages(AdminClient):
-    """A broker whose pages are given."""
+    """A broker whose answers are given."""
 
     def __init__(self, *pages):
         super().__init__(Address("127.0.0.1", 1), "")
@@ -26,24 +27,31 @@ class Pages(AdminClient):
 
 def test_a_list_is_read_to_its_end_page_by_page():
     pages = Pages(
-        {"queues": [{"topic": "a"}, {"topic": "b c"}], "more": True},
-        {"queues": [{"topic": "d"}], "more": False},
+        {"items": [{"topic": "a"}, {"topic": "b c"}], "next": "b c&"},
+        {"items": [{"topic": "d"}], "next": None},
     )
-    found = list(pages.pages("/queues", "queues", after={"after": "topic"}, prefix="x", limit=None))
+    found = every(pages, "queues", prefix="x", topic=None)
     assert [queue["topic"] for queue in found] == ["a", "b c", "d"]
     assert [path for _, path, _ in pages.asked] == [
-        "/queues?prefix=x",
-        "/queues?prefix=x&after=b+c",
+        "queues?current=true&limit=1000&prefix=x",
+        "queues?current=true&limit=1000&cursor=b+c%26&prefix=x",
     ]
+
+
+def test_who_asks_for_what_this_node_has_does_not_wait_for_the_others():
+    pages = Pages({"items": [], "next": None})
+    pages.is_stale_fine = True
+    assert every(pages, "queues") == []
+    assert pages.asked == [("GET", "queues?limit=1000", None)]
 
 
 def test_names_in_a_query_are_escaped_and_what_is_none_is_left_out():
     pages = Pages({}, {})
-    pages.delete("/groups", topic="a/b&c", group="ä", offset=None)
-    pages.put("/groups", topic="a", start=None, seek=0)
+    pages.delete("groups", topic="a/b&c", group="ä", offset=None)
+    pages.put("groups", topic="a", start=None, seek=0)
     assert pages.asked == [
-        ("DELETE", "/groups?topic=a%2Fb%26c&group=%C3%A4", None),
-        ("PUT", "/groups", b'{"topic":"a","seek":0}'),
+        ("DELETE", "groups?topic=a%2Fb%26c&group=%C3%A4", None),
+        ("PUT", "groups", b'{"topic":"a","seek":0}'),
     ]
 
 

@@ -24,9 +24,10 @@ class Pages:
         self._removed = removed
 
     def answer(self, path, query):
-        if path == "/cluster":
+        if path == "/api/v1/cluster/status":
             told, self.first_index = self.first_index, self._removed + 1
-            return {"node_id": self.node_id, "applied": APPLIED, "first_index": told}
+            seen = {"node_id": self.node_id, "applied": APPLIED, "first_index": told}
+            return {"status": seen}
         first = max(int(query["log_first"][0]), self.first_index)
         found = {"node_id": self.node_id, "index": int(query["index"][0]), "state": {"groups": "g"}}
         return {**found, "log_first": first, "log": f"entries from {first} on"}

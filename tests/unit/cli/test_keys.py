@@ -1,4 +1,4 @@
-"""``penstock keys`` against the real pages, over a socket."""
+"""``penstock keys`` against the real API, over a socket."""
 
 import asyncio
 import json
@@ -15,6 +15,10 @@ import uvicorn
 from click.testing import CliRunner
 
 from penstock.admin.app import create_app
+from penstock.admin.guard import Guard
+from penstock.api.app import create_api
+from penstock.api.keys import DeviceKeys
+from penstock.api.parts import Parts
 from penstock.cli import key_files, penstock
 from penstock.cli.key_files import DeviceKeyPair
 from penstock.config.schema import Log
@@ -93,7 +97,8 @@ def server():
 def served(server, tmp_path, monkeypatch):
     port, behind = server
     book = Book()
-    behind["app"] = create_app(None, book, TOKEN)
+    parts = Parts(view=book, guard=Guard(TOKEN), keys=book)
+    behind["app"] = create_app(None, token=TOKEN, api=create_api(parts, resources=[DeviceKeys]))
     monkeypatch.chdir(tmp_path)
     return Served(port, book, tmp_path)
 

@@ -5,7 +5,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.limits import NODE_ID_MAX
+from penstock.cluster.status import ClusterStatus
+from penstock.limits import MEMBERS_MAX, NODE_ID_MAX
 
 NodeId = Annotated[int, Meta(ge=1, le=NODE_ID_MAX)]
 Address = Annotated[str, Meta(max_length=300)]
@@ -64,6 +65,31 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     node: NodeId
     peer_addr: Address
     client_addr: Address = ""
+
+
+class NewCluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST ``cluster/init``: the first members; none: only the node that is asked."""
+
+    nodes: Annotated[list[NewMember], Meta(max_length=MEMBERS_MAX)] = []
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node sees of the cluster, without asking others."""
+
+    diagnosis: str
+    peer_addr: str  # its own
+    client_addr: str
+    status: ClusterStatus
+
+
+class NodeDigests(msgspec.Struct, frozen=True, kw_only=True):
+    """The digests of one node at an entry, hexadecimal."""
+
+    node_id: int
+    index: int
+    state: dict[str, str]  # by part of the state
+    log_first: int
+    log: str  # of the entries from ``log_first`` on
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,6 +19,10 @@ Cursor = Annotated[
     str, Meta(description="`next` of the answer before; the list goes on there.", max_length=4_096)
 ]
 Limit = Annotated[int, Meta(description="How many items, at most.", ge=1, le=API_ITEMS_MAX)]
+Current = Annotated[
+    bool,
+    Meta(description="First wait until this node has all that was acknowledged anywhere so far."),
+]
 Count = Annotated[int, Meta(ge=0, le=2**53)]  # an offset, a sequence, a number of things
 
 
@@ -31,6 +35,12 @@ class ListQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     cursor: Cursor = ""
     limit: Limit = 100
+
+
+class CurrentListQuery(ListQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of a list of what all nodes agree on."""
+
+    current: Current = False
 
 
 class FieldFault(msgspec.Struct, frozen=True):

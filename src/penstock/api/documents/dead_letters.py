@@ -60,6 +60,8 @@ class DeadLetters(msgspec.Struct, frozen=True, kw_only=True):
     """The letters of one group by offset."""
 
     items: list[DeadLetter]
+    letters: int  # in total
+    letters_topic: str  # where they are
     next: str | None = None
     incomplete: list[Missing] = []
 

@@ -108,6 +108,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     at: Moment
     version: str
+    speed: str  # of the kernel: compiled or interpreted
     uptime_s: float
     health: Health
     rates: Rates

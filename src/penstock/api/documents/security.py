@@ -218,6 +218,22 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     invitation: bool = False
 
 
+class ChosenPassword(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST ``users/password``: an invitation, and the password that its owner chooses."""
+
+    invitation: Text
+    password: Password
+
+    def __repr__(self) -> str:
+        return "ChosenPassword(…)"
+
+
+class PasswordSet(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose password was set."""
+
+    name: str
+
+
 class Ban(msgspec.Struct, frozen=True, kw_only=True):
     """Who may not connect: ``user:NAME``, ``client:ID`` or ``ip:RANGE``."""
 
@@ -316,3 +332,4 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
     kind: str  # user, role, token, ban
     name: str
     version: int
+    owner: str = ""  # of a token
