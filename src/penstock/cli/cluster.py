@@ -8,6 +8,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from penstock.cli.admin_client import (
     AdminClient,
     BrokerUnavailable,
     Document,
+    NotFound,
     admin_options,
     parse_address,
 )
@@ -398,7 +400,8 @@ def remove(node: int, *, broker: AdminClient) -> None:
     lost = tolerance(left)
     rest = f"tolerates the loss of {counted(lost, 'node')}" if lost else "no fault tolerance"
     confirm(f"Remove node {node} permanently? ({counted(left, 'voter')} left: {rest})")
-    _retried(lambda: broker.delete(f"{PATH}/members", node=node))
+    with suppress(NotFound):  # a request that was not answered has removed it
+        _retried(lambda: broker.delete(f"{PATH}/members", node=node))
     print_result({"removed": node}, f"removed node {node}: stop it now")
 
 
