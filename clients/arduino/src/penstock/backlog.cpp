@@ -16,12 +16,6 @@ void reverse(uint8_t* from, uint8_t* to) {
 
 }  // namespace
 
-void Backlog::begin(uint8_t* memory, size_t size) {
-  memory_ = memory;
-  size_ = size;
-  head_ = tail_ = kRecord;
-}
-
 bool Backlog::fits(size_t topic, size_t payload) const {
   return topic <= 0xffff && payload <= 0xffff && kRecord + kEntry + topic + payload <= size_;
 }

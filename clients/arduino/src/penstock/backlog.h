@@ -36,7 +36,7 @@ class Backlog {
   static const size_t kRecord = 16;
   static const size_t kEntry = 13;
 
-  void begin(uint8_t* memory, size_t size);
+  Backlog(uint8_t* memory, size_t size) : memory_(memory), size_(size) {}
   bool fits(size_t topic, size_t payload) const;  // at all, if nothing else were in it
   bool push(const Entry& entry, const char* topic, const uint8_t* payload);
 
@@ -66,8 +66,8 @@ class Backlog {
  private:
   size_t sizeAt(size_t at) const;
 
-  uint8_t* memory_ = nullptr;
-  size_t size_ = 0, head_ = kRecord, tail_ = kRecord;
+  uint8_t* memory_;
+  size_t size_, head_ = kRecord, tail_ = kRecord;
 };
 
 }  // namespace penstock_lib

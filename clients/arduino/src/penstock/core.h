@@ -11,12 +11,17 @@
 // **One frame at a time leaves**, in as many parts as the network takes (`Outgoing`). Nothing here
 // waits for the network but connect(), flush() and an acknowledgement for which there is no room.
 //
-//     session.cpp    connecting, time-outs, back-off
-//     sending.cpp    publishes and other requests, to bytes
-//     receiving.cpp  bytes to answers
-//     messages.cpp   messages: once, verified, in pieces, acknowledged
-//     signing.cpp    keys; not linked unless the sketch sets one
-//     saving.cpp     what survives a restart; not linked unless the sketch has a store
+//     session.cpp      connecting, time-outs, back-off
+//     sending.cpp      publishes and other requests, to bytes
+//     receiving.cpp    bytes to answers
+//     subscribing.cpp  subscriptions; not linked unless the sketch has one
+//     messages.cpp     messages: once, verified, in pieces, acknowledged; the same
+//     signing.cpp      keys; not linked unless the sketch sets one
+//     login.cpp        users; not linked unless the sketch sets one
+//     saving.cpp       what survives a restart; not linked unless the sketch has a store
+//
+// **What is not used is not linked.** The rest of the client reaches such parts by tables of
+// functions (`Inbound`, `Signing`, `Saving`), which the calls that need them set.
 #pragma once
 
 #include <Arduino.h>
@@ -66,12 +71,10 @@ struct Subscription {
 
 struct Memory {
   uint8_t* rx;
-  uint8_t* offline;
+  size_t rxSize;
   Subscription* subscriptions;
   VerificationKey* keys;
-  uint32_t* jobs;
-  size_t rxSize, offlineSize;
-  uint8_t subscriptionCount, keyCount, jobCount;
+  uint8_t subscriptionCount, keyCount;
 };
 
 class Core {
@@ -83,7 +86,7 @@ class Core {
   using Clock = uint64_t (*)();
   using Random = bool (*)(uint8_t*, size_t);
 
-  Core(Client& client, const Memory& memory);
+  Core(Client& client, const Memory& memory, const Backlog& backlog, const JobsDone& jobs);
 
   // Texts given here are not copied: they must stay as long as the client is used.
   void begin(const char* host, uint16_t port = 1883);
@@ -91,13 +94,13 @@ class Core {
   void setUser(const char* user, const char* secret);
   void setStore(PenstockStore* store);  // before begin()
 
-  void setKeepAlive(uint16_t seconds) { keepAliveMs_ = seconds * 1000ul; }
+  void setKeepAlive(uint16_t seconds) { keepAliveS_ = seconds; }
   void setTimeout(uint32_t ms) { timeoutMs_ = ms; }  // of connect() and of a write that is stuck
   void setAnswerTimeout(uint32_t ms) { answerMs_ = ms; }
   void setLargestFrame(uint32_t bytes) { largest_ = bytes; }  // 256 or more; beyond it: only told
   void setClock(Clock clock) { clock_ = clock; }
   void setRandom(Random random) { random_ = random; }
-  void useBrokerClock(bool on) { useBrokerClock_ = on; }  // only where the broker is trusted
+  void useBrokerClock(bool on);  // only where the broker is trusted
   void dropOldestWhenFull(bool on) { dropOldest_ = on; }
 
   void start(const char* id = nullptr);    // returns at once; loop() connects
@@ -139,17 +142,18 @@ class Core {
 
  private:
   enum class Phase : uint8_t { Closed, Login, Greeting, Up };
+  static const uint8_t kAwaitedMax = PENSTOCK_WINDOW + 4;
 
   struct Awaited {
-    uint8_t command;
     uint32_t id;  // of a publish: its sequence; else which subscription
+    uint8_t command;
   };
 
   struct Outgoing {
-    uint8_t command = 0;  // 0: no frame is on its way
-    uint32_t id = 0;
     size_t at = 0;  // bytes of it that were written
+    uint32_t id = 0;
     uint64_t time = 0;
+    uint8_t command = 0;  // 0: no frame is on its way
   };
 
   struct Described {
@@ -184,59 +188,93 @@ class Core {
   void pump();
   bool beginNext();
   bool beginPublish(size_t at);
-  bool beginSubscription();
   void beginFrame(uint8_t command, uint32_t id);
   bool nextPublish(size_t& found, bool onlyOld);
-  bool mustWait(const Entry& entry);
-  bool isTopicHeld(size_t at);
   bool fill();
   bool fillPieces(const Described& frame);
   bool fillPiece(Span piece, size_t begin);
   void describe(Described& frame) const;
   void describePublish(Described& frame) const;
-  void describeSubscribe(Described& frame) const;
   void describeHello(Described& frame) const;
-  void describeLogin(Described& frame) const;
-  static uint64_t sequenceOf(uint8_t command, uint32_t id);
+  static uint32_t sequenceOf(uint8_t command, uint32_t id);
   bool flushTx();
   size_t room() const { return outgoing_.command ? 0 : sizeof tx_ - txLength_; }
   bool waitForRoom(size_t size);
-  uint64_t time() const;
 
   // receiving.cpp
   bool receive();
   void parse();
   bool parseFrame(size_t& at);
-  bool beginOversize(const Header& header, size_t& at);
+  void skip(const Header& header, size_t& at);
   void handle(const Header& header, uint8_t* frame);
-  bool answered(uint64_t sequence, uint8_t byCommand, Awaited& request);
+  Awaited answered(uint64_t sequence, uint8_t by);
   void onAck(uint64_t sequence);
   void onPong();
-  void onChallenge(const Header& header, const uint8_t* frame);
   void onWelcome(const Header& header, const uint8_t* frame);
   void onError(const Header& header, uint8_t* frame);
   void refuse(const Awaited& request, bool again);
   void refusePublish(uint32_t sequence, bool again);
   void finish(size_t at, PenstockResult result);
+  void tellWords(PenstockLoss kind, uint32_t count);
   void tell(PenstockLoss kind, const char* text, uint32_t count, uint64_t sequence);
 
+  // subscribing.cpp
+  struct Inbound {
+    bool (*begin)(Core&);  // a request that is due
+    void (*describe)(const Core&, Described&);
+    void (*answered)(Core&, const Awaited&, bool isRefused);
+    void (*lost)(Core&);
+    void (*onMessage)(Core&, const Header&, uint8_t* frame);
+    bool (*onLarge)(Core&, const Header&, size_t& at);
+    bool (*onPiece)(Core&, size_t& at);
+  };
+  struct InboundCalls;
+  bool beginSubscription();
+  void describeSubscribe(Described& frame) const;
+  uint8_t* putWishes(const Subscription& subscription, uint8_t* to) const;
+  void onSubscriptionAnswer(const Awaited& request, bool isRefused);
+  void subscriptionsLost();
+
   // messages.cpp
+  bool beginOversize(const Header& header, size_t& at);
   void onMessageFrame(const Header& header, uint8_t* frame);
   void onWithheld(const Header& header, uint8_t* frame);
   bool deliverPiece(size_t& at);
-  bool handOut(PenstockMessage& message);
+  bool handOut(const PenstockMessage& message);
+  static PenstockMessage pieceOf(const Header& header, const char* topic, uint32_t at, size_t size);
   bool isWithheld(const PenstockMessage& message);
   void beginPieces(const Header& header, size_t& at);
   static char* endTopic(uint8_t* frame, size_t size);
   bool isRepetition(const char* topic, uint64_t sequence);
   void settle(const char* topic, uint64_t sequence, bool isHandled);
+  void handled(Subscription* subscription, uint64_t sequence);
   Subscription* tracked(const char* topic);
   void sendAck(uint64_t sequence);
 
   // signing.cpp
-  static void signFrame(Core& core);
-  static void answerChallenge(Core& core, const uint8_t* nonce);
+  struct Signing {
+    void (*sign)(Core&);
+    bool (*mustWait)(Core&, const Entry&);
+    bool (*isTopicHeld)(Core&, size_t at);
+    uint64_t (*time)(const Core&);
+    void (*again)(Core&, size_t at);
+    void (*describeLogin)(const Core&, Described&);
+    void (*onChallenge)(Core&, const Header&, uint8_t* frame);
+  };
+  struct SigningCalls;
+  void signFrame();
+  bool mustWait(const Entry& entry);
+  bool isTopicHeld(size_t at);
+  uint64_t time() const;
+  void signAgain(size_t at);
+  void describeKeyLogin(Described& frame) const;
+  void onChallenge(const Header& header, const uint8_t* frame);
+  void answerChallenge(const uint8_t* nonce);
+  static void readTime(Core& core, Span options);
   static void verifyMessage(const Core& core, const Header& header, PenstockMessage& message);
+
+  // login.cpp
+  static void describeLogin(const Core& core, Described& frame);
 
   // saving.cpp
   struct Saving {
@@ -250,67 +288,62 @@ class Core {
   static void restoreDeliveries(Core& core, Subscription& subscription);
   static void saveDeliveries(Core& core, const Subscription& subscription);
 
-  Client& client_;
+  // First what is used everywhere: boards reach the first 128 bytes by short instructions.
   Memory memory_;
+  size_t rxLength_ = 0, txLength_ = 0, txAt_ = 0;
+  Client& client_;
   Backlog backlog_;
-  JobsDone jobsDone_;
-  PenstockStore* store_ = nullptr;
-  const Saving* saving_ = nullptr;
-
-  Host hosts_[3] = {};
-  uint8_t hostCount_ = 0, host_ = 0, failures_ = 0;
-  char id_[PENSTOCK_ID + 1] = "";
-  const char *user_ = nullptr, *secret_ = nullptr;
-  uint8_t epoch_[8] = {};
-
+  Outgoing outgoing_;
   Phase phase_ = Phase::Closed;
   PenstockState state_ = PenstockState::Disconnected;
   PenstockError error_ = PenstockError::None;
   bool isWanted_ = false, isBusy_ = false, isDirty_ = false, hasEpoch_ = false;
   bool isWelcome_ = false, dropOldest_ = false, requireSignature_ = false;
-  bool useBrokerClock_ = false, loginWithKey_ = false, isPingDue_ = false;
+  bool loginWithKey_ = false, isPingDue_ = false, isCurrentAcked_ = false;
+  uint8_t awaitedFirst_ = 0, awaitedCount_ = 0, publishesAwaited_ = 0;
+  uint8_t keyVersion_ = 0;  // 0: no key
+  uint8_t keysUsed_ = 0, hostCount_ = 0, host_ = 0, failures_ = 0;
+  const Inbound* inbound_ = nullptr;
+  const Signing* signing_ = nullptr;
+  const Saving* saving_ = nullptr;
+  uint32_t heardAt_ = 0, sentAt_ = 0, askedAt_ = 0, movedAt_ = 0;
+  uint32_t nextSequence_ = 1, nextTicket_ = 1, oldSequences_ = 0;
+  uint32_t acksSent_ = 0, acksBeforePing_ = 0, acksConfirmed_ = 0;
+  uint32_t skip_ = 0;
   const char* words_ = "";
 
-  uint32_t keepAliveMs_ = 60000, timeoutMs_ = 10000, answerMs_ = 30000, largest_ = 0;
-  uint32_t dialAt_ = 0, openedAt_ = 0, heardAt_ = 0, sentAt_ = 0, askedAt_ = 0, movedAt_ = 0;
+  PenstockStats stats_ = {};
+  uint16_t keepAliveS_ = 60;
+  uint32_t timeoutMs_ = 10000, answerMs_ = 30000, largest_ = 0;
+  uint32_t dialAt_ = 0;
   uint32_t holdAt_ = 0, holdMs_ = 0;  // signed publishes wait, after the broker wanted others
-
-  uint32_t nextTicket_ = 1, nextSequence_ = 1, oldSequences_ = 0;
-  uint32_t acksSent_ = 0, acksBeforePing_ = 0, acksConfirmed_ = 0;
-  uint64_t brokerTime_ = 0;
-  uint32_t brokerTimeAt_ = 0;
-
-  Awaited awaited_[PENSTOCK_WINDOW + 4];
-  uint8_t awaitedFirst_ = 0, awaitedCount_ = 0, publishesAwaited_ = 0;
-
-  Outgoing outgoing_;
-  uint8_t tx_[PENSTOCK_TX];
-  size_t txLength_ = 0, txAt_ = 0;
-
-  size_t rxLength_ = 0;
-  uint64_t skip_ = 0;
-  Header piece_ = {};  // of a payload that comes in pieces; command 0: none does
-  uint32_t pieceAt_ = 0;
-  uint64_t current_ = 0;  // the message that the sketch is being handed
-  bool isCurrentAcked_ = false;
-
-  SigningKey key_;
-  uint32_t keyId_ = 0;
-  uint8_t keyVersion_ = 0;  // 0: no key
-  void (*signFrame_)(Core&) = nullptr;
-  void (*answerChallenge_)(Core&, const uint8_t*) = nullptr;
-  void (*verify_)(const Core&, const Header&, PenstockMessage&) = nullptr;
-  uint8_t keysUsed_ = 0;
-
-  Clock clock_ = nullptr;
-  Random random_ = nullptr;
   OnMessage onMessage_ = nullptr;
   OnPublished onPublished_ = nullptr;
   OnLost onLost_ = nullptr;
   OnState onState_ = nullptr;
   void *messageContext_ = nullptr, *publishedContext_ = nullptr;
   void *lostContext_ = nullptr, *stateContext_ = nullptr;
-  PenstockStats stats_ = {};
+  Clock clock_ = nullptr;
+  Random random_ = nullptr;
+  void (*describeLogin_)(const Core&, Described&) = nullptr;
+  void (*readTime_)(Core&, Span) = nullptr;
+  void (*verify_)(const Core&, const Header&, PenstockMessage&) = nullptr;
+  PenstockStore* store_ = nullptr;
+  const char *user_ = nullptr, *secret_ = nullptr;
+
+  Header piece_ = {};  // of a payload that comes in pieces; command 0: none does
+  uint64_t current_ = 0;  // the message that the sketch is being handed
+  uint64_t brokerTime_ = 0;
+  uint32_t brokerTimeAt_ = 0;
+  uint32_t pieceAt_ = 0;
+  uint32_t keyId_ = 0;
+  JobsDone jobsDone_;
+  Host hosts_[3] = {};
+  Awaited awaited_[kAwaitedMax];
+  SigningKey key_;
+  uint8_t epoch_[8] = {};
+  char id_[PENSTOCK_ID + 1] = "";
+  uint8_t tx_[PENSTOCK_TX];
 };
 
 }  // namespace penstock_lib

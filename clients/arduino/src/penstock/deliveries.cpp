@@ -4,6 +4,7 @@ namespace penstock_lib {
 
 namespace {
 uint32_t lower(uint64_t sequence) { return static_cast<uint32_t>(sequence); }
+bool isBelow(uint32_t one, uint32_t other) { return static_cast<int32_t>(one - other) < 0; }
 }  // namespace
 
 uint8_t Deliveries::indexOf(uint64_t sequence) const {
@@ -13,7 +14,7 @@ uint8_t Deliveries::indexOf(uint64_t sequence) const {
 }
 
 bool Deliveries::wasHandled(uint64_t sequence) const {
-  return sequence <= last_ && !untracked_ && !isOpen(sequence);
+  return sequence <= last_ && !hasUntracked_ && !isOpen(sequence);
 }
 
 void Deliveries::settle(uint64_t sequence) {
@@ -31,37 +32,37 @@ void Deliveries::left(uint64_t sequence) {
   if (isOpen(sequence)) return;
   if (count_ < kOpenMax) {
     open_[count_++] = lower(sequence);
-  } else if (!untracked_ || sequence < untracked_) {
-    untracked_ = sequence;
+  } else if (!hasUntracked_ || isBelow(lower(sequence), untracked_)) {
+    untracked_ = lower(sequence);
+    hasUntracked_ = true;
   }
 }
 
+uint64_t Deliveries::untracked() const { return last_ - (lower(last_) - untracked_); }
+
 void Deliveries::connectionLost() {
-  if (!untracked_) return;
-  last_ = untracked_ - 1;
-  untracked_ = 0;
+  if (!hasUntracked_) return;
+  last_ = untracked() - 1;
+  hasUntracked_ = false;
   for (uint8_t i = count_; i-- > 0;) {
-    if (open_[i] > lower(last_)) open_[i] = open_[--count_];
+    if (isBelow(lower(last_), open_[i])) open_[i] = open_[--count_];
   }
 }
 
 void Deliveries::save(uint8_t to[kImage]) const {
-  to = put64(put64(to, last_), untracked_);
+  to = put64(put64(to, last_), hasUntracked_ ? untracked() : 0);
   *to++ = count_;
   for (uint8_t i = 0; i < kOpenMax; ++i) to = put32(to, open_[i]);
 }
 
 void Deliveries::restore(const uint8_t from[kImage]) {
   last_ = get64(from);
-  untracked_ = get64(from + 8);
+  const uint64_t untracked = get64(from + 8);
+  untracked_ = lower(untracked);
+  hasUntracked_ = untracked != 0;
   count_ = from[16] < kOpenMax ? from[16] : kOpenMax;
   for (uint8_t i = 0; i < kOpenMax; ++i) open_[i] = get32(from + 17 + 4 * i);
   connectionLost();
-}
-
-void JobsDone::begin(uint32_t* memory, uint8_t size) {
-  memory_ = memory;
-  size_ = size;
 }
 
 bool JobsDone::wasHandled(uint64_t sequence) const {
@@ -74,7 +75,7 @@ bool JobsDone::wasHandled(uint64_t sequence) const {
 void JobsDone::handled(uint64_t sequence) {
   if (!size_) return;
   memory_[next_] = lower(sequence);
-  next_ = static_cast<uint8_t>((next_ + 1) % size_);
+  if (++next_ == size_) next_ = 0;
   if (count_ < size_) ++count_;
 }
 

@@ -32,22 +32,26 @@ class Deliveries {
   uint8_t indexOf(uint64_t sequence) const;
   void settle(uint64_t sequence);
 
+  uint64_t untracked() const;
+
   uint64_t last_ = 0;
-  uint64_t untracked_ = 0;  // the lowest that was left and is not in open_; 0: none
   uint32_t open_[kOpenMax] = {};
+  uint32_t untracked_ = 0;  // the lowest that was left and is not in open_
+  bool hasUntracked_ = false;
   uint8_t count_ = 0;
 };
 
 // Of all queues together: jobs come in any order, so the last ones handled are remembered singly.
 class JobsDone {
  public:
-  void begin(uint32_t* memory, uint8_t size);
+  JobsDone(uint32_t* memory, uint8_t size) : memory_(memory), size_(size) {}
   bool wasHandled(uint64_t sequence) const;
   void handled(uint64_t sequence);
+  uint8_t size() const { return size_; }
 
  private:
-  uint32_t* memory_ = nullptr;
-  uint8_t size_ = 0, next_ = 0, count_ = 0;
+  uint32_t* memory_;
+  uint8_t size_, next_ = 0, count_ = 0;
 };
 
 }  // namespace penstock_lib

@@ -2,7 +2,7 @@
 
 namespace penstock_lib {
 
-size_t Header::trailerSize(uint8_t command) {
+uint8_t Header::trailerSize(uint8_t command) {
   switch (command) {
     case kSignedPublish:
     case kSignedMessage:
@@ -17,10 +17,11 @@ size_t Header::trailerSize(uint8_t command) {
 
 bool readHeader(const uint8_t* from, Header& header) {
   header.command = from[1];
+  header.trailer = Header::trailerSize(from[1]);
   header.sequence = get64(from + 2);
   header.topic = get16(from + 10);
   header.payload = get32(from + 12);
-  return from[0] == 1;
+  return from[0] == 1 && header.payload <= kPayloadMax;
 }
 
 void writeHeader(uint8_t* to, uint8_t command, uint64_t sequence, size_t topic, size_t payload) {
@@ -42,9 +43,17 @@ bool OptionReader::next(uint8_t& type, Span& value) {
   return true;
 }
 
-uint8_t* putOption(uint8_t* to, uint8_t type, uint16_t size) {
+uint8_t* putOption(uint8_t* to, uint8_t type, uint8_t size) {
   to[0] = type;
   return put16(to + 1, size);
+}
+
+uint8_t* putOption16(uint8_t* to, uint8_t type, uint32_t value) {
+  return put16(putOption(to, type, 2), static_cast<uint16_t>(value));
+}
+
+uint8_t* putOption32(uint8_t* to, uint8_t type, uint32_t value) {
+  return put32(putOption(to, type, 4), value);
 }
 
 }  // namespace penstock_lib

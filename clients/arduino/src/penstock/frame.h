@@ -27,9 +27,9 @@ enum Command : uint8_t {
   kWithheld = 0x23,
 };
 
-const size_t kHeaderSize = 16;
-const size_t kTrailer1 = 64 + 4;          // signature, key id
-const size_t kTrailer2 = 64 + 4 + 8 + 8;  // and time, nonce
+const uint32_t kHeaderSize = 16;
+const uint8_t kTrailer1 = 64 + 4;          // signature, key id
+const uint8_t kTrailer2 = 64 + 4 + 8 + 8;  // and time, nonce
 
 const uint32_t kCodedErrors = 1;
 const uint32_t kDeduplicated = 2;
@@ -40,14 +40,16 @@ struct Header {
   uint32_t payload;
   uint16_t topic;
   uint8_t command;
+  uint8_t trailer;  // its size: of signed frames only
 
-  size_t trailer() const { return trailerSize(command); }
-  uint64_t frame() const { return uint64_t{kHeaderSize} + topic + payload + trailer(); }
+  uint32_t frame() const { return kHeaderSize + topic + trailer + payload; }
   bool isMessage() const {
     return command == kMessage || command == kSignedMessage || command == kSignedMessage2;
   }
-  static size_t trailerSize(uint8_t command);
+  static uint8_t trailerSize(uint8_t command);
 };
+
+const uint32_t kPayloadMax = 0x3fffffff;  // 64 times what a broker sends; sums fit 32 bits
 
 // False if these are not the first bytes of a frame of version 1.
 bool readHeader(const uint8_t* from, Header& header);
@@ -63,7 +65,10 @@ class OptionReader {
   Span left_;
 };
 
-// Writes the type and the length; the caller puts the value where the result points.
-uint8_t* putOption(uint8_t* to, uint8_t type, uint16_t size);
+// Each returns where it ended. The value may be at most this large; the first, any: its bytes are
+// for the caller to put behind the result.
+uint8_t* putOption(uint8_t* to, uint8_t type, uint8_t size);
+uint8_t* putOption16(uint8_t* to, uint8_t type, uint32_t value);
+uint8_t* putOption32(uint8_t* to, uint8_t type, uint32_t value);
 
 }  // namespace penstock_lib

@@ -5,6 +5,10 @@
 
 namespace penstock_lib {
 
+namespace {
+const size_t kPieceMin = 32;  // room for pieces, behind the longest topic that is read
+}  // namespace
+
 // Ends the topic with a zero byte, one place further up: its header was read already.
 char* Core::endTopic(uint8_t* frame, size_t size) {
   char* const topic = reinterpret_cast<char*>(frame + kHeaderSize - 1);
@@ -13,17 +17,20 @@ char* Core::endTopic(uint8_t* frame, size_t size) {
   return topic;
 }
 
+// Its payload lies behind the topic, which endTopic() has moved.
+PenstockMessage Core::pieceOf(const Header& header, const char* topic, uint32_t at, size_t size) {
+  const uint8_t* payload = reinterpret_cast<const uint8_t*>(topic) + header.topic + 1;
+  const PenstockSigner signer = header.trailer ? PenstockSigner::Unknown : PenstockSigner::None;
+  return PenstockMessage{topic, payload,         header.topic,    size, at,
+                         header.payload, header.sequence, 0, signer};
+}
+
 void Core::onMessageFrame(const Header& header, uint8_t* frame) {
+  if (header.command == kWithheld) return onWithheld(header, frame);
   const char* topic = endTopic(frame, header.topic);
   if (isRepetition(topic, header.sequence)) return;
-  PenstockMessage message = {};
-  message.topic = topic;
-  message.topicLength = header.topic;
-  message.payload = frame + kHeaderSize + header.topic;
-  message.length = message.total = header.payload;
-  message.sequence = header.sequence;
-  if (header.trailer()) {
-    message.signer = PenstockSigner::Unknown;
+  PenstockMessage message = pieceOf(header, topic, 0, header.payload);
+  if (header.trailer) {
     message.keyId = get32(message.payload + message.length + 64);
     if (verify_) verify_(*this, header, message);
   }
@@ -65,7 +72,7 @@ bool Core::isWithheld(const PenstockMessage& message) {
   return true;
 }
 
-bool Core::handOut(PenstockMessage& message) {
+bool Core::handOut(const PenstockMessage& message) {
   current_ = message.sequence;
   isCurrentAcked_ = false;
   const bool isHandled = onMessage_ && onMessage_(messageContext_, message);
@@ -82,6 +89,10 @@ void Core::settle(const char* topic, uint64_t sequence, bool isHandled) {
     if (subscription) subscription->deliveries.left(sequence);
     return;
   }
+  handled(subscription, sequence);
+}
+
+void Core::handled(Subscription* subscription, uint64_t sequence) {
   if (subscription) {
     subscription->deliveries.handled(sequence);
     if (saving_) saving_->saveDeliveries(*this, *subscription);
@@ -102,14 +113,8 @@ bool Core::ack(uint64_t sequence) {
     Subscription& subscription = memory_.subscriptions[i];
     if (!subscription.isFree() && subscription.deliveries.isOpen(sequence)) found = &subscription;
   }
-  if (found) {
-    found->deliveries.handled(sequence);
-    if (saving_) saving_->saveDeliveries(*this, *found);
-  } else {
-    jobsDone_.handled(sequence);
-  }
+  handled(found, sequence);
   if (phase_ != Phase::Up) return false;  // it will be repeated, recognised and acknowledged
-  sendAck(sequence);
   if (!isBusy_) pump();
   return phase_ == Phase::Up;
 }
@@ -134,6 +139,22 @@ void Core::onWithheld(const Header& header, uint8_t* frame) {
 
 // ── In pieces ─────────────────────────────────────────────────────────────────────────────────
 
+// Pieces are handed out from behind the topic, which stays at the beginning of the buffer. What
+// leaves no room there is skipped.
+bool Core::beginOversize(const Header& header, size_t& at) {
+  const size_t base = kHeaderSize + header.topic;
+  if (base + kPieceMin <= memory_.rxSize) {
+    if (rxLength_ - at < base) return false;
+    beginPieces(header, at);
+    return true;
+  }
+  skip(header, at);
+  ++stats_.oversize;
+  tell(PenstockLoss::Oversize, "", header.payload, header.sequence);
+  if (header.sequence) sendAck(header.sequence);
+  return true;
+}
+
 // The frame moves to the beginning of the buffer, and its topic stays there.
 void Core::beginPieces(const Header& header, size_t& at) {
   uint8_t* const rx = memory_.rx;
@@ -141,13 +162,9 @@ void Core::beginPieces(const Header& header, size_t& at) {
   rxLength_ -= at;
   at = 0;
   const char* topic = endTopic(rx, header.topic);
-  PenstockMessage message = {};
-  message.topic = topic;
-  message.total = header.payload;
-  message.sequence = header.sequence;
-  if (isRepetition(topic, header.sequence) || isWithheld(message)) {
+  if (isRepetition(topic, header.sequence) || isWithheld(pieceOf(header, topic, 0, 0))) {
     at = kHeaderSize + header.topic;
-    skip_ = header.payload + header.trailer();
+    skip_ = header.payload + header.trailer;
     return;
   }
   piece_ = header;
@@ -161,27 +178,18 @@ bool Core::deliverPiece(size_t& at) {
   const size_t left = piece_.payload - pieceAt_;
   const size_t n = smaller(rxLength_ - base, left);
   if (n < left && rxLength_ < memory_.rxSize) return false;
-  PenstockMessage message = {};
-  message.topic = reinterpret_cast<char*>(memory_.rx + kHeaderSize - 1);
-  message.topicLength = piece_.topic;
-  message.payload = payload;
-  message.length = n;
-  message.offset = pieceAt_;
-  message.total = piece_.payload;
-  message.sequence = piece_.sequence;
-  message.signer = piece_.trailer() ? PenstockSigner::Unknown : PenstockSigner::None;
-  const Header header = piece_;
-  const bool isHandled = handOut(message);
+  const char* topic = reinterpret_cast<char*>(memory_.rx + kHeaderSize - 1);
+  const bool isHandled = handOut(pieceOf(piece_, topic, pieceAt_, n));
   if (phase_ == Phase::Closed) return false;
   pieceAt_ += static_cast<uint32_t>(n);
   memmove(payload, payload + n, rxLength_ - base - n);
   rxLength_ -= n;
   if (n < left) return true;
-  piece_ = Header();
+  piece_.command = 0;
   ++stats_.received;
   at = base;
-  skip_ = header.trailer();
-  settle(message.topic, header.sequence, isHandled);
+  skip_ = piece_.trailer;
+  settle(topic, piece_.sequence, isHandled);
   return true;
 }
 

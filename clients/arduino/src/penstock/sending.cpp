@@ -6,15 +6,12 @@
 #include <string.h>
 
 #include "core.h"
-#include "platform.h"
-#include "signed.h"
 
 namespace penstock_lib {
 
 namespace {
 
 const size_t kTopicMax = 1024;
-const uint8_t kKnowsVersion2 = 0x02;  // payload of SUBSCRIBE: signed messages may come as 0x13
 
 uint32_t since(uint32_t then) { return static_cast<uint32_t>(millis()) - then; }
 
@@ -94,10 +91,10 @@ void Core::pump() {
 }
 
 bool Core::beginNext() {
-  if (phase_ != Phase::Up || awaitedCount_ == sizeof awaited_ / sizeof awaited_[0]) return false;
+  if (phase_ != Phase::Up || awaitedCount_ == kAwaitedMax) return false;
   size_t at;
   if (nextPublish(at, true)) return beginPublish(at);  // no history may delay their answers
-  if (beginSubscription()) return true;
+  if (inbound_ && inbound_->begin(*this)) return true;
   if (isPingDue_) {
     isPingDue_ = false;
     acksBeforePing_ = acksSent_;
@@ -108,13 +105,15 @@ bool Core::beginNext() {
 }
 
 void Core::beginFrame(uint8_t command, uint32_t id) {
-  outgoing_ = Outgoing();
+  outgoing_.at = 0;
   outgoing_.command = command;
   outgoing_.id = id;
-  if (!awaitedCount_) askedAt_ = static_cast<uint32_t>(millis());
-  if (!txLength_) movedAt_ = static_cast<uint32_t>(millis());
-  const size_t slots = sizeof awaited_ / sizeof awaited_[0];
-  awaited_[(awaitedFirst_ + awaitedCount_++) % slots] = Awaited{command, id};
+  const uint32_t now = static_cast<uint32_t>(millis());
+  if (!awaitedCount_) askedAt_ = now;
+  if (!txLength_) movedAt_ = now;
+  size_t last = awaitedFirst_ + awaitedCount_++;
+  if (last >= kAwaitedMax) last -= kAwaitedMax;
+  awaited_[last] = Awaited{id, command};
   if (command == kPublish) ++publishesAwaited_;
 }
 
@@ -132,7 +131,7 @@ bool Core::beginPublish(size_t at) {
   backlog_.markSent(at);
   ++stats_.sent;
   beginFrame(kPublish, entry.sequence);
-  outgoing_.time = entry.flags & kSigned2 ? time() : 0;
+  if (entry.flags & kSigned2) outgoing_.time = signing_->time(*this);
   return true;
 }
 
@@ -143,91 +142,10 @@ bool Core::nextPublish(size_t& found, bool onlyOld) {
     const Entry entry = backlog_.at(at);
     if (entry.flags & kSent) continue;
     if (onlyOld && static_cast<int32_t>(entry.sequence - oldSequences_) >= 0) return false;
-    if (mustWait(entry)) {
+    if (entry.isSigned() && (!signing_ || signing_->mustWait(*this, entry))) {
       isAnyHeld = true;
-    } else if (!isAnyHeld || !isTopicHeld(at)) {
+    } else if (!isAnyHeld || !signing_ || !signing_->isTopicHeld(*this, at)) {
       found = at;
-      return true;
-    }
-  }
-  return false;
-}
-
-bool Core::mustWait(const Entry& entry) {
-  if (!entry.isSigned()) return false;
-  if (!keyVersion_ || (holdMs_ && since(holdAt_) < holdMs_)) return true;
-  if (entry.flags & kSigned2 && !time()) {
-    error_ = PenstockError::NoTime;
-    return true;
-  }
-  return false;
-}
-
-bool Core::isTopicHeld(size_t at) {
-  const Span topic = backlog_.topicAt(at);
-  for (size_t held = backlog_.first(); held != at; held = backlog_.next(held)) {
-    const Entry entry = backlog_.at(held);
-    if (entry.flags & kSent || entry.topic != topic.size || !mustWait(entry)) continue;
-    if (!memcmp(backlog_.topicAt(held).data, topic.data, topic.size)) return true;
-  }
-  return false;
-}
-
-uint64_t Core::time() const {
-  const uint64_t now = clock_ ? clock_() : wallClock();
-  return now || !brokerTime_ ? now : brokerTime_ + since(brokerTimeAt_);
-}
-
-// ── Subscribing ───────────────────────────────────────────────────────────────────────────────
-
-bool Core::subscribe(const char* topic, const PenstockSubscribe& options) {
-  error_ = PenstockError::BadTopic;
-  if (!*topic || strlen(topic) > kTopicMax) return false;
-  Subscription* free = nullptr;
-  for (uint8_t i = 0; i < memory_.subscriptionCount; ++i) {
-    Subscription& subscription = memory_.subscriptions[i];
-    if (subscription.isFree()) {
-      if (!free) free = &subscription;
-    } else if (!strcmp(subscription.topic, topic) && subscription.state < Subscription::Leaving) {
-      error_ = PenstockError::None;
-      return true;
-    }
-  }
-  error_ = free ? PenstockError::None : PenstockError::Full;
-  if (!free) return false;
-  *free = Subscription();
-  free->topic = topic;
-  free->options = options;
-  free->state = Subscription::Wanted;
-  if (saving_) saving_->restoreDeliveries(*this, *free);
-  if (phase_ == Phase::Up && !isBusy_) pump();
-  return true;
-}
-
-bool Core::unsubscribe(const char* topic) {
-  for (uint8_t i = 0; i < memory_.subscriptionCount; ++i) {
-    Subscription& subscription = memory_.subscriptions[i];
-    if (subscription.isFree() || subscription.state >= Subscription::Leaving) continue;
-    if (strcmp(subscription.topic, topic) != 0) continue;
-    const bool isKnown = phase_ == Phase::Up && subscription.state != Subscription::Wanted;
-    subscription.state = isKnown ? Subscription::Leaving : Subscription::Free;
-    if (isKnown && !isBusy_) pump();
-    return true;
-  }
-  return false;
-}
-
-bool Core::beginSubscription() {
-  for (uint8_t i = 0; i < memory_.subscriptionCount; ++i) {
-    Subscription& subscription = memory_.subscriptions[i];
-    if (subscription.state == Subscription::Wanted) {
-      subscription.state = Subscription::Asked;
-      beginFrame(kSubscribe, i);
-      return true;
-    }
-    if (subscription.state == Subscription::Leaving) {
-      subscription.state = Subscription::LeaveAsked;
-      beginFrame(kUnsubscribe, i);
       return true;
     }
   }
@@ -236,11 +154,10 @@ bool Core::beginSubscription() {
 
 // ── Frames ────────────────────────────────────────────────────────────────────────────────────
 
-// Publishes have the sequences below 2^32; other requests have those above.
-uint64_t Core::sequenceOf(uint8_t command, uint32_t id) {
+// Only those of publishes must differ from each other: answers come in the order of requests.
+uint32_t Core::sequenceOf(uint8_t command, uint32_t id) {
   if (command == kPublish) return id;
-  if (command == kPing) return 0;
-  return uint64_t{1} << 32 | static_cast<uint32_t>(command << 8) | id;
+  return command == kPing ? 0 : static_cast<uint32_t>(command << 8) | id;
 }
 
 void Core::Described::finish(uint8_t command, uint64_t sequence, size_t topic, size_t payload) {
@@ -256,11 +173,11 @@ void Core::describe(Described& frame) const {
       return describePublish(frame);
     case kSubscribe:
     case kUnsubscribe:
-      return describeSubscribe(frame);
+      return inbound_->describe(*this, frame);
     case kHello:
       return describeHello(frame);
     case kAuth:
-      return describeLogin(frame);
+      return (user_ ? describeLogin_ : signing_->describeLogin)(*this, frame);
     default:
       frame.finish(outgoing_.command, 0, 0, 0);
   }
@@ -285,42 +202,13 @@ void Core::describePublish(Described& frame) const {
   frame.finish(command, entry.sequence, topic.size, payload.size + isRetained);
 }
 
-// A broker that was greeted knows the client id; an older one is told it with each topic.
-void Core::describeSubscribe(Described& frame) const {
-  const Subscription& subscription = memory_.subscriptions[outgoing_.id];
-  const size_t id = isWelcome_ || !*id_ ? 0 : strlen(id_) + 1;
-  const size_t topic = strlen(subscription.topic);
-  frame.add(id_, id);
-  frame.add(subscription.topic, topic);
-  uint8_t* const options = frame.head + kHeaderSize;
-  uint8_t* end = options;
-  if (outgoing_.command == kSubscribe) {
-    *end++ = kKnowsVersion2;
-    const PenstockSubscribe& wish = subscription.options;
-    if (isWelcome_ && wish.start != PenstockStart::Default) {
-      const uint16_t sizes[] = {1, 1, 5, 9};
-      const uint16_t size = sizes[static_cast<uint8_t>(wish.start) & 3];
-      end = putOption(end, 1, size);
-      *end = static_cast<uint8_t>(wish.start);
-      if (size == 5) put32(end + 1, static_cast<uint32_t>(wish.value));
-      if (size == 9) put64(end + 1, wish.value);
-      end += size;
-    }
-    if (isWelcome_ && wish.prefetch) end = put16(putOption(end, 2, 2), wish.prefetch);
-  }
-  const size_t size = static_cast<size_t>(end - options);
-  frame.add(options, size);
-  const uint64_t sequence = sequenceOf(outgoing_.command, outgoing_.id);
-  frame.finish(outgoing_.command, sequence, id + topic, size);
-}
-
 void Core::describeHello(Described& frame) const {
   uint8_t* const options = frame.head + kHeaderSize;
   const bool canRepeat = *id_ && hasEpoch_;
   const uint32_t features = kCodedErrors | (canRepeat ? kDeduplicated : 0);
-  uint8_t* end = put32(putOption(options, 1, 4), features);
-  if (largest_) end = put32(putOption(end, 2, 4), largest_);
-  end = put16(putOption(end, 3, 2), static_cast<uint16_t>(keepAliveMs_ / 1000));
+  uint8_t* end = putOption32(options, 1, features);
+  if (largest_) end = putOption32(end, 2, largest_);
+  end = putOption16(end, 3, keepAliveS_);
   if (canRepeat) {
     memcpy(putOption(end, 4, 8), epoch_, 8);
     end += 11;
@@ -329,20 +217,6 @@ void Core::describeHello(Described& frame) const {
   frame.add(id_, id);
   frame.add(options, size);
   frame.finish(kHello, sequenceOf(kHello, 0), id, size);
-}
-
-// With a key, the first AUTH asks for a nonce; onChallenge() sends the second.
-void Core::describeLogin(Described& frame) const {
-  if (user_) {
-    const size_t user = strlen(user_), secret = strlen(secret_);
-    frame.add(user_, user);
-    frame.add(secret_, secret);
-    return frame.finish(kAuth, sequenceOf(kAuth, 0), user, secret);
-  }
-  char* const name = reinterpret_cast<char*>(frame.head + kHeaderSize);
-  const size_t size = writeKeyName(name, keyId_);
-  frame.add(name, size);
-  frame.finish(kAuth, sequenceOf(kAuth, 0), size, 0);
 }
 
 // ── To bytes ──────────────────────────────────────────────────────────────────────────────────
@@ -354,7 +228,7 @@ bool Core::fill() {
   if (!fillPieces(frame)) return false;
   if (frame.trailer) {
     if (sizeof tx_ - txLength_ < frame.trailer) return false;
-    signFrame_(*this);
+    signing_->sign(*this);
   }
   outgoing_.command = 0;
   return true;

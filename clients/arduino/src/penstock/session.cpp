@@ -16,10 +16,8 @@ uint32_t since(uint32_t then) { return static_cast<uint32_t>(millis()) - then; }
 
 }  // namespace
 
-Core::Core(Client& client, const Memory& memory) : client_(client), memory_(memory) {
-  backlog_.begin(memory_.offline, memory_.offlineSize);
-  jobsDone_.begin(memory_.jobs, memory_.jobCount);
-}
+Core::Core(Client& client, const Memory& memory, const Backlog& backlog, const JobsDone& jobs)
+    : memory_(memory), client_(client), backlog_(backlog), jobsDone_(jobs) {}
 
 void Core::begin(const char* host, uint16_t port) {
   hostCount_ = 0;
@@ -33,11 +31,6 @@ bool Core::addHost(const char* host, uint16_t port) {
   if (hostCount_ == sizeof hosts_ / sizeof hosts_[0]) return false;
   hosts_[hostCount_++] = Host{host, port};
   return true;
-}
-
-void Core::setUser(const char* user, const char* secret) {
-  user_ = user;
-  secret_ = secret;
 }
 
 void Core::onMessage(OnMessage callback, void* context) {
@@ -133,7 +126,7 @@ void Core::dial() {
 }
 
 void Core::opened() {
-  openedAt_ = heardAt_ = sentAt_ = movedAt_ = static_cast<uint32_t>(millis());
+  heardAt_ = sentAt_ = movedAt_ = static_cast<uint32_t>(millis());
   isWelcome_ = false;
   oldSequences_ = nextSequence_;
   phase_ = user_ || (loginWithKey_ && keyVersion_) ? Phase::Login : Phase::Greeting;
@@ -142,10 +135,10 @@ void Core::opened() {
 
 // The next host, after a pause that doubles, up to half of it shorter by chance.
 void Core::backOff() {
-  host_ = static_cast<uint8_t>((host_ + 1) % hostCount_);
+  if (++host_ >= hostCount_) host_ = 0;
   uint32_t pause = kBackOffMaxMs;
   if (failures_ < 9) pause = smaller(kBackOffFirstMs << failures_++, kBackOffMaxMs);
-  pause -= anyNumber() % (pause / 2 + 1);
+  pause -= ((anyNumber() >> 16) * (pause / 2 + 1)) >> 16;  // many boards cannot divide
   dialAt_ = static_cast<uint32_t>(millis()) + pause;
 }
 
@@ -170,21 +163,14 @@ void Core::lost(PenstockError error) {
   client_.stop();
   phase_ = Phase::Closed;
   if (error != PenstockError::None) error_ = error;
-  outgoing_ = Outgoing();
+  outgoing_.command = piece_.command = 0;
   txLength_ = txAt_ = rxLength_ = 0;
   skip_ = 0;
-  piece_ = Header();
   awaitedCount_ = publishesAwaited_ = 0;
   isPingDue_ = false;
   acksConfirmed_ = acksSent_;  // what is not on the broker's disk, it will repeat
   backlog_.markUnsent();
-  for (uint8_t i = 0; i < memory_.subscriptionCount; ++i) {
-    Subscription& subscription = memory_.subscriptions[i];
-    if (subscription.isFree()) continue;
-    const bool isLeaving = subscription.state >= Subscription::Leaving;
-    subscription.state = isLeaving ? Subscription::Free : Subscription::Wanted;
-    subscription.deliveries.connectionLost();
-  }
+  if (inbound_) inbound_->lost(*this);
   backOff();
   if (!isWanted_) return;
   if (error == PenstockError::TakenOver) isWanted_ = false;
@@ -200,13 +186,14 @@ void Core::setState(PenstockState state) {
 }
 
 void Core::checkTimes() {
+  const uint32_t now = static_cast<uint32_t>(millis()), unheard = now - heardAt_;
+  const uint32_t keepAliveMs = keepAliveS_ * 1000u;
   const bool isWaiting = awaitedCount_ > 0;
   const uint32_t limit = phase_ == Phase::Up ? answerMs_ : timeoutMs_;
-  if (isWaiting && since(heardAt_) >= limit && since(askedAt_) >= limit) {
+  const bool isSilent = isWaiting && unheard >= limit && now - askedAt_ >= limit;
+  if (isSilent || ((outgoing_.command || txLength_) && now - movedAt_ >= timeoutMs_)) {
     lost(PenstockError::NotReached);
-  } else if ((outgoing_.command || txLength_) && since(movedAt_) >= timeoutMs_) {
-    lost(PenstockError::NotReached);
-  } else if (!isWaiting && (since(heardAt_) >= keepAliveMs_ || since(sentAt_) >= keepAliveMs_)) {
+  } else if (!isWaiting && (unheard >= keepAliveMs || now - sentAt_ >= keepAliveMs)) {
     isPingDue_ = true;
     pump();
   }

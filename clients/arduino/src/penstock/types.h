@@ -86,9 +86,9 @@ struct PenstockStats {
 // Where a subscription begins if the broker does not know this client id yet, and how many
 // messages it may send ahead. Brokers older than HELLO ignore both.
 struct PenstockSubscribe {
+  uint64_t value = 0;  // of LastMessages: how many; of Since: ms since 1970
   PenstockStart start = PenstockStart::Default;
-  uint64_t value = 0;     // of LastMessages: how many; of Since: ms since 1970
-  uint16_t prefetch = 0;  // 0: as the broker likes
+  uint16_t prefetch = 0;  // 0: as the broker likes; of a queue, as many as are remembered (JOBS)
 };
 
 // Memory that survives a restart. Each slot holds one piece of at most a few bytes more than the
