@@ -57,6 +57,23 @@ def test_a_client_with_tls_publishes_and_subscribes(drive, tmp_path):
 
 
 @needs_openssl
+def test_a_history_in_many_records_of_tls_comes_once_and_in_order(drive, tmp_path):
+    """Records end within messages, and a read of the client within a record."""
+    authority = Authority(tmp_path / "authority")
+    with Broker(tls=authority.server()._asdict()) as broker:
+        driver = drive("tls", "subscribe")
+        driver.connect(broker.port, client_id="reader", ca=authority.cert)
+        sent = [b"%d" % number * (number % 70 + 1) for number in range(150)]
+        for payload in sent:
+            driver.publish("plant/pump7", payload)
+        driver.do("subscribe", topic="plant/pump7")
+        assert driver.payloads(len(sent)) == sent
+        broker.restart()
+        driver.publish("plant/pump7", b"behind a new handshake")
+        assert driver.payloads(1) == [b"behind a new handshake"]
+
+
+@needs_openssl
 def test_a_broker_with_a_strangers_certificate_gets_nothing(drive, tmp_path):
     own, stranger = Authority(tmp_path / "own"), Authority(tmp_path / "stranger", "stranger")
     with Broker(tls=stranger.server()._asdict()) as broker:

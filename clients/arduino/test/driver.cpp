@@ -9,7 +9,11 @@
 #include <string>
 
 #include <Penstock.h>
+#ifdef WITH_TLS
+#include <WiFiClientSecure.h>
+#else
 #include <WiFi.h>
+#endif
 
 #include "heap.h"
 #include "json.h"
@@ -21,7 +25,25 @@ const size_t kOffline = 1024;
 
 using json::Value;
 
+#ifdef WITH_TLS
+const char kTls[] = ", \"tls\"";
+WiFiClientSecure network;
+
+bool trust(const Value& authority) {
+  char pem[8192];
+  FILE* file = fopen(authority.text.c_str(), "rb");
+  if (!file) return false;
+  pem[fread(pem, 1, sizeof pem - 1, file)] = 0;
+  fclose(file);
+  return network.setCACert(pem);
+}
+#else
+const char kTls[] = "";
 WiFiClient network;
+
+bool trust(const Value&) { return false; }
+#endif
+
 PenstockClient<kRx, kOffline> client(network);
 
 std::deque<std::string> texts;         // the library keeps pointers to these
@@ -164,6 +186,9 @@ void configure(const Value& request) {
 }
 
 void connect(int64_t id, const Value& request) {
+  if (request["ca"].isThere() && !trust(request["ca"])) {
+    return refuse(id, "no such authority", "tls");
+  }
   configure(request);
   client.onMessage(onMessage);
   client.onPublished(onPublished);
@@ -267,10 +292,10 @@ void handle(const std::string& line) {
   const int64_t id = request["id"].integer;
   const std::string& what = request["do"].text;
   if (what == "hello") {
-    answer(id, ", \"client\": \"arduino\", \"abilities\": [\"publish\", \"signed\", \"subscribe\", "
-               "\"worker\", \"offline\", \"verify\", \"retain\", \"hello\", \"nodes\", \"users\", "
-               "\"millis\", \"heap\"], \"limits\": {\"rx\": " + std::to_string(kRx) +
-               ", \"offline\": " + std::to_string(kOffline) + "}");
+    answer(id, std::string(", \"client\": \"arduino\", \"abilities\": [\"publish\", \"signed\", ") +
+               "\"subscribe\", \"worker\", \"offline\", \"verify\", \"retain\", \"hello\", " +
+               "\"nodes\", \"users\", \"millis\", \"heap\"" + kTls + "], \"limits\": {\"rx\": " +
+               std::to_string(kRx) + ", \"offline\": " + std::to_string(kOffline) + "}");
   } else if (what == "connect") {
     connect(id, request);
   } else if (what == "publish") {
