@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import generator, machine
+from benchmarks import generator, machine, remote
 from benchmarks.brokers import BROKERS, Broker, BrokerError, PenstockBroker, earlier
 from benchmarks.comparison import Comparison, compare
 from benchmarks.curve import measure_curve, render_curve
@@ -49,6 +49,11 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     add("--ours", choices=BROKERS, default="penstock", help="the broker under test")
     add("--theirs", choices=(*BROKERS, "none"), help="the peer, instead of each workload's own")
     add("--earlier", type=Path, metavar="DIR", help="the peer: the broker of another checkout")
+    add(
+        "--remote",
+        action="store_true",
+        help="as if clients were on another machine: the broker's core receives (needs root)",
+    )
     add("--grow-to", type=int, metavar="N", help="also fill a journal up to N messages")
     add("--curve", action="store_true", help="also poll queues of up to a million messages")
     add(
@@ -70,6 +75,8 @@ def main(arguments: list[str]) -> int:
             print(list_workloads(workloads))
             return 0
         generator.compiled()
+        if options.remote:
+            remote.enter(machine.cores())
         return run(options, workloads)
     except (BrokerError, GeneratorError, UnknownWorkloadError) as error:
         print(f"benchmarks: {error}", file=sys.stderr)

@@ -130,6 +130,7 @@ def describe() -> dict[str, object]:
         "python": sys.version,
         "python_build": _python_build(),
         "libc": " ".join(platform.libc_ver()),
+        "loopback_received_by": _steering(),
         "packages": {name: _installed(name) for name in PACKAGES},
         "revision": _revision(),
     }
@@ -140,6 +141,14 @@ def _cpu_model() -> str:
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.processor() or "unknown"
+
+
+def _steering() -> str:
+    """Return the mask of the cores that receive what the loopback device carries; 0: the sender."""
+    try:
+        return Path("/sys/class/net/lo/queues/rx-0/rps_cpus").read_text().strip()
+    except OSError:
+        return "unknown"
 
 
 def _python_build() -> dict[str, bool]:
