@@ -153,8 +153,10 @@ class Group:
 
     def wakes_ms(self) -> int | None:
         """When the next lease ends or the next message becomes due; None if nothing is timed."""
-        times = (self._deadlines.next_ms(), self.delayed.next_ms())
-        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+        lease_ms, due_ms = self._deadlines.next_ms(), self.delayed.next_ms()
+        if lease_ms is None or due_ms is None:
+            return due_ms if lease_ms is None else lease_ms
+        return min(lease_ms, due_ms)
 
     def consumer(self, name: bytes, now_ms: int) -> Consumer:
         """A consumer by name, created on first use."""

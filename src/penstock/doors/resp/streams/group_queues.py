@@ -40,6 +40,7 @@ from penstock.doors.resp.streams.reader import EntryReader
 from penstock.doors.resp.streams.waiting_consumer import (
     ROUND_COUNT_MAX,
     Found,
+    KnownEntries,
     NewEntries,
     WaitingConsumer,
 )
@@ -140,6 +141,7 @@ class _Seen(NamedTuple):
     end: int  # everything before this offset was looked at
     run: EncodedEntries | None  # all of it, if there are no gaps
     entries: dict[int, bytes]
+    incarnation: int  # of the topic
 
     def gaps(self) -> list[tuple[int, int]]:
         return [] if self.run is not None else _gaps(self.start, [*self.entries, self.end])
@@ -151,7 +153,7 @@ class _Seen(NamedTuple):
             first, last = offsets[0] - run.first, offsets[-1] - run.first
             if last - first == len(offsets) - 1:  # and they ascend
                 ids, entries = run.ids[first : last + 1], run.entries[first : last + 1]
-                return NewEntries(topic, entries, ids, offsets)
+                return NewEntries(topic, entries, KnownEntries(self.incarnation, ids, offsets))
         found = self.by_offset()
         return NewEntries(topic, [found[offset] for offset in offsets if offset in found])
 
@@ -299,7 +301,7 @@ class _GroupQueue:
         fitting = self._reader.fitting(run.entries)
         if fitting < len(run.ids):
             run = EncodedEntries(run.first, run.ids[:fitting], run.entries[:fitting])
-        self._hand_out(group, info, _Seen(run.first, run.end, run, {}))
+        self._hand_out(group, info, _Seen(run.first, run.end, run, {}, info.id))
 
     def _begin_reading(self, group: Group, info: TopicInfo, wanted: int) -> None:
         self._reading = asyncio.get_running_loop().create_task(self._look(group, info, wanted))
@@ -323,7 +325,7 @@ class _GroupQueue:
             self._go_to_dispatcher()
             self._end_without_serving()
         else:
-            self._hand_out(group, info, _Seen(start, seen.end, None, dict(seen.entries)))
+            self._hand_out(group, info, _Seen(start, seen.end, None, dict(seen.entries), info.id))
 
     # ── who gets it ───────────────────────────────────────────────────────────────────────────
 

@@ -270,10 +270,10 @@ class _NextEntries:
 
 
 def _note_ids(door: RespParts, found: NewEntries) -> None:
-    if found.ids is None or found.offsets is None:
+    if found.known is None:
         door.known_ids.note(found.topic, found.entries)
     else:
-        door.known_ids.note_ids(found.topic, found.ids, found.offsets)
+        door.known_ids.note_ids(*found.known)
 
 
 async def _read_new(

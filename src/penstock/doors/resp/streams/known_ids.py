@@ -28,15 +28,14 @@ class KnownIds:
         return self._count
 
     def note(self, topic: bytes, entries: Iterable[bytes]) -> None:
-        ids = [id_of(entry) for entry in entries]
-        self.note_ids(topic, ids, [int(text[text.index(b"-") + 1 :]) for text in ids])
-
-    def note_ids(self, topic: bytes, ids: Iterable[bytes], offsets: Iterable[int]) -> None:
         info = self._store.topic(topic)
-        if info is None:
-            return
-        known = self._known.pop(info.id, {})
-        self._known[info.id] = known  # now the last
+        if info is not None:
+            ids = [id_of(entry) for entry in entries]
+            self.note_ids(info.id, ids, [int(text[text.index(b"-") + 1 :]) for text in ids])
+
+    def note_ids(self, incarnation: int, ids: Iterable[bytes], offsets: Iterable[int]) -> None:
+        known = self._known.pop(incarnation, {})
+        self._known[incarnation] = known  # now the last
         before = len(known)
         known.update(zip(ids, offsets, strict=True))
         self._count += len(known) - before

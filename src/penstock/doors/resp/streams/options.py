@@ -190,7 +190,7 @@ class ReadSource(NamedTuple):
 class ReadOptions(NamedTuple):
     """An XREAD, or with a group an XREADGROUP."""
 
-    sources: list[ReadSource]
+    sources: tuple[ReadSource, ...]
     count_max: int | None = None
     block_ms: int | None = None  # how long to wait; 0: for ever, None: not at all
     group: bytes | None = None
@@ -199,9 +199,23 @@ class ReadOptions(NamedTuple):
 
 
 def read_options(args: Sequence[bytes], *, may_block: bool = True) -> ReadOptions:
-    """XREAD [COUNT n] [BLOCK ms] STREAMS key … id …; XREADGROUP has GROUP and NOACK as well."""
+    """XREAD [COUNT n] [BLOCK ms] STREAMS key … id …; XREADGROUP has GROUP and NOACK as well.
+
+    A worker sends the same short command again and again, so what it means is remembered.
+    """
+    is_short = len(args) <= REMEMBERED_MAX and sum(map(len, args)) <= REMEMBERED_BYTES_MAX
+    options = _short_options(tuple(args)) if is_short else _parsed(args)
+    return options if may_block else options._replace(block_ms=None)
+
+
+def read_topics(args: Sequence[bytes]) -> Sequence[bytes]:
+    """The streams of XREAD or XREADGROUP."""
+    return [source.topic for source in read_options(args).sources]
+
+
+def _parsed(args: Sequence[bytes]) -> ReadOptions:
     is_group_read = args[0].upper() == b"XREADGROUP"
-    options = ReadOptions([])
+    options = ReadOptions(())
     position = 1
     while position < len(args) and args[position].upper() != b"STREAMS":
         options, position = _read_option(options, args, position, is_group_read=is_group_read)
@@ -217,22 +231,13 @@ def read_options(args: Sequence[bytes], *, may_block: bool = True) -> ReadOption
         raise CommandError("ERR Missing GROUP option for XREADGROUP")
     half = len(names) // 2
     parse = _group_position if is_group_read else _read_position
-    pairs = zip(names, names[half:], strict=False)
-    sources = [ReadSource(topic_of(name), parse(text)) for name, text in pairs]
-    block_ms = options.block_ms if may_block else None
-    return options._replace(sources=sources[:half], block_ms=block_ms)
+    pairs = zip(names[:half], names[half:], strict=True)
+    return options._replace(
+        sources=tuple(ReadSource(topic_of(n), parse(text)) for n, text in pairs)
+    )
 
 
-def read_topics(args: Sequence[bytes]) -> Sequence[bytes]:
-    """The streams of XREAD or XREADGROUP. A worker sends the same short command again and again."""
-    if len(args) <= REMEMBERED_MAX and sum(map(len, args)) <= REMEMBERED_BYTES_MAX:
-        return _short_topics(tuple(args))
-    return [source.topic for source in read_options(args).sources]
-
-
-@lru_cache(maxsize=1_024)
-def _short_topics(args: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    return tuple(source.topic for source in read_options(args).sources)
+_short_options = lru_cache(maxsize=1_024)(_parsed)
 
 
 def _read_option(

@@ -1,7 +1,7 @@
 """XLEN, XRANGE, XREVRANGE, XREAD: commands that read a stream without a group."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import or_
 from typing import NamedTuple, Self
@@ -88,7 +88,7 @@ class _Start(NamedTuple):
     undecided: Position | None = None
 
 
-async def _starts(door: RespParts, sources: list[ReadSource]) -> list[_Start]:
+async def _starts(door: RespParts, sources: Sequence[ReadSource]) -> list[_Start]:
     """Where to begin in each stream, found in one job: one XREAD may name thousands."""
     future = door.wall_ms() + CLOCK_SKEW_MS
     ends = [info.next_offset if (info := door.reader.info(one.topic)) else 0 for one in sources]

@@ -14,8 +14,15 @@ class NewEntries(NamedTuple):
 
     topic: bytes
     entries: list[bytes]
-    ids: list[bytes] | None = None  # of these entries, if they are known
-    offsets: list[int] | None = None
+    known: "KnownEntries | None" = None  # what they are, if no other look-up is needed for it
+
+
+class KnownEntries(NamedTuple):
+    """Ids and offsets of entries, and of which incarnation of their topic."""
+
+    incarnation: int
+    ids: list[bytes]
+    offsets: list[int]
 
 
 Found = NewEntries | Exception | None  # None: nothing in time
