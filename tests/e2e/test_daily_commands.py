@@ -138,6 +138,32 @@ def test_a_noun_alone_lists_and_all_lists_are_alike_in_json(start, noun):
         assert len(json.loads(by_verb)["items"]) == 1
 
 
+@pytest.mark.parametrize(
+    "noun", ["groups", "queue", "dlq", "keys", "users", "roles", "tokens", "bans", "schedule"]
+)
+def test_a_noun_alone_lists_what_there_is(start, noun):
+    broker = start()
+    assert run(broker, noun) == run(broker, noun, "list")
+    assert json.loads(run(broker, noun, "--json")) == json.loads(
+        run(broker, noun, "list", "--json")
+    )
+
+
+def test_events_are_listed_and_followed(start):
+    broker = start()
+    connect(broker.host, broker.port, "pump-7").close()
+    ended = [*("events", "--client", "pump-7", "--kind", "ended")]
+    wait_until(lambda: "pump-7  client_disconnect" in run(broker, *ended))
+    listed = json.loads(run(broker, "events", "--client", "pump-7", "--json"))
+    assert [one["kind"] for one in listed] == ["ended", "connected"]
+    words = [PENSTOCK, "events", "--follow", "--since", "60", "-p", str(broker.port)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as following:
+        try:
+            assert "connected" in following.stdout.readline()
+        finally:
+            following.kill()
+
+
 def test_top_prints_everything_once_where_there_is_no_terminal(start):
     broker = start()
     with connect(broker.host, broker.port, "pump-7", clean_session=False) as client:

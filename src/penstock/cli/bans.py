@@ -7,7 +7,7 @@ import click
 from penstock.cli.access_options import access_options, change_options
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import time_option
-from penstock.cli.lazy import CommandGroup
+from penstock.cli.lazy import NounGroup
 from penstock.cli.output import format_time, print_result, table
 from penstock.cli.paged import every
 from penstock.obs.log import printable
@@ -16,9 +16,12 @@ PATH: Final = "bans"
 _name_argument = click.argument("name", metavar="user:NAME|client:ID|address:RANGE")
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=NounGroup)
 def bans() -> None:
-    """Ban users, client ids and addresses."""
+    """Ban users, client ids and addresses.
+
+    Without a command it lists.
+    """
 
 
 @bans.command(name="list")

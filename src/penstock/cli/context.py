@@ -14,7 +14,7 @@ from penstock.cli.contexts import (
     save_contexts,
 )
 from penstock.cli.inputs import option_set
-from penstock.cli.lazy import CommandGroup
+from penstock.cli.lazy import NounGroup
 from penstock.cli.output import columns, json_option, print_result, table
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -23,11 +23,13 @@ _name_argument = click.argument("name")
 _CELL_MAX = 400
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=NounGroup)
 def context() -> None:
     """Name brokers, and how to log in there.
 
     Commands use the current context, or that of --context NAME.
+
+    Without a command it lists.
     """
 
 

@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
 from penstock.cli.inputs import confirm, count_option, yes_option
-from penstock.cli.lazy import CommandGroup
+from penstock.cli.lazy import NounGroup
 from penstock.cli.output import (
     columns,
     counted,
@@ -29,9 +29,12 @@ REDRIVEN_AT_ONCE = 1_000  # letters per request: shows progress, and no response
 PREVIEW_CHARACTERS = 60
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=NounGroup)
 def dlq() -> None:
-    """Inspect, redrive and drop dead letters."""
+    """Inspect, redrive and drop dead letters.
+
+    Without a command it lists.
+    """
 
 
 @dlq.command(name="list", context_settings={"allow_extra_args": True})

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options
-from penstock.cli.inputs import flag
+from penstock.cli.inputs import flag, is_given
 from penstock.cli.output import format_time, print_result, wants_json
 from penstock.obs.log import printable
 
@@ -38,7 +38,6 @@ def events(
     since_s: int | None,
     limit: int,
     *,
-    follow: bool,
     broker: AdminClient,
 ) -> None:
     """List why clients left and messages were dropped, newest first.
@@ -47,7 +46,7 @@ def events(
     before a restart. `penstock why` explains a single case.
     """
     asked = {"client_id": client_id, "topic": topic, "kind": kind, "reason": reason}
-    if follow:
+    if is_given("--follow"):
         _follow(broker, asked | {"since_s": since_s or 1})
     found = list(_events(broker, limit, asked | {"since_s": since_s}))
     print_result(found, "\n".join(map(_line, found)) or "nothing is recorded")

@@ -16,7 +16,7 @@ from penstock.cli.admin_client import (
     stale_option,
 )
 from penstock.cli.inputs import confirm, number_option, option_set, time_option, yes_option
-from penstock.cli.lazy import CommandGroup
+from penstock.cli.lazy import NounGroup
 from penstock.cli.output import columns, counted, print_result, span, table
 from penstock.cli.paged import every
 from penstock.config.units import with_unit
@@ -27,9 +27,12 @@ PATH: Final = "groups"
 _POSITION = "earliest|latest|OFFSET|TIME"
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=NounGroup)
 def groups() -> None:
-    """Inspect and configure consumer groups."""
+    """Inspect and configure consumer groups.
+
+    Without a command it lists.
+    """
 
 
 def _position(

@@ -16,7 +16,7 @@ import click
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
 from penstock.cli.inputs import duration
 from penstock.cli.key_files import DeviceKeyPair, KeyFiles
-from penstock.cli.lazy import CommandGroup
+from penstock.cli.lazy import NounGroup
 from penstock.cli.output import columns, format_time, print_result, wants_json
 from penstock.cli.paged import every
 from penstock.config.units import with_unit
@@ -69,9 +69,12 @@ _ACTIVE: Final = "active"
 _REVOKED: Final = "revoked"
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=NounGroup)
 def keys() -> None:
-    """Create and manage the keys that devices sign with."""
+    """Create and manage the keys that devices sign with.
+
+    Without a command it lists.
+    """
 
 
 def _expiry(key: Document) -> str:

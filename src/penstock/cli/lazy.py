@@ -39,8 +39,16 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+class NounGroup(CommandGroup):
+    """A group that lists if no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_named = bool(args) and (args[0] == "--help" or not args[0].startswith("-"))
+        return super().parse_args(ctx, args if is_named else ["list", *args])
+
+
 class ListingGroup(CommandGroup):
-    """A group that lists, unless another of its commands is named."""
+    """The same, where a word that is no command is what to list."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_command = bool(args) and args[0] in {*self.commands, "--help"}

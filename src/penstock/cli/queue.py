@@ -21,7 +21,7 @@ from penstock.cli.inputs import (
     time_option,
     yes_option,
 )
-from penstock.cli.lazy import CommandGroup
+from penstock.cli.lazy import NounGroup
 from penstock.cli.message_lines import header_field, iso_time, payload_field
 from penstock.cli.output import columns, counted, format_time, print_result, table
 from penstock.cli.paged import every
@@ -37,9 +37,12 @@ PATH: Final = "queues"
 PREVIEW_CHARACTERS = 60
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=NounGroup)
 def queue() -> None:
-    """Inspect and configure work queues, and push jobs."""
+    """Inspect and configure work queues, and push jobs.
+
+    Without a command it lists.
+    """
 
 
 @queue.command(name="list")

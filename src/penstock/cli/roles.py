@@ -7,7 +7,7 @@ import click
 from penstock.cli.access_options import access_options, change_options
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import confirm, yes_option
-from penstock.cli.lazy import CommandGroup
+from penstock.cli.lazy import NounGroup
 from penstock.cli.output import columns, print_result, table
 from penstock.cli.paged import every
 from penstock.errors import PenstockError
@@ -21,9 +21,12 @@ _actions_argument = click.argument("actions")
 _filter_argument = click.argument("topic_filter", metavar="[FILTER]", default="")
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=NounGroup)
 def roles() -> None:
-    """Add and change roles: rules that users have in common."""
+    """Add and change roles: rules that users have in common.
+
+    Without a command it lists.
+    """
 
 
 def _role(broker: AdminClient, name: str) -> Document:

@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.inputs import confirm, option_set, time_option, yes_option
-from penstock.cli.lazy import CommandGroup
+from penstock.cli.lazy import NounGroup
 from penstock.cli.message_options import name_value_pairs
 from penstock.cli.output import counted, format_time, print_result, table
 from penstock.errors import PenstockError
@@ -31,9 +31,12 @@ _timing_options = option_set(
 )
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=NounGroup)
 def schedule() -> None:
-    """Publish later, once or again and again; the broker keeps it over restarts."""
+    """Publish later, once or again and again; the broker keeps it over restarts.
+
+    Without a command it lists.
+    """
 
 
 @schedule.command()

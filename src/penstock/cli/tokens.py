@@ -7,7 +7,7 @@ import click
 from penstock.cli.access_options import access_options, change_options
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import time_option
-from penstock.cli.lazy import CommandGroup
+from penstock.cli.lazy import NounGroup
 from penstock.cli.output import format_time, print_result, table
 from penstock.cli.paged import every
 from penstock.obs.log import printable
@@ -15,9 +15,12 @@ from penstock.obs.log import printable
 PATH: Final = "tokens"
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=NounGroup)
 def tokens() -> None:
-    """Make and remove API tokens: credentials of programs that act for a user."""
+    """Make and remove API tokens: credentials of programs that act for a user.
+
+    Without a command it lists.
+    """
 
 
 @tokens.command(name="list")

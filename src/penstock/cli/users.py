@@ -15,7 +15,7 @@ from penstock.cli.access_options import (
 )
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.inputs import confirm, number_option, yes_option
-from penstock.cli.lazy import CommandGroup
+from penstock.cli.lazy import NounGroup
 from penstock.cli.output import columns, format_time, print_result, table
 from penstock.cli.paged import every
 from penstock.errors import PenstockError
@@ -40,9 +40,12 @@ _QUOTAS: Final = {
 }
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=NounGroup)
 def users() -> None:
-    """Add and change users: who may log in, and with which roles."""
+    """Add and change users: who may log in, and with which roles.
+
+    Without a command it lists.
+    """
 
 
 def user_of(broker: AdminClient, name: str) -> Document:

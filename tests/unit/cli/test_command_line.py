@@ -1,5 +1,6 @@
 """The command itself: lazy subcommands, exit codes, and what the user sees of an error."""
 
+import inspect
 import os
 import socket
 import subprocess
@@ -12,6 +13,9 @@ from click.testing import CliRunner
 from penstock import __version__, cli
 from penstock.client.queue import link
 from penstock.errors import StorageLocked
+
+PASSED = {"broker", "target", "loaded", "properties", "context"}
+"""What decorators make of options, and click itself."""
 
 
 def failing_with(monkeypatch, error):
@@ -111,6 +115,23 @@ def test_h_is_never_help_and_says_what_is(path, capsys):
         cli.main([*path, "-h"])
     assert caught.value.code == 2
     assert "-h is the host; --help shows the options." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
+def test_a_command_is_called_with_all_that_it_needs(path):
+    command = cli.penstock
+    for name in path:
+        command = command.get_command(None, name)
+    if command.callback is None:
+        return
+    function = inspect.signature(inspect.unwrap(command.callback))
+    needed = {
+        name
+        for name, parameter in function.parameters.items()
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    }
+    options = {parameter.name for parameter in command.params if parameter.expose_value}
+    assert needed - options <= PASSED
 
 
 def every_group(group=cli.penstock, path=()):
