@@ -87,3 +87,32 @@ def test_the_state_in_the_top_bar_is_shown_whole(window):
     assert window.page.locator(".state").evaluate(cut) <= 0
     title = window.page.locator(".state [title]").get_attribute("title")
     assert title.endswith("Ack = on the disk of this node")
+
+
+LINES = """(link) => {
+  const range = document.createRange();
+  range.selectNodeContents(link.lastChild);
+  return range.getClientRects().length;
+}"""
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_the_name_of_the_page_keeps_to_its_line(window, path):
+    window.open(path)
+    assert window.page.locator("nav.nav a[aria-current]").evaluate(LINES) == 1
+
+
+def test_a_phone_shows_the_state_as_a_sign_with_words_for_those_who_hear_it(browser, seeded):
+    with browser.window(seeded.port, size=NARROW) as window:
+        window.open()
+        window.page.locator(".state svg").wait_for(state="visible")
+        assert "Healthy" in window.page.locator(".state .words").inner_text()
+        assert window.page.locator(".state").bounding_box()["width"] < 40
+
+
+def test_a_phone_shows_all_spans_of_a_chart(browser, seeded):
+    with browser.window(seeded.port, size=NARROW) as window:
+        window.open("topics?topic=plant%2Fp7%2Ftemp&tab=chart&field=c")
+        last = window.page.get_by_role("button", name="Last 1,000")
+        box = last.bounding_box()
+        assert box["x"] + box["width"] <= NARROW[0]

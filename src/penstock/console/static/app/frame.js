@@ -62,7 +62,7 @@ function Top({ onMenu, isMenuOpen, onHelp }) {
 /** The state of the broker in a few words; the sentence is their title. */
 function State() {
   const { tone, text, brief } = useStore(health);
-  return text && html`<span title=${visible(text)}><${Mark} tone=${tone}>${visible(brief)}<//></span>`;
+  return text && html`<span title=${visible(text)}><${Mark} tone=${tone}><span class="words">${visible(brief)}</span><//></span>`;
 }
 
 /** @param {any} props */
