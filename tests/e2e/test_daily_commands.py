@@ -149,6 +149,38 @@ def test_a_noun_alone_lists_what_there_is(start, noun):
     )
 
 
+def offered(broker, *words):
+    """What a shell is offered that completes the last word, as bash asks."""
+    line = ["penstock", *words[:-1], "-p", str(broker.port), words[-1]]
+    asked = {"_PENSTOCK_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(line)}
+    done = subprocess.run(
+        [PENSTOCK],
+        env=os.environ | asked | {"COMP_CWORD": str(len(line) - 1)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.stderr == ""
+    return [line.removeprefix("plain,") for line in done.stdout.splitlines() if line]
+
+
+def test_a_shell_is_offered_names_that_the_broker_knows(start):
+    broker = start()
+    with connect(broker.host, broker.port, "pump-7", clean_session=False) as client:
+        for topic in ("plant/1", "plant/2", "plant/$(reboot)", "plant/a b", "mail"):
+            client.publish(topic, b"x", 1)
+        run(broker, "groups", "create", "mail", "send")
+        run(broker, "schedule", "create", "nightly", "mail", "x", "--cron", "@daily")
+        assert offered(broker, "topics", "show", "pl") == ["plant/1", "plant/2"]
+        assert offered(broker, "clients", "kick", "pu") == ["pump-7"]
+        assert offered(broker, "sessions", "show", "pu") == ["pump-7"]
+        assert offered(broker, "groups", "show", "mail", "") == ["send"]
+        assert offered(broker, "schedule", "cancel", "") == ["nightly"]
+    broker.stop()
+    assert offered(broker, "topics", "show", "pl") == []
+
+
 def test_events_are_listed_and_followed(start):
     broker = start()
     connect(broker.host, broker.port, "pump-7").close()

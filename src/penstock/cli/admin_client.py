@@ -176,7 +176,9 @@ class AdminClient:
         """Ask, and ask again after a moment if a script of ours asks too often."""
         for turn in range(1, TURNS_MAX + 1):
             status, wait_s, content = self._exchange_once(method, path, body)
-            is_too_soon = status == http.HTTPStatus.TOO_MANY_REQUESTS and 0 < wait_s <= TURN_S_MAX
+            is_too_soon = status == http.HTTPStatus.TOO_MANY_REQUESTS and 0 < wait_s <= min(
+                TURN_S_MAX, self._timeout_s
+            )
             if not is_too_soon or turn == TURNS_MAX:
                 break
             time.sleep(wait_s)

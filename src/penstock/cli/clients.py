@@ -4,6 +4,7 @@ from typing import Final
 
 import click
 
+from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.inputs import confirm, flag, is_given, yes_option
 from penstock.cli.lazy import ListingGroup
@@ -53,7 +54,7 @@ def list_clients(prefix: str, *, protocol: str | None, limit: int, broker: Admin
 
 
 @clients.command()
-@click.argument("client_id")
+@click.argument("client_id", shell_complete=names.clients)
 @admin_options
 def show(client_id: str, *, broker: AdminClient) -> None:
     """Show the connections and subscriptions of CLIENT_ID.
@@ -72,7 +73,7 @@ def show(client_id: str, *, broker: AdminClient) -> None:
 
 
 @clients.command()
-@click.argument("client_id")
+@click.argument("client_id", shell_complete=names.clients)
 @click.option("--address", metavar="HOST:PORT", help="Only the connection from this address.")
 @yes_option
 @admin_options

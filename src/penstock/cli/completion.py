@@ -1,6 +1,7 @@
-"""``penstock completion``: what a shell needs to complete commands and options.
+"""``penstock completion``: what a shell needs to complete commands, options and names.
 
-Click answers the shell; this prints the few lines that make the shell ask.
+Click answers the shell, with names of :mod:`penstock.cli.names`; this prints the few lines that
+make the shell ask.
 """
 
 from typing import Final
@@ -8,17 +9,17 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
+from penstock.cli.connection import COMPLETE_VARIABLE
 from penstock.errors import PenstockError
 
 SHELLS: Final = ("bash", "zsh", "fish")
-_VARIABLE: Final = "_PENSTOCK_COMPLETE"
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print what makes SHELL complete penstock's commands and options.
+    r"""Print what makes SHELL complete penstock's commands, options and names.
 
     \b
     bash:  penstock completion bash >> ~/.bashrc
@@ -29,4 +30,4 @@ def completion(context: click.Context, shell: str) -> None:
     if kind is None:
         raise PenstockError(f"this version of click knows no completion for {shell}")
     top = context.find_root()
-    click.echo(kind(top.command, {}, top.info_name or "penstock", _VARIABLE).source())
+    click.echo(kind(top.command, {}, top.info_name or "penstock", COMPLETE_VARIABLE).source())

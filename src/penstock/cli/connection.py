@@ -10,7 +10,7 @@ another address on the command line the current context is not used at all.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -43,6 +43,7 @@ USER_VARIABLE: Final = "PENSTOCK_USER"
 PASSWORD_FILE_VARIABLE: Final = "PENSTOCK_PASSWORD_FILE"  # noqa: S105 - a name
 TOKEN_FILE_VARIABLE: Final = "PENSTOCK_TOKEN_FILE"  # noqa: S105 - a name
 CA_FILE_VARIABLE: Final = "PENSTOCK_CA_FILE"
+COMPLETE_VARIABLE: Final = "_PENSTOCK_COMPLETE"
 CONTEXT_VARIABLE: Final = "PENSTOCK_CONTEXT"
 ADMIN_TOKEN_VARIABLE: Final = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - of the broker's admin.token
 
@@ -236,6 +237,12 @@ def local_target(server: Address) -> BrokerTarget:
     return BrokerTarget((server,), None, partial(_credentials, nothing, None))
 
 
+def target_of(parameters: Mapping[str, Any]) -> BrokerTarget:
+    """The broker that options name, as far as a command line has been typed."""
+    given = {name: parameters.get(name) for name in _NAMES}
+    return _target(given, parameters.get("server"))
+
+
 def connection_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give a command the options of a broker; call it with ``target``."""
 
@@ -370,7 +377,8 @@ def _by_password(user: str, password_file: str) -> Credentials:
 
 
 def _is_terminal() -> bool:
-    return sys.stdin.isatty()
+    """Whether somebody can be asked; not by a shell that completes a line."""
+    return sys.stdin.isatty() and COMPLETE_VARIABLE not in os.environ
 
 
 # ── Other options ─────────────────────────────────────────────────────────────────────────────

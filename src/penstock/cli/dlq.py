@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
 from penstock.cli.inputs import confirm, count_option, yes_option
 from penstock.cli.lazy import NounGroup
@@ -63,8 +64,8 @@ def _group_row(found: Document) -> tuple[str, ...]:
 
 
 @dlq.command()
-@click.argument("topic")
-@click.argument("group")
+@click.argument("topic", shell_complete=names.topics)
+@click.argument("group", shell_complete=names.groups)
 @count_option(1_000)
 @click.option("--offset", type=click.IntRange(0), help="First offset; by default the oldest.")
 @admin_options
@@ -96,8 +97,8 @@ def _row(letter: Document) -> tuple[str, ...]:
 
 
 @dlq.command()
-@click.argument("topic")
-@click.argument("group")
+@click.argument("topic", shell_complete=names.topics)
+@click.argument("group", shell_complete=names.groups)
 @click.option("-n", "--max", "most", type=click.IntRange(1), help="Maximum number of letters.")
 @admin_options
 def redrive(topic: str, group: str, *, most: int | None, broker: AdminClient) -> None:
@@ -148,8 +149,8 @@ def _count(broker: AdminClient, topic: str, group: str) -> int:
 
 
 @dlq.command()
-@click.argument("topic")
-@click.argument("group")
+@click.argument("topic", shell_complete=names.topics)
+@click.argument("group", shell_complete=names.groups)
 @yes_option
 @admin_options
 def drop(topic: str, group: str, *, broker: AdminClient) -> None:

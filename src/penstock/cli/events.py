@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 import msgspec
 
+from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.inputs import flag, is_given
 from penstock.cli.output import format_time, print_result, wants_json
@@ -22,8 +23,14 @@ TEXT_MAX = 400
 
 
 @click.command()
-@click.option("--client", "client_id", metavar="ID", help="Only those about this client.")
-@click.option("--topic", help="Only those about this topic.")
+@click.option(
+    "--client",
+    "client_id",
+    metavar="ID",
+    shell_complete=names.clients,
+    help="Only those about this client.",
+)
+@click.option("--topic", shell_complete=names.topics, help="Only those about this topic.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only those of this kind.")
 @click.option("--reason", help="Only those with this reason; the page of reasons lists them.")
 @click.option("--since", "since_s", type=click.IntRange(min=1), metavar="S", help="Seconds back.")

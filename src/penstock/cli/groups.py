@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from penstock.cli import names
 from penstock.cli.admin_client import (
     AdminClient,
     Document,
@@ -41,7 +42,10 @@ def _position(
     return int(text) if text and text.isascii() and text.isdecimal() else text
 
 
-_names = option_set(click.argument("topic"), click.argument("group"))
+_names = option_set(
+    click.argument("topic", shell_complete=names.topics),
+    click.argument("group", shell_complete=names.groups),
+)
 
 _settings_options = option_set(
     number_option("--max-deliveries", "Dead-letter after this many failed deliveries; 0: never."),
@@ -63,7 +67,7 @@ def _fields(settings: dict[str, object]) -> dict[str, object]:
 
 
 @groups.command(name="list")
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=names.topics)
 @click.option("--each", "is_each", is_flag=True, help="Show every topic of a reader separately.")
 @admin_options
 @stale_option

@@ -43,6 +43,8 @@ class NounGroup(CommandGroup):
     """A group that lists if no command is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # a shell asks which commands there are
+            return super().parse_args(ctx, args)
         is_named = bool(args) and (args[0] == "--help" or not args[0].startswith("-"))
         return super().parse_args(ctx, args if is_named else ["list", *args])
 
@@ -51,6 +53,8 @@ class ListingGroup(CommandGroup):
     """The same, where a word that is no command is what to list."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
         is_command = bool(args) and args[0] in {*self.commands, "--help"}
         return super().parse_args(ctx, args if is_command else ["list", *args])
 

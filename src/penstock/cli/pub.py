@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 import click
 import msgspec
 
+from penstock.cli import names
 from penstock.cli.connection import BrokerTarget, checked_topic, client_id_option, mqtt_options
 from penstock.cli.inputs import READ_BYTES, flag, in_lines, is_given
 from penstock.cli.message_options import property_options
@@ -63,7 +64,7 @@ class _Pub(click.Command):
 
 
 @click.command(cls=_Pub)
-@click.argument("words", nargs=-1, metavar="[TOPIC] [MESSAGE]")
+@click.argument("words", nargs=-1, metavar="[TOPIC] [MESSAGE]", shell_complete=names.topics)
 @click.option("-t", "--topic", help="Publish to TOPIC, instead of the argument.")
 @click.option("-m", "--message", help="Publish MESSAGE, instead of the argument.")
 @mqtt_options

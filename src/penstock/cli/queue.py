@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
 from penstock.cli.inputs import (
     READ_BYTES,
@@ -80,7 +81,7 @@ def _limits(found: Document) -> str:
 
 
 @queue.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @admin_options
 @stale_option
 def show(topic: str, broker: AdminClient) -> None:
@@ -151,7 +152,7 @@ def _fields(settings: dict[str, object]) -> dict[str, object]:
 
 
 @queue.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @_settings_options
 @admin_options
 def create(topic: str, broker: AdminClient, **settings: object) -> None:
@@ -165,7 +166,7 @@ def create(topic: str, broker: AdminClient, **settings: object) -> None:
 
 
 @queue.command(name="set")
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @_settings_options
 @admin_options
 def set_queue(topic: str, broker: AdminClient, **settings: object) -> None:
@@ -181,7 +182,7 @@ def set_queue(topic: str, broker: AdminClient, **settings: object) -> None:
 
 
 @queue.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @yes_option
 @admin_options
 def delete(topic: str, broker: AdminClient) -> None:
@@ -208,7 +209,7 @@ def _headers(
 
 
 @queue.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @click.argument("payloads", nargs=-1, metavar="[PAYLOAD]...")
 @click.option("--priority", type=click.IntRange(0, 7), default=0, help="Higher ones go first.")
 @time_option("--delay", "Do not deliver before TIME.")
@@ -264,7 +265,7 @@ def _push(
 
 
 @queue.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @count_option(10_000)
 @click.option("--offset", type=click.IntRange(0), help="First offset; by default the last ones.")
 @admin_options

@@ -4,6 +4,7 @@ from itertools import islice
 
 import click
 
+from penstock.cli import names
 from penstock.cli.admin_client import stale_option
 from penstock.cli.connection import BrokerTarget, checked_filters, connection_options
 from penstock.cli.inputs import flag, is_given
@@ -15,7 +16,14 @@ from penstock.errors import PenstockError
 
 
 @click.command()
-@click.argument("filters", nargs=-1, required=True, metavar="FILTER...", callback=checked_filters)
+@click.argument(
+    "filters",
+    nargs=-1,
+    required=True,
+    metavar="FILTER...",
+    callback=checked_filters,
+    shell_complete=names.topics,
+)
 @connection_options
 @start_options
 @click.option(

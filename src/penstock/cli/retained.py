@@ -4,6 +4,7 @@ import os
 
 import click
 
+from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.connection import checked_filters
 from penstock.cli.inputs import confirm, flag, is_given, yes_option
@@ -56,7 +57,7 @@ def _row(one: Document) -> tuple[str, ...]:
 
 
 @retained.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @admin_options
 def show(topic: str, *, broker: AdminClient) -> None:
     """Show the retained message of TOPIC with its headers."""

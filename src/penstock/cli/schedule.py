@@ -6,6 +6,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.inputs import confirm, option_set, time_option, yes_option
 from penstock.cli.lazy import NounGroup
@@ -41,7 +42,7 @@ def schedule() -> None:
 
 @schedule.command()
 @click.argument("name")
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @click.argument("message", required=False)
 @_timing_options
 @click.option(
@@ -107,7 +108,7 @@ def list_schedules(prefix: str | None, state: str | None, broker: AdminClient) -
 
 
 @schedule.command()
-@click.argument("name")
+@click.argument("name", shell_complete=names.schedules)
 @admin_options
 def show(name: str, broker: AdminClient) -> None:
     """Show a schedule with its next five firings."""
@@ -131,7 +132,7 @@ def show(name: str, broker: AdminClient) -> None:
 
 
 @schedule.command()
-@click.argument("name")
+@click.argument("name", shell_complete=names.schedules)
 @yes_option
 @admin_options
 def cancel(name: str, broker: AdminClient) -> None:

@@ -2,6 +2,7 @@
 
 import click
 
+from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.inputs import confirm, flag, is_given, yes_option
 from penstock.cli.lazy import ListingGroup
@@ -56,7 +57,7 @@ def _row(one: Document) -> tuple[str, ...]:
 
 
 @sessions.command()
-@click.argument("client_id")
+@click.argument("client_id", shell_complete=names.sessions)
 @admin_options
 def show(client_id: str, *, broker: AdminClient) -> None:
     """Show the session of CLIENT_ID with its subscriptions."""
@@ -91,7 +92,7 @@ def _facts(one: Document) -> list[tuple[str, str]]:
 
 
 @sessions.command()
-@click.argument("client_id")
+@click.argument("client_id", shell_complete=names.sessions)
 @flag("--dry-run", help="Only say what would go.")
 @yes_option
 @admin_options

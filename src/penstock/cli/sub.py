@@ -21,6 +21,7 @@ from typing import Final
 
 import click
 
+from penstock.cli import names
 from penstock.cli.connection import BrokerTarget, checked_filters, client_id_option, mqtt_options
 from penstock.cli.inputs import flag, is_given, option_set, time_option
 from penstock.cli.interrupts import discard_output
@@ -58,7 +59,13 @@ _subscribe_options = option_set(
 
 
 @click.command()
-@click.argument("filters", nargs=-1, metavar="[FILTER]...", callback=checked_filters)
+@click.argument(
+    "filters",
+    nargs=-1,
+    metavar="[FILTER]...",
+    callback=checked_filters,
+    shell_complete=names.topics,
+)
 @click.option(
     "-t",
     "--topic",

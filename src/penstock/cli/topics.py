@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options, stale_option
 from penstock.cli.connection import BrokerTarget, checked_filters, connection_options
 from penstock.cli.inputs import confirm, flag, is_given, yes_option
@@ -55,7 +56,13 @@ def _checked_prefix(context: click.Context, parameter: click.Parameter, wanted: 
 
 
 @topics.command("list")
-@click.argument("wanted", default="", metavar="[PREFIX|FILTER]", callback=_checked_prefix)
+@click.argument(
+    "wanted",
+    default="",
+    metavar="[PREFIX|FILTER]",
+    callback=_checked_prefix,
+    shell_complete=names.topics,
+)
 @connection_options
 @json_option
 @stale_option
@@ -109,7 +116,7 @@ def _row(topic: "Topic") -> tuple[str, ...]:
 
 
 @topics.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=names.topics)
 @admin_options
 def show(name: str, *, broker: AdminClient) -> None:
     """Show what TOPIC holds and who gets its messages."""
@@ -196,7 +203,7 @@ def _busy_row(one: Document) -> tuple[str, ...]:
 
 
 @topics.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=names.topics)
 @flag("--dry-run", help="Only say what would go.")
 @yes_option
 @admin_options

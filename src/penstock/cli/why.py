@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.output import print_result
 from penstock.obs.log import printable
@@ -28,7 +29,7 @@ def why() -> None:
 
 
 @why.command()
-@click.argument("client_id")
+@click.argument("client_id", shell_complete=names.clients)
 @admin_options
 def client(client_id: str, broker: AdminClient) -> None:
     """Explain why a client is connected, away, thrown out or refused."""
@@ -36,7 +37,7 @@ def client(client_id: str, broker: AdminClient) -> None:
 
 
 @why.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @click.argument("offset", type=click.IntRange(min=0))
 @admin_options
 def message(topic: str, offset: int, broker: AdminClient) -> None:
@@ -45,7 +46,7 @@ def message(topic: str, offset: int, broker: AdminClient) -> None:
 
 
 @why.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @admin_options
 def topic(topic: str, broker: AdminClient) -> None:
     """Explain who gets messages of a topic, and what is dropped."""
@@ -53,7 +54,7 @@ def topic(topic: str, broker: AdminClient) -> None:
 
 
 @why.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=names.topics)
 @click.option("--as", "user", metavar="USER", default="", help="The user to publish as.")
 @click.option("--bytes", "payload_bytes", type=click.IntRange(min=0), default=0, help="Size.")
 @click.option("-q", "--qos", type=click.IntRange(0, 2), default=1, show_default=True)

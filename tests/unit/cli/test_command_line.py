@@ -84,7 +84,13 @@ def test_what_is_not_understood_ends_with_2(words, capsys):
 
 @pytest.mark.parametrize(
     ("words", "found"),
-    [("penstock qu", "queue"), ("penstock cluster tr", "try"), ("penstock sub --fr", "--from")],
+    [
+        ("penstock qu", "queue"),
+        ("penstock cluster tr", "try"),
+        ("penstock clients ki", "kick"),
+        ("penstock groups sh", "show"),
+        ("penstock sub --fr", "--from"),
+    ],
 )
 def test_shells_complete_commands_and_options(words, found):
     """As the scripts do that docs/clients/command-line.md has shells read."""
