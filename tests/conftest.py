@@ -23,9 +23,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # The contexts of whoever runs the suite must not lead its commands to other brokers.
 os.environ["PENSTOCK_CONTEXTS"] = "/nonexistent/contexts.toml"
 
-SPARK = "tests/spark/"
-"""Where the tests are that share one session of Spark."""
-
 
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Iterator[None]:
@@ -41,21 +38,9 @@ def _log_as_before() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let ``--dist loadfile`` keep all tests of Spark on one worker: they share one session.
-
-    They come first, because they take longest.
-    """
+    """Let ``--dist loadfile`` begin with what takes longest."""
     if config.getvalue("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling
+    from tests.scheduling import ByTime
 
-    class ByFileAndSpark(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return SPARK if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
-
-        def _assign_work_unit(self, node: Any) -> None:
-            if SPARK in self.workqueue:
-                self.workqueue.move_to_end(SPARK, last=False)
-            super()._assign_work_unit(node)
-
-    return ByFileAndSpark(config, log)
+    return ByTime(config, log)

@@ -51,7 +51,7 @@ class Server:
         while scope["path"] == "/flood" and not gone.done():
             await send({"type": "http.response.body", "body": bytes(10_000), "more_body": True})
             self.flooded += 10_000
-            await asyncio.sleep(0)  # to a client that is gone ``send`` does not wait: let us hear of it
+            await asyncio.sleep(0)  # ``send`` to a client that is gone does not wait
         gone.cancel()
         await send({"type": "http.response.body", "body": b"end", "more_body": False})
 
