@@ -23,6 +23,7 @@ KEEP_ALIVE_S_MAX = 65_535  # operators may lower it (CVE-2020-13849)
 
 # ── Clients
 CLIENTS_MAX = 10_000  # connections of all protocols; further ones are refused and counted
+FILES_BESIDE_CLIENTS = 128  # open files: listeners, the store, logs, HTTP
 ADDRESS_CONNECTIONS_MAX = 256  # of one address that is not this machine; of IPv6, of one /64
 ADDRESS_STRANGERS_MAX = 32  # of those, before they log in
 ADDRESS_CONNECTS_PER_SECOND_MAX = 50

@@ -67,7 +67,8 @@ from penstock.node.view import NodeView
 from penstock.node.workers import WorkerLookout
 from penstock.obs.counters import Counters
 from penstock.obs.events import Events
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.runner import RetentionRunner
 from penstock.staging.visible_store import VisibleStore

@@ -35,6 +35,19 @@ def test_a_client_does_not_load_the_broker(module):
     assert (code, said) == (0, "set()\n")
 
 
+@pytest.mark.parametrize(
+    ("command", "heavy"),
+    [
+        ("pub", {"asyncio", "structlog", "penstock.server"}),
+        ("topics", {"asyncio", "structlog", "penstock.server"}),
+        ("doctor", {"penstock.server", "penstock.store", "uvicorn"}),
+    ],
+)
+def test_a_command_loads_what_it_uses(command, heavy):
+    code, said = run(f"import sys, penstock.cli.{command}; print({heavy} & set(sys.modules))")
+    assert (code, said) == (0, "set()\n")
+
+
 def test_the_broker_does_without_what_is_optional():
     """It starts where neither Spark nor the command line's colours are installed."""
     blocked = "sys.modules.update({'rich': None, 'pyspark': None, 'pyarrow': None})"

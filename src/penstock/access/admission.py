@@ -22,7 +22,7 @@ from penstock.core.session import Session
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.model.topic import topic_fault
 from penstock.obs.counters import Counters
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.gate import Gate
 from penstock.trust.principal import ANYONE, Principal

@@ -26,7 +26,7 @@ import msgspec
 from penstock.access.client_changes import NAME_BYTES_MAX, ClientChange, ClientChanges
 from penstock.commit.pipeline import Pipeline
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.store.store import Store, TopicRange
 from penstock.trust.book import AccessBook, Change
 from penstock.trust.keys import Key

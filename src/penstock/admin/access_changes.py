@@ -15,7 +15,8 @@ from penstock.admin.pages import applied
 from penstock.admin.refusals import RequestRefused
 from penstock.admin.view import AccessAdmin
 from penstock.errors import AccessConflict
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import printable
 from penstock.trust.book import ANY_VERSION, AccessBook, Change
 from penstock.trust.principal import Principal
 

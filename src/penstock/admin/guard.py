@@ -43,7 +43,8 @@ from penstock.model.ip import is_loopback
 from penstock.net.http import ORIGIN
 from penstock.net.origin import Origin
 from penstock.net.web_origin import is_known_host, is_same_origin, without_port
-from penstock.obs.log import ThrottledLogger, get_logger, printable
+from penstock.obs.log import ThrottledLogger, get_logger
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.book import AccessBook
 from penstock.trust.principal import ANYONE, Principal

@@ -23,7 +23,7 @@ from penstock.errors import NoQuorum, NotLeader, PenstockError, StorageError
 from penstock.limits import KIB
 from penstock.model.mqtt_headers import Headers
 from penstock.model.trace_context import TRACEPARENT, TRACESTATE, is_traced, valid_headers
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.trust.rules import Action
 
 BODY_BYTES_MAX = 16 * KIB  # a key with the longest list of topics needs a quarter of it

@@ -37,7 +37,7 @@ from penstock.limits import HEADERS_BYTES_MAX, HEADERS_MAX, MIB
 from penstock.model.message import Extras, Message
 from penstock.model.mqtt_headers import Headers
 from penstock.model.topic import has_wildcard
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store, TopicInfo
 from penstock.trust.rules import Action

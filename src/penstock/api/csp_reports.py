@@ -14,7 +14,8 @@ from penstock.api.operations import Resource, operation
 from penstock.api.parts import Parts
 from penstock.api.problems import Problem
 from penstock.limits import KIB
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import printable
 from penstock.trust.rules import Action
 
 REPORT_BYTES_MAX = 8 * KIB

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from penstock.api.documents.common import FieldFault, Query
 from penstock.api.problems import Problem
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 _Query = TypeVar("_Query", bound=Query)
 

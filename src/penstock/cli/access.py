@@ -17,7 +17,7 @@ from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import columns, counted, format_time, print_result, table
 from penstock.errors import PenstockError
 from penstock.limits import ACCESS_DOCUMENT_BYTES_MAX
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH: Final = "access"
 NAMES_SHOWN = 5  # rows of one change

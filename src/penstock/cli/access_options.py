@@ -18,7 +18,7 @@ from penstock.cli.admin_client import AdminClient, SocketClient, admin_options
 from penstock.cli.inputs import option_set
 from penstock.cli.waiting import wait_for_all
 from penstock.errors import PenstockError
-from penstock.net.admin_socket import NAME, reachable
+from penstock.net.admin_path import NAME, reachable
 
 _data_options = option_set(
     click.option(

@@ -8,7 +8,7 @@ from penstock.cli.access_options import access_options
 from penstock.cli.admin_client import AdminClient, Document, stale_option
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import format_time, print_result, table
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH: Final = "access"
 ROLES_OF_NOBODY = ("local", "anonymous")

@@ -30,7 +30,7 @@ from penstock.client.dial import unreachable
 from penstock.client.tls_channel import TlsSettings
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError, Refused
-from penstock.net.admin_socket import reachable
+from penstock.net.admin_path import reachable
 
 BASE: Final = "/api/v1"
 TIMEOUT_S = 30.0  # the broker's disk may be busy

@@ -4,7 +4,7 @@ import click
 
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.output import format_time, print_result, table
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 TROUBLE_CHARACTERS = 400
 

@@ -17,7 +17,7 @@ from penstock.cli.dev_certs import (
 from penstock.cli.inputs import option_set
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import columns, counted, format_time, json_option, print_result
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 _SHOWN_MAX = 4_096  # characters of one value
 

@@ -13,7 +13,7 @@ from penstock.cli.paged import all_named, first_page, limit_option
 from penstock.cli.progress import size_text
 from penstock.cli.subscriptions import subscription_rows, subscriptions_of, will_text
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH: Final = "clients"
 PROTOCOLS: Final = ("mqtt", "redis", "binary", "queue")

@@ -17,7 +17,7 @@ from penstock.cli.inputs import option_set
 from penstock.cli.lazy import NounGroup
 from penstock.cli.output import columns, json_option, print_result, table
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 _name_argument = click.argument("name")
 _CELL_MAX = 400

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.trust.rows import NAME, NAME_FAULT
 
 DAYS: Final = 90

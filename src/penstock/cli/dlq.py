@@ -23,7 +23,7 @@ from penstock.cli.output import (
 )
 from penstock.cli.paged import every
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH: Final = "dlq"
 REDRIVEN_AT_ONCE = 1_000  # letters per request: shows progress, and no response takes long

@@ -24,7 +24,7 @@ from penstock.cli.output import columns, json_option, print_result
 from penstock.config.load import Loaded
 from penstock.config.problems import ConfigProblemsError
 from penstock.errors import PenstockError
-from penstock.net.admin_socket import NAME
+from penstock.net.admin_path import NAME
 
 
 @click.command()

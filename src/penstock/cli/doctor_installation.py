@@ -25,10 +25,10 @@ import msgspec
 
 from penstock import __version__, kernel
 from penstock.cli.doctor_checks import Finding, slow, weak, wrong
-from penstock.cli.serve import FILES_BESIDE_CLIENTS
 from penstock.config.address import Address, parse_listen
 from penstock.config.listeners import wanted
 from penstock.config.schema import Config
+from penstock.limits import FILES_BESIDE_CLIENTS
 
 FLUSHES = 20
 FLUSHES_S_MAX = 1.0  # on a slow disk a few tell enough

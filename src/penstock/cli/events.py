@@ -13,7 +13,7 @@ from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.inputs import flag, is_given
 from penstock.cli.output import format_time, print_result, wants_json
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PAGE = 1_000
 POLL_S = 1.0

@@ -22,7 +22,7 @@ from penstock.cli.output import columns, counted, print_result, span, table
 from penstock.cli.paged import every
 from penstock.config.units import with_unit
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH: Final = "groups"
 _POSITION = "earliest|latest|OFFSET|TIME"

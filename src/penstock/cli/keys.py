@@ -21,7 +21,7 @@ from penstock.cli.output import columns, format_time, print_result, wants_json
 from penstock.cli.paged import every
 from penstock.config.units import with_unit
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.trust.keys import KEY_ID_MAX, Key, key_fault
 from penstock.trust.signatures import SEED_BYTES, KeyPair, is_valid, key_pair, sign_1
 

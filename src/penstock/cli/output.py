@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from penstock.cli.inputs import flag, is_given
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 json_option = flag("--json", help="Print JSON.")
 

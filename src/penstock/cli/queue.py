@@ -28,7 +28,7 @@ from penstock.cli.output import columns, counted, format_time, print_result, tab
 from penstock.cli.paged import every
 from penstock.config.units import with_unit, without_unit
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 if TYPE_CHECKING:  # loads protobuf
     from penstock.client import Record

@@ -26,7 +26,7 @@ from penstock.cli.output import columns, counted, format_time, print_result
 from penstock.cli.recording import Recorded, Recording
 from penstock.client import Client, ClientError
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 BATCH: Final = 1_000  # messages published together
 SHOWN: Final = 10  # topics that a dry run names

@@ -13,7 +13,7 @@ from penstock.cli.output import columns, counted, format_time, payload_text, pri
 from penstock.cli.paged import first_page, limit_option
 from penstock.errors import PenstockError
 from penstock.model.topic import has_wildcard
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH = "retained"
 PAYLOAD_CHARACTERS, SHOWN_CHARACTERS = 60, 4_000

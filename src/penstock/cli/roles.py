@@ -11,7 +11,7 @@ from penstock.cli.lazy import NounGroup
 from penstock.cli.output import columns, print_result, table
 from penstock.cli.paged import every
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.trust.rules import parse_rule
 
 PATH: Final = "roles"

@@ -13,7 +13,7 @@ from penstock.cli.lazy import NounGroup
 from penstock.cli.message_options import name_value_pairs
 from penstock.cli.output import counted, format_time, print_result, table
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH = "schedules"
 PAYLOAD_CHARACTERS = 400

@@ -22,6 +22,7 @@ from penstock.cli.service_manager import ServiceManager
 from penstock.config.load import Loaded
 from penstock.config.schema import Config
 from penstock.errors import StorageError, StorageFull
+from penstock.limits import FILES_BESIDE_CLIENTS
 from penstock.obs import log
 from penstock.server import Origins, Server
 
@@ -185,7 +186,6 @@ SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may hold the interpreter while the writer thread waits for it. A commit
 needs it several times; with Python's 5 ms each wait would be longer than the flush itself."""
 
-FILES_BESIDE_CLIENTS = 128  # listeners, the store, logs, HTTP
 FILES_OF_BLOCKS = 4_096  # before Python 3.13, one for each block of the journal
 
 

@@ -10,7 +10,7 @@ from penstock.cli.output import columns, counted, format_time, print_result, tab
 from penstock.cli.paged import all_named, first_page, limit_option
 from penstock.cli.subscriptions import subscription_rows, subscriptions_of, will_text
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH = "sessions"
 _HEAD = ("CLIENT", "USER", "STATE", "FILTERS", "IN FLIGHT", "QUEUED", "ENDED BY", "EXPIRES")

@@ -14,7 +14,7 @@ from penstock.cli.lazy import CommandGroup
 from penstock.cli.output import counted, format_time, print_result, table
 from penstock.client.queue.values import SinkStatus
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 NAME_CHARACTERS = 400
 NOTE_CHARACTERS = 60

@@ -9,7 +9,7 @@ from penstock.cli.connection import BrokerTarget
 from penstock.cli.output import columns, counted, print_result, span
 from penstock.cluster.status import NodeState
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH: Final = "overview"
 REASON_TIMEOUT_S = 5.0

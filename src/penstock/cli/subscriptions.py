@@ -5,7 +5,7 @@ from typing import Final
 from penstock.cli.admin_client import AdminClient, Document
 from penstock.cli.output import counted, table
 from penstock.cli.paged import first_page
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 SHOWN_MAX: Final = 1_000
 _HEAD: Final = ("FILTER", "QOS", "SHARED AS", "OPTIONS")

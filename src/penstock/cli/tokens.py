@@ -10,7 +10,7 @@ from penstock.cli.inputs import time_option
 from penstock.cli.lazy import NounGroup
 from penstock.cli.output import format_time, print_result, table
 from penstock.cli.paged import every
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH: Final = "tokens"
 

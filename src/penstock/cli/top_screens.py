@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from penstock.cli.admin_client import Document
 from penstock.cli.output import span, table
 from penstock.cli.progress import size_text
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 FINDINGS: Final = 6
 NAME_CHARACTERS: Final = 40

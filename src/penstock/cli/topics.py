@@ -29,7 +29,7 @@ from penstock.cli.paged import first_page, limit_option
 from penstock.cli.progress import size_text
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.model.topic import has_wildcard
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 if TYPE_CHECKING:  # loads protobuf
     from penstock.client import Topic

@@ -19,7 +19,7 @@ from penstock.cli.lazy import NounGroup
 from penstock.cli.output import columns, format_time, print_result, table
 from penstock.cli.paged import every
 from penstock.errors import PenstockError
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 PATH: Final = "users"
 ADMIN_ROLE: Final = "admin"

@@ -9,7 +9,7 @@ import click
 from penstock.cli import names
 from penstock.cli.admin_client import AdminClient, Document, admin_options
 from penstock.cli.output import print_result
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 WIDTH_MAX = 100
 WIDTH_MIN = 32

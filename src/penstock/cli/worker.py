@@ -20,7 +20,7 @@ from penstock.cli.inputs import time_option
 from penstock.config.address import parse_listen
 from penstock.errors import PenstockError, Refused
 from penstock.limits import KIB
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.tasks.app import App, Task
 from penstock.tasks.loading import load_app
 from penstock.tasks.timing import Schedule

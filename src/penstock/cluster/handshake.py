@@ -32,7 +32,7 @@ from msgspec import Meta
 
 from penstock.cluster.faults import PeerFault
 from penstock.cluster.record import CLUSTER_ID_BYTES, NO_CLUSTER
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 

@@ -23,7 +23,7 @@ from penstock.core.delivery import Delivery
 from penstock.model.message import Extras
 from penstock.model.mqtt_headers import Headers
 from penstock.model.trace_context import TraceContext, context_of, with_parent
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.spans import Span, SpanExporter
 from penstock.store.batch import Batch
 from penstock.store.store import Commit

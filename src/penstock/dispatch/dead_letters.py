@@ -34,7 +34,7 @@ from penstock.model.message import (
     Extras,
     Message,
 )
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import TopicRange
 

@@ -14,7 +14,7 @@ from penstock.dispatch.holders import Holders
 from penstock.dispatch.parts import RETRY_S, DispatchParts
 from penstock.dispatch.unacked import ranges_of
 from penstock.obs.events import RETURNED
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 
 

@@ -33,7 +33,7 @@ from penstock.explain.wording import (
     span,
 )
 from penstock.obs.events import Event
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 
 GRAVITY = (
     Fate.DEAD_LETTERED,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from penstock.explain.explanation import Advice, Fact
 from penstock.explain.fates import Certainty
 from penstock.obs.events import CONNECTED, DROPPED, ENDED, REFUSED, RETURNED, Event
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import advice_for
 
 ORDINARY = {"", "client_disconnect", "server_shutdown", "returned"}

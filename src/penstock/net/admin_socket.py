@@ -3,24 +3,20 @@
 Whoever can open it can read the journal next to it anyway: it has mode 0600, and the process at the
 other end must belong to the broker's user or to root. So the first administrator can be made
 without a password, on a broker that others can reach.
-
-A path longer than some 100 bytes does not fit into the address of a Unix socket; it is reached by
-way of a descriptor of its directory.
 """
 
 import asyncio
-import contextlib
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from penstock.net.admin_path import NAME, reachable
 from penstock.net.origin import Origin
 from penstock.obs.log import get_logger
 
-NAME = "admin.sock"
 BACKLOG = 16
 
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -62,16 +58,6 @@ def _bound(path: Path) -> socket.socket:
         listening.close()
         raise
     return listening
-
-
-@contextlib.contextmanager
-def reachable(path: Path) -> Iterator[str]:
-    """An address for a socket file, however long its path is."""
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
 
 
 class _Visitor(asyncio.Protocol):

@@ -26,7 +26,8 @@ from penstock.net.origin import Origin
 from penstock.net.outbox import Outbox
 from penstock.net.tcp_info import tcp_bytes
 from penstock.net.turns import CHUNK_S, TURN_S
-from penstock.obs.log import get_logger, on_one_line, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import on_one_line, printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import ANYONE, Principal
 

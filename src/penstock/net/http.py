@@ -39,7 +39,8 @@ from penstock.net.http_streams import (
 from penstock.net.origin import Origin
 from penstock.net.stalls import STALL_S
 from penstock.net.websocket_entrance import UpgradeRefused, UpgradeRequest, WebSocketEntrance
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 
 HEAD_BYTES_MAX = 16 * KIB  # request line and headers; browsers with many cookies need 8 KiB

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from structlog.typing import FilteringBoundLogger
 
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.summarized_log import SummarizedLog
 
 FREE = 8  # take-overs of one id that are not delayed

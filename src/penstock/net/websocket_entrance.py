@@ -21,7 +21,7 @@ from penstock.net.listener import Door
 from penstock.net.origin import Origin
 from penstock.net.web_origin import is_known_host, is_same_origin
 from penstock.net.websocket import WebSocketTransport
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.websocket.handshake import (
     Unacceptable,

@@ -22,7 +22,8 @@ from penstock.limits import KEEP_ALIVE_FACTOR
 from penstock.net.connection_ids import node_of
 from penstock.net.connections import ConnectedClient, Connections
 from penstock.obs.events import Event
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 
 _log = get_logger("clients")

@@ -12,7 +12,7 @@ from penstock.errors import Refused
 from penstock.model.schedule import ScheduledMessage, Timing
 from penstock.node.cluster_admin import check_leads
 from penstock.node.schedules import ScheduleRunner
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.reading.confirming import confirmed
 from penstock.schedules.timing import in_words, next_ms
 from penstock.trust.principal import Principal

@@ -31,7 +31,8 @@ from penstock.core.schedules import ACTIVE, Schedule
 from penstock.model.schedule import DUE_HEADER, NAME_HEADER
 from penstock.node.decided import DecidedMessage, DecidedPublisher
 from penstock.obs.counters import Counters
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.schedules.plan import Plan, plan
 from penstock.trust.principal import Principal

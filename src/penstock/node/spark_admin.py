@@ -11,7 +11,7 @@ from penstock.core.broker import Broker
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.errors import Refused
 from penstock.node.cluster_admin import check_leads
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.staging.sink_commits import SinkCommits, SinkView
 from penstock.wire.queue.faults import Fault
 

@@ -12,7 +12,7 @@ from penstock.core.live import LiveSubscriber
 from penstock.core.session import Session
 from penstock.delivery.fanout import LiveFanout
 from penstock.node.live_tap import LiveTap, uncaptured
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.trust.principal import Principal
 
 

@@ -23,7 +23,8 @@ from penstock.core.sinks import SinkState
 from penstock.dispatch.parts import RETRY_S
 from penstock.errors import StorageError
 from penstock.model.stages import Stage
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.staging.blocks import Piece, Pieces
 from penstock.staging.context import StagingCompletion, StagingContext

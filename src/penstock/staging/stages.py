@@ -27,7 +27,8 @@ from penstock.limits import (
     STAGES_MAX,
 )
 from penstock.model.stages import PREFIX, Stage, stage_of, stage_topic
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.staging.blocks import Validation, validate
 from penstock.staging.context import StagingCompletion, StagingContext

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.errors import StorageDamaged, StorageError, StorageForeign
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.store.blocks.block import Block
 from penstock.store.blocks.files import BlockFiles
 from penstock.store.blocks.registry import BlockRow, block_rows

@@ -7,15 +7,8 @@ import secrets
 import pytest
 import structlog
 
-from penstock.obs.log import (
-    VALUE_CHARACTERS_MAX,
-    Throttle,
-    ThrottledLogger,
-    configure,
-    get_logger,
-    on_one_line,
-    printable,
-)
+from penstock.obs.log import VALUE_CHARACTERS_MAX, Throttle, ThrottledLogger, configure, get_logger
+from penstock.obs.printable import on_one_line, printable
 from penstock.obs.reasons import DisconnectReason
 
 

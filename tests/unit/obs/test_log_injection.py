@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from penstock.obs.log import configure, get_logger, printable
+from penstock.obs.log import configure, get_logger
+from penstock.obs.printable import printable
 
 HOSTILE = [
     'x\n{"event": "started", "level": "info"}',

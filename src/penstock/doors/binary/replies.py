@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.wire.binary import encode
 from penstock.wire.binary.errors import ErrorCode, Fault, fault
 

@@ -37,7 +37,7 @@ from penstock.model.queue_names import is_queue
 from penstock.model.topic import filter_fault, has_wildcard
 from penstock.net.meter import Meter
 from penstock.net.origin import Origin
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.reading.cursor import Cursor
 from penstock.store.search import offset_at_time

@@ -68,7 +68,8 @@ from penstock.doors.mqtt.terms import STRANGER_TERMS, terms_of, welcome
 from penstock.limits import KEEP_ALIVE_FACTOR
 from penstock.net.connection import CHECK_INTERVAL_S, Connection
 from penstock.net.origin import Origin
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.principal import STRANGER, Principal
 from penstock.wire.mqtt import encode

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from penstock.doors.mqtt.terms import Terms
-from penstock.obs.log import on_one_line
+from penstock.obs.printable import on_one_line
 from penstock.obs.reasons import DisconnectReason as Why
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.properties import NONE, Properties

@@ -7,7 +7,7 @@ from penstock.limits import HEADERS_BYTES_MAX, HEADERS_MAX
 from penstock.model.message import CONTENT_TYPE_SHIFT, Extras
 from penstock.model.mqtt_headers import PAYLOAD_FORMAT, content_type_of
 from penstock.model.topic import topic_fault
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import is_text
 from penstock.wire.mqtt.events import Publish, Will

@@ -26,7 +26,8 @@ from penstock.dispatch.groups import Start, StartAt
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.shared_subscriptions import MEMBERSHIPS_MAX, topics_matching
 from penstock.errors import StorageError
-from penstock.obs.log import get_logger, printable
+from penstock.obs.log import get_logger
+from penstock.obs.printable import printable
 from penstock.store.store import TopicInfo
 
 GROUPS_AT_ONCE = 256  # groups looked at in one step

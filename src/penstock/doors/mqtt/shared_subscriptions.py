@@ -48,7 +48,7 @@ from penstock.dispatch.groups import Start, StartAt
 from penstock.doors.mqtt.parts import MqttParts
 from penstock.model.message import FLAG_RETAIN, FLAG_RETAIN_UNKEPT
 from penstock.model.queue_names import WORKERS, is_queue
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store
 from penstock.trust.principal import Principal

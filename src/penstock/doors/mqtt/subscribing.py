@@ -35,7 +35,7 @@ from penstock.doors.mqtt.terms import Terms
 from penstock.limits import REPLAYS_MAX
 from penstock.model.topic import filter_fault
 from penstock.net.meter import Meter
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action

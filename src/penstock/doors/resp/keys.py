@@ -17,7 +17,7 @@ from penstock.doors.resp.faults import CommandError
 from penstock.doors.resp.parts import RespParts
 from penstock.doors.resp.streams.options import integer
 from penstock.doors.resp.tasks import stepwise
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.trust.rules import Action
 from penstock.wire.resp import encode
 

@@ -22,7 +22,7 @@ from penstock.delivery.fanout import Targets
 from penstock.doors.resp.pattern_budget import Account, account_of
 from penstock.doors.resp.replay import Replays, SubscribedClient
 from penstock.model.topic import filter_fault, has_wildcard
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.principal import Principal
 from penstock.trust.rules import Action

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from penstock.obs.log import printable
+from penstock.obs.printable import printable
 from penstock.spark.offsets import OffsetRange
 
 SHOWN: Final = 20  # faults of a kind that the text lists; the document has all

@@ -9,7 +9,8 @@ has no place for them.
 """
 
 from collections.abc import Container, Iterable, Sequence
-from struct import pack
+from itertools import chain
+from struct import Struct, pack
 from typing import Final
 
 from penstock.errors import LocalProtocolError
@@ -33,7 +34,9 @@ _SUBACK_CODES: Final = frozenset({0, 1, 2, 0x80})
 
 _PACKED: Final = pack(">65536H", *range(65_536))
 # every two-byte number, ready to be joined; index 0 is unused
-PACKET_IDS: Final = tuple([_PACKED[at : at + 2] for at in range(0, len(_PACKED), 2)])
+PACKET_IDS: Final[tuple[bytes, ...]] = tuple(
+    chain.from_iterable(Struct("2s" * 256).iter_unpack(_PACKED))
+)
 
 _PUBLISH_FIRST_BYTES: Final = {
     shape: bytes((first_byte,)) for first_byte, shape in PUBLISH_SHAPES.items()
