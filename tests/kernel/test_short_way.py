@@ -3,6 +3,7 @@
 import gc
 
 import pytest
+from tests.conformance import packets5 as v5
 from tests.conformance.wire_client import WireClient, connect_packet, publish
 
 from penstock.doors.mqtt.connection import MqttConnection
@@ -32,7 +33,7 @@ def connection_of(broker, name):
 
 
 class Faulty:
-    """Stands for what publishes, and has a bug."""
+    """Stands for what publishes to clients of another version, and has a bug."""
 
     @property
     def forward_frames(self):
@@ -42,9 +43,14 @@ class Faulty:
 def test_a_bug_that_one_client_meets_closes_that_client_only_and_is_counted(broker):
     with connected(broker, "unlucky") as unlucky, connected(broker, "other") as other:
         connection = connection_of(broker, b"unlucky")
-        connection._publishing = Faulty()
-        unlucky.send(publish("t", b"x"))
-        unlucky.expect_close()
+        with WireClient(broker.host, broker.port) as of_5:
+            of_5.send(v5.connect("of 5"), v5.subscribe(1, ("t", 0)))
+            assert [of_5.receive()[0] for _ in range(2)] == [0x20, 0x90]
+            unlucky.send(publish("t", b"well"))
+            assert of_5.receive() == v5.publish("t", b"well")
+            connection._publishing = Faulty()
+            unlucky.send(publish("t", b"x"))
+            unlucky.expect_close()
         assert connection.reason is DisconnectReason.INTERNAL_ERROR
         other.subscribe(("t", 0))
         other.send(publish("t", b"still here"))

@@ -26,6 +26,7 @@ COMPILED = "compiled"
 PARTS = (
     "checksum",
     "columns",
+    "connection_state",
     "entries",
     "fields",
     "flusher",

@@ -12,6 +12,7 @@ cdef class Flushable:
 cdef class Flusher:
     cdef object _loop
     cdef object _monotonic
+    cdef bint _is_of_system  # whether that is the system's clock
     cdef object _counters
     cdef list _due
     cdef bint _is_holding
@@ -29,3 +30,4 @@ cdef class Flusher:
     cpdef restore(self, bint was_holding)
     cdef int _schedule(self) except -1
     cdef int _flush(self) except -1
+    cdef double _now(self) except? -1

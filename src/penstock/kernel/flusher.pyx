@@ -5,13 +5,18 @@ Everything that is sent passes through it, and a broker with little to do turns 
 it is compiled: five calls of Python less for each of these.
 """
 
-from time import sleep
+from penstock.kernel.clocks cimport monotonic_s
+from penstock.kernel.slots cimport attribute, Slot
+
+from time import monotonic as _monotonic, sleep
 
 QUIET_S = 0.0001
 NAP_S = 0.00005
 NAP_BYTES_MAX = 16_384
 cdef double _QUIET_S = QUIET_S, _NAP_S = NAP_S
 cdef long long _NAP_BYTES_MAX = NAP_BYTES_MAX
+
+cdef Slot _bytes_in_total
 
 
 cdef class Flushable:
@@ -27,6 +32,7 @@ cdef class Flusher:
     def __init__(self, loop, monotonic, counters):
         self._loop = loop
         self._monotonic = monotonic
+        self._is_of_system = monotonic is _monotonic
         self._counters = counters
         self._due = []
 
@@ -73,7 +79,7 @@ cdef class Flusher:
         cdef long long received
         if not self._is_scheduled:
             return
-        since_last = <double>self._monotonic() - self._flushed_at
+        since_last = self._now() - self._flushed_at
         received = <long long>self._counters.bytes_in_total - self._received_at_flush
         self._flush()
         if since_last < _NAP_S and received < _NAP_BYTES_MAX and not self._is_poller_napping:
@@ -83,8 +89,8 @@ cdef class Flusher:
         cdef list due = self._due
         cdef Py_ssize_t place = len(due)
         self._is_scheduled = self.is_in_turn
-        self._flushed_at = self._monotonic()
-        self._received_at_flush = self._counters.bytes_in_total
+        self._flushed_at = self._now()
+        self._received_at_flush = attribute(self._counters, &_bytes_in_total, "bytes_in_total")
         self._due = []
         while place > 0:  # the last first, as in the Python form
             place -= 1
@@ -99,3 +105,6 @@ cdef class Flusher:
 
                 _log.exception("flush_failed")
         return 0
+
+    cdef double _now(self) except? -1:
+        return monotonic_s() if self._is_of_system else <double>self._monotonic()

@@ -46,6 +46,7 @@ cdef class OutputQueue(Flushable):
     cdef void _forget_pieces(self) noexcept
     cdef object _piece(self, Piece *piece)
     cdef int _settle(self) except -1
+    cdef bint _is_budget_tight(self) except -1
     cdef int _write_now(self) except -1
     cdef int _refresh_now(self) except -1
     cdef int _count_live(self) except -1

@@ -15,6 +15,7 @@ from libc.stdint cimport uint32_t, UINT32_MAX
 from libc.string cimport memcpy
 
 from penstock.kernel.flusher cimport Flushable, Flusher
+from penstock.kernel.slots cimport attribute, set_attribute, Slot
 from penstock.kernel.sockets cimport SocketTransport, iovec
 
 cdef extern from "Python.h":
@@ -25,6 +26,9 @@ cdef enum:
     ROOM_KEPT = 64  # pieces; a longer array is given back after the write
     OWNER_PARTS_MAX = 2  # how much larger than its piece an object may be that waits
     JOINED_BYTES_MAX = 512  # mean size of pieces up to which copying them into one costs least
+
+
+cdef Slot _flusher, _budget, _is_tight, _counters, _bytes_out_total, _messages_out_total
 
 
 cdef inline Py_ssize_t _bytes_of(Piece *piece) noexcept:
@@ -161,7 +165,7 @@ cdef class OutputQueue:
         return grown
 
     cdef int _become_due(self) except -1:
-        cdef object flusher = self._connections.flusher
+        cdef object flusher = attribute(self._connections, &_flusher, "flusher")
         self._is_due = True
         if type(flusher) is Flusher:
             (<Flusher>flusher).flush_soon(self)
@@ -178,12 +182,16 @@ cdef class OutputQueue:
         self._is_due = False
         if self._is_closed:
             return 0
-        if self._is_paused or self._connections.budget.is_tight:
+        if self._is_paused or self._is_budget_tight():
             self._settle()
             self.flush_bounded()
         else:
             self._write_now()
         return self._refresh_now()
+
+    cdef bint _is_budget_tight(self) except -1:
+        budget = attribute(self._connections, &_budget, "budget")
+        return attribute(budget, &_is_tight, "is_tight")
 
     def flush_bounded(self):
         """Write what may be written while the client is paused or the budget is tight."""
@@ -199,7 +207,9 @@ cdef class OutputQueue:
         if not self._out and not self._piece_count:
             return 0
         size = self._size()
-        self._connections.counters.bytes_out_total += size
+        counters = attribute(self._connections, &_counters, "counters")
+        sent = attribute(counters, &_bytes_out_total, "bytes_out_total")
+        set_attribute(counters, &_bytes_out_total, "bytes_out_total", sent + size)
         if type(self._transport) is SocketTransport:
             vectors = self._vector_count(size)
         if vectors:
@@ -302,12 +312,15 @@ cdef class OutputQueue:
         """Live messages are about to be sent: renew those that must be, and count all."""
         cdef Py_ssize_t count = 0
         cdef uint32_t place
+        cdef list totals
         if self._is_live_stale:
             self._is_live_stale = False
             self.renew_live()
         for place in range(self._piece_count):
             count += self._pieces[place].count
-        self._connections.counters.messages_out_total[0] += count
+        counters = attribute(self._connections, &_counters, "counters")
+        totals = attribute(counters, &_messages_out_total, "messages_out_total")
+        totals[0] += count
         return 0
 
     def take_live(self):

@@ -17,11 +17,16 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport uint8_t, uint32_t
 
+from penstock.kernel.clocks cimport monotonic_s, wall_clock_ms
 from penstock.kernel.columns cimport MessageColumns
+from penstock.kernel.connection_state cimport ConnectionState
 from penstock.kernel.flusher cimport Flusher
 from penstock.kernel.names cimport name_of
 from penstock.kernel.output_queue cimport OutputQueue
 from penstock.kernel.routes cimport Route
+from penstock.kernel.slots cimport attribute, set_attribute, Slot
+
+from time import monotonic as _monotonic
 
 cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object, object) except? NULL
@@ -35,6 +40,10 @@ cdef enum:
     LONG_BYTES_MIN = 16_384  # a read that may take long: others may have to be served after it
 
     FEW = 4  # packets that need no memory of their own: most devices send one at a time
+
+
+cdef Slot _client, _door, _publishing, _bytes_max, _dialect, _tail, _state
+cdef Slot _batch, _room_bytes, _rights, _publishable, _bytes_in_total, _messages_in_total
 
 
 cdef struct Frame:
@@ -132,22 +141,31 @@ cdef class PublishFrames:
         return make(name, payloads, self.chunk, start, end, self.version), place
 
 
-cpdef Py_ssize_t find_publishes(
-    int version, bytes data, Py_ssize_t position, Py_ssize_t bytes_max, list events
-) except -1:
+def find_publishes(
+    int version, bytes data not None, Py_ssize_t position, Py_ssize_t bytes_max, list events not None
+):
     """Find ordinary QoS 0 packets from ``position`` on; return where they end.
 
     If there are some, they become one event.
     """
+    cdef PublishFrames found = _find(version, data, &position, bytes_max)
+    if found is not None:
+        events.append(found)
+    return position
+
+
+cdef PublishFrames _find(int version, bytes data, Py_ssize_t *begin, Py_ssize_t bytes_max):
+    """The packets from ``begin`` on, which is moved behind them; None if there are none."""
     cdef const uint8_t *text = <const uint8_t *>PyBytes_AS_STRING(data)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
     cdef Py_ssize_t last = size - PACKET_BYTES_MIN
+    cdef Py_ssize_t position = begin[0]
     cdef Py_ssize_t length, body, end, payload, name_size
     cdef PublishFrames found = None
     cdef Frame *frame
     cdef bytes name = None
     if position < 0 or size > 0xFFFFFFFF:
-        return position
+        return None
     while position <= last and text[position] == PUBLISH_QOS_0:
         length = text[position + 1]
         body = position + 2
@@ -180,24 +198,35 @@ cpdef Py_ssize_t find_publishes(
         frame.end = end
         found.count += 1
         position = end
-    if found is not None:
-        events.append(found)
-    return position
+    begin[0] = position
+    return found
+
+
+cdef inline OutputQueue _outbox_of(client):
+    if isinstance(client, ConnectionState):
+        return (<ConnectionState>client).outbox
+    return client.outbox
 
 
 cdef int _forward(
-    tuple targets, PublishFrames frames, Py_ssize_t first, Py_ssize_t last, connection_type, forward
+    tuple targets,
+    PublishFrames frames,
+    Py_ssize_t first,
+    Py_ssize_t last,
+    connection_type,
+    publishing,
+    forward,
 ) except -1:
     """Forward packets to those who can get them as they are, and let ``forward`` do the rest."""
     cdef Py_ssize_t start = frames._frames[first].start, end = frames._frames[last - 1].end
     cdef OutputQueue outbox
     cdef list others = None
     for pair in targets:
-        client = (<tuple>pair)[0].client
+        client = attribute((<tuple>pair)[0], &_client, "client")
         if client is None:
             continue
         if type(client) is connection_type:
-            outbox = client.outbox
+            outbox = _outbox_of(client)
             if outbox.frames_version == frames.version and end - start <= outbox.frames_bytes_max:
                 outbox.send_slice(last - first, frames.chunk, start, end)
                 continue
@@ -205,6 +234,8 @@ cdef int _forward(
             others = []
         others.append(pair)
     if others is not None:
+        if forward is None:
+            forward = publishing.forward_frames
         forward(tuple(others), frames, first, last)
     return 0
 
@@ -231,7 +262,8 @@ def pass_on(
     """
     cdef Py_ssize_t captured = 0
     taken = _pass_on(
-        frames, routes, publishable, columns, time_ms, cluster, connection_type, forward, &captured
+        frames, routes, publishable, columns, time_ms, cluster, connection_type, None, forward,
+        &captured,
     )
     return taken, captured
 
@@ -244,9 +276,11 @@ cdef Py_ssize_t _pass_on(
     long long time_ms,
     cluster,
     connection_type,
+    publishing,
     forward,
     Py_ssize_t *captured,
 ) except -1:
+    """``pass_on``; without ``forward`` it is ``publishing.forward_frames``."""
     cdef Py_ssize_t first = frames._first, place = first, begin = first
     cdef Frame *frame
     cdef PyObject *found
@@ -269,7 +303,7 @@ cdef Py_ssize_t _pass_on(
         others = route.targets
         if others is not targets and (not targets or others != targets):
             if targets:
-                _forward(targets, frames, begin, place, connection_type, forward)
+                _forward(targets, frames, begin, place, connection_type, publishing, forward)
             targets = others
             begin = place
         if policy:
@@ -280,16 +314,16 @@ cdef Py_ssize_t _pass_on(
                 )
         place += 1
     if targets and place > begin:
-        _forward(targets, frames, begin, place, connection_type, forward)
+        _forward(targets, frames, begin, place, connection_type, publishing, forward)
     frames._first = place
     return place - first
 
 
-def receive(connection, bytes data not None):
+def receive(ConnectionState connection not None, bytes data not None):
     """``data_received`` of an MQTT connection: the short way if it is one, else the long one."""
-    cdef ShortWay short_way = connection._door.short_way
+    cdef ShortWay short_way = attribute(connection, &_door, "_door").short_way
     if not short_way.take(connection, data):
-        connection.take_long_way(data)
+        (<object>connection).take_long_way(data)
 
 
 @cython.final
@@ -311,11 +345,14 @@ cdef class ShortWay:
     cdef object _backpressure
     cdef object _monotonic
     cdef object _wall_ms
+    cdef bint _is_of_system  # whether both are the system's clocks
     cdef object _connected
-    cdef object _dialect  # of the last machine that was asked for its version
+    cdef object _known_dialect  # of the last machine that was asked for its version
     cdef int _version
 
     def __init__(self, door, connected):
+        from penstock.clock import SystemClock  # not sooner: Spark loads the kernel, too
+
         connections = door.connections
         self._counters = connections.counters
         self._pipeline = door.pipeline
@@ -326,62 +363,81 @@ cdef class ShortWay:
         self._backpressure = connections.backpressure
         self._monotonic = connections.monotonic
         self._wall_ms = connections.wall_ms
+        self._is_of_system = (
+            self._monotonic is _monotonic and self._wall_ms is SystemClock.wall_ms
+        )
         self._connected = connected
 
-    cpdef bint take(self, connection, bytes data) except -1:
+    cpdef bint take(self, ConnectionState connection, bytes data) except -1:
         """Take a read of ``connection``; False if it must go the long way, and nothing was done."""
-        cdef list events = []
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data), end = 0
         cdef PublishFrames frames
         cdef bint is_in_turn
         if not size or <uint8_t>PyBytes_AS_STRING(data)[0] != PUBLISH_QOS_0:
             return False
-        publishing = connection._publishing
+        publishing = attribute(connection, &_publishing, "_publishing")
         machine = connection._machine
         if publishing is None or not self._is_free(connection, machine):
             return False
-        if find_publishes(self._version_of(machine), data, 0, machine._bytes_max, events) != size:
+        frames = _find(
+            self._version_of(machine), data, &end, attribute(machine, &_bytes_max, "_bytes_max")
+        )
+        if end != size:
             return False
-        frames = events[0]
-        self._counters.bytes_in_total += size
-        now = connection._last_packet_at = self._monotonic()
+        self._count_received(size)
+        connection._last_packet_at = self._now()
         is_in_turn = self._is_in_turn()  # then nothing is written before the turn ends
         if not is_in_turn:
             self._flusher.hold()
         try:
             self._publish(connection, publishing, frames)
         except Exception:
-            connection.failed()
+            (<object>connection).failed()
             frames._first = frames.count
         if frames._first < frames.count:
-            connection.handle_safely(events)
+            (<object>connection).handle_safely([frames])
         if not is_in_turn:
-            self._flusher.release(now)
+            self._flusher.release(connection._last_packet_at)
         if self._backpressure.is_congested or size > LONG_BYTES_MIN:
-            connection.give_way()
+            (<object>connection).give_way()
         return True
 
-    cdef int _publish(self, connection, publishing, PublishFrames frames) except -1:
+    cdef int _publish(
+        self, ConnectionState connection, publishing, PublishFrames frames
+    ) except -1:
         cdef Py_ssize_t taken, captured = 0
-        cdef MessageColumns batch = self._room.batch
-        cdef bint is_granted = batch is not None and batch.payload_bytes < self._room.bytes_max
+        cdef MessageColumns batch = attribute(self._room, &_batch, "batch")
+        cdef bint is_granted = batch is not None and batch.payload_bytes < <Py_ssize_t>attribute(
+            self._room, &_room_bytes, "bytes_max"
+        )
+        cdef list received
         if not is_granted:
             batch = self._pipeline.capturing_batch()
+        rights = attribute(connection.principal, &_rights, "rights")
         taken = _pass_on(
             frames,
             self._routes,
-            connection.principal.rights.publishable,
+            attribute(rights, &_publishable, "publishable"),
             batch,
-            self._wall_ms(),
+            wall_clock_ms() if self._is_of_system else <long long>self._wall_ms(),
             self._cluster,
             type(connection),
-            publishing.forward_frames,
+            publishing,
+            None,
             &captured,
         )
-        self._counters.messages_in_total[0] += taken
+        received = attribute(self._counters, &_messages_in_total, "messages_in_total")
+        received[0] += taken
         if not is_granted:
             self._pipeline.end_capturing(batch, captured)
         return 0
+
+    cdef int _count_received(self, Py_ssize_t size) except -1:
+        received = attribute(self._counters, &_bytes_in_total, "bytes_in_total")
+        return set_attribute(self._counters, &_bytes_in_total, "bytes_in_total", received + size)
+
+    cdef double _now(self) except? -1:
+        return monotonic_s() if self._is_of_system else <double>self._monotonic()
 
     cdef bint _is_in_turn(self) except -1:
         if type(self._flusher) is Flusher:
@@ -389,16 +445,18 @@ cdef class ShortWay:
         return self._flusher.is_in_turn
 
     cdef int _version_of(self, machine) except -1:
-        dialect = machine._dialect
-        if dialect is not self._dialect:
-            self._dialect = dialect
+        dialect = attribute(machine, &_dialect, "_dialect")
+        if dialect is not self._known_dialect:
+            self._known_dialect = dialect
             self._version = dialect.version
         return self._version
 
-    cdef bint _is_free(self, connection, machine) except -1:
+    cdef bint _is_free(self, ConnectionState connection, machine) except -1:
         """Whether events would be handled at once, and machine and meter have nothing to add."""
         if connection.reason is not None or connection.meter is not None:
             return False
-        if connection._held or connection._blocks:
+        if connection._blocks or connection._held:
             return False
-        return machine._tail is None and machine._state is self._connected
+        if attribute(machine, &_tail, "_tail") is not None:
+            return False
+        return attribute(machine, &_state, "_state") is self._connected

@@ -66,15 +66,6 @@ cdef extern from "<sys/ioctl.h>" nogil:
         FIONREAD
     int ioctl(int fd, unsigned long request, ...)
 
-cdef extern from "<time.h>" nogil:
-    enum:
-        CLOCK_MONOTONIC
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec *now)
-    int nanosleep(const timespec *time, timespec *rest)
-
 cdef extern from "<unistd.h>" nogil:
     int close_fd "close"(int fd)
 
@@ -106,7 +97,7 @@ cdef class Poller:
     cdef uint32_t _register(self, int fd, object owner) except 0
     cdef int _forget(self, int fd) except -1
     cdef int _arm(self, int fd, uint32_t registration, uint32_t armed, uint32_t wanted) except -1
-    cdef int _poll(self) except -1
+    cdef int64_t _poll(self, int64_t now_ns) except -1
     cdef int _gathered(self, int count, int64_t since_last) except -1
     cdef int _poll_after_nap(self, int count, int64_t ns) except -1
     cdef bint _is_among(self, uint64_t registered, int count) noexcept

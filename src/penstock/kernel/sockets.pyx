@@ -32,6 +32,7 @@ from libc.errno cimport EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t, UINT32_MAX
 from libc.string cimport memset
 
+from penstock.kernel.clocks cimport monotonic_ns, nanosleep, timespec
 from penstock.kernel.flusher cimport Flusher
 
 import os
@@ -79,12 +80,6 @@ ACCEPT_RETRY_S = 1.0  # how long a process without descriptors left accepts nobo
 # What is received passes through it, unless it is much: nobody else runs between a receive and its
 # copy.
 cdef char[RECEIVE_BYTES] _received
-
-
-cdef inline int64_t _now_ns() noexcept:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
 
 
 cdef inline void _sleep(int64_t ns) noexcept nogil:
@@ -202,7 +197,7 @@ cdef class Poller:
 
     def turn(self):
         """Read once from each socket that is ready, and send on where there is room again."""
-        cdef int64_t began_ns = _now_ns()
+        cdef int64_t began_ns = monotonic_ns()
         cdef Flusher flusher = None
         if type(self._gatherer) is Flusher:
             flusher = self._gatherer
@@ -211,8 +206,7 @@ cdef class Poller:
             self._gatherer.begin_turn()
         try:
             if self._next_event == self._event_count:
-                self._poll()
-            began_ns = _now_ns()
+                began_ns = self._poll(began_ns)
             if self._resumed:
                 self._read_resumed()
             self._handle_events()
@@ -221,26 +215,28 @@ cdef class Poller:
                 flusher.end_turn()
             else:
                 self._gatherer.end_turn()
-            self._ended_ns = _now_ns()
+            self._ended_ns = monotonic_ns()
             self._busy_ns += self._ended_ns - began_ns
 
-    cdef int _poll(self) except -1:
-        """Ask which sockets are ready; nap before if turns bring little."""
+    cdef int64_t _poll(self, int64_t now_ns) except -1:
+        """Ask which sockets are ready; nap before if turns bring little. Return the time then."""
         cdef int count = epoll_wait(self._epoll, self._events, EVENTS, 0)
-        cdef int64_t since_last = _now_ns() - self._ended_ns
+        cdef int64_t since_last = now_ns - self._ended_ns
         cdef bint is_soon = since_last < NAP_NS and self._read_bytes < NAP_BYTES_MAX
         if count >= FEW_EVENTS:
             count = self._gathered(count, since_last)
+            now_ns = monotonic_ns()
         elif is_soon and count > 0:
             if self._naps_to_skip > 0:
                 self._naps_to_skip -= 1
             else:
                 count = self._poll_after_nap(count, NAP_NS - since_last)
+                now_ns = monotonic_ns()
         self._read_bytes = self._reads = 0
         self._busy_ns = 0
         self._next_event = 0
         self._event_count = count if count > 0 else 0
-        return 0
+        return now_ns
 
     cdef int _gathered(self, int count, int64_t since_last) except -1:
         """Let many clients that write little write more before they are read.
@@ -337,8 +333,8 @@ cdef class Poller:
             if self._next_event == self._event_count:
                 break
             if not ends_ns:
-                ends_ns = _now_ns() + TURN_NS
-            elif _now_ns() > ends_ns:
+                ends_ns = monotonic_ns() + TURN_NS
+            elif monotonic_ns() > ends_ns:
                 break
         return 0
 

@@ -40,6 +40,17 @@ class BudgetHolder(BudgetWaiter, Protocol):
 class Budget:
     """Counts what all outboxes hold. ``soon`` calls back in the next turn of the loop."""
 
+    __slots__ = (
+        "_easy",
+        "_holders",
+        "_is_waking",
+        "_soon",
+        "_waiting",
+        "bytes_max",
+        "is_tight",
+        "used",
+    )
+
     def __init__(self, bytes_max: int, soon: Callable[[Callable[[], None]], object]) -> None:
         self.bytes_max = bytes_max
         self._soon = soon

@@ -19,6 +19,7 @@ import ssl
 from math import inf
 from typing import ClassVar, Generic, Protocol, TypeVar
 
+from penstock.net.connection_state import ConnectionState
 from penstock.net.connections import Connections
 from penstock.net.incomplete import WORTH_COUNTING
 from penstock.net.meter import Meter
@@ -58,35 +59,14 @@ class Machine(Protocol[Event]):
     def receive(self, data: bytes) -> list[Event]: ...  # decode a chunk; never raises
 
 
-class Connection(asyncio.Protocol, Generic[Event]):
+class Connection(asyncio.Protocol, ConnectionState, Generic[Event]):
     """One client's connection."""
 
     protocol_name: ClassVar[str]  # as listings of clients show it
     ends_by_closing = True  # whether closing the socket is an orderly end; MQTT has a packet for it
     handles_while_blocked = False  # whether ``hold`` handles some of the events it is given
 
-    __slots__ = (
-        "_blocks",
-        "_checked_next",
-        "_connections",
-        "_has_spoken",
-        "_held",
-        "_is_holder",
-        "_is_over_quota",
-        "_is_reading_paused",
-        "_is_resuming",
-        "_is_turn_over",
-        "_last_packet_at",
-        "_machine",
-        "_transport",
-        "_unknown_since",
-        "meter",
-        "number",
-        "origin",
-        "outbox",
-        "principal",
-        "reason",
-    )
+    __slots__ = ()
 
     def __init__(
         self,

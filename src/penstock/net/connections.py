@@ -90,6 +90,31 @@ class ConnectedClient(Protocol):
 class Connections:
     """Shared by all connections of one broker."""
 
+    __slots__ = (
+        "backpressure",
+        "budget",
+        "clients",
+        "clock",
+        "counters",
+        "deadlines",
+        "flusher",
+        "http",
+        "ids",
+        "incomplete",
+        "is_stopping",
+        "limits",
+        "loop",
+        "meter_of",
+        "monotonic",
+        "sockets",
+        "stalls",
+        "takeovers",
+        "throttled_log",
+        "turns",
+        "visitors",
+        "wall_ms",
+    )
+
     def __init__(
         self,
         limits: Limits,

@@ -1,0 +1,1 @@
+from penstock.net.connection_state import ConnectionState as ConnectionState
