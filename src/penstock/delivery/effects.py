@@ -89,7 +89,7 @@ class EffectHandlers:
 
     def _record(self, effects: Effects) -> None:
         for drop in effects.drops.values():
-            event = self._counters.events.note(
+            self._counters.events.note(
                 DROPPED,
                 drop.reason.value,
                 drop.client_id,
@@ -99,8 +99,8 @@ class EffectHandlers:
                 offset=drop.offset,
                 sequences=(drop.first, drop.last),
                 detail=drop.detail,
+                is_everywhere=True,
             )
-            event.is_everywhere = True
 
     def _end_replay(
         self, client: SessionClient, deliveries: list[Delivery], pass_on: Callable[[], None]

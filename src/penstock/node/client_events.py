@@ -76,30 +76,31 @@ class ClientEvents:
         """Called periodically: write the seconds that are over."""
         self._events.turn()
         if self._is_on and self._events.next > self._next and self._can_write():
-            settled = []
-            for event in self._events.since(self._next, AT_ONCE_MAX):
-                if not self._events.is_settled(event):
-                    break
-                settled.append(event)
-            self._write(settled)
+            self._write(with_unsettled=False)
 
     def finish(self) -> None:
         """The broker stops: write the second that has begun."""
         if self._is_on and self._can_write():
-            self._write(self._events.since(self._next, AT_ONCE_MAX))
+            self._write(with_unsettled=True)
 
     def _can_write(self) -> bool:
         return self._pipeline.failure is None and self._cluster.is_writable
 
-    def _write(self, events: list[Event]) -> None:
-        if not events:
-            return
-        self._next = events[-1].number + 1
-        own = [event for event in events if self._is_ours(event)]
+    def _write(self, *, with_unsettled: bool) -> None:
+        own = self._take(with_unsettled=with_unsettled)
         payloads = [msgspec.json.encode(self._stored(event)) for event in _bounded(own)]
         if payloads:
             now_ms = self._events.now_ms()
             self._pipeline.publish(TOPIC, payloads, now_ms, qos=1, retain=False)
+
+    def _take(self, *, with_unsettled: bool) -> Iterator[Event]:
+        """Each record once, one at a time: of a storm there are thousands, and few are written."""
+        for event in self._events.since(self._next, AT_ONCE_MAX):
+            if not with_unsettled and not self._events.is_settled(event):
+                break
+            self._next = event.number + 1
+            if self._is_ours(event):
+                yield event
 
     def _is_ours(self, event: Event) -> bool:
         if event.kind not in WRITTEN or event.topic == TOPIC:

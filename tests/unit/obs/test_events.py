@@ -1,11 +1,23 @@
 """The ring of recorded reasons: what is counted together, what is kept, in which order."""
 
+import sys
+import threading
 import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.obs.events import DROPPED, ENDED, ENDS_KEPT, EVENTS_KEPT, NEW_PER_SECOND_MAX, Events
+from penstock.obs.events import (
+    CONNECTED,
+    DROPPED,
+    ENDED,
+    ENDS_KEPT,
+    EVENTS_KEPT,
+    NEW_PER_SECOND_MAX,
+    Event,
+    Events,
+)
 
 
 class Time:
@@ -75,7 +87,8 @@ def test_the_ends_that_are_kept_are_bounded():
 
 def test_long_names_and_words_are_cut():
     events, _ = ring()
-    event = events.note(DROPPED, "expired", b"c" * 60_000, b"t" * 60_000, detail="d" * 60_000)
+    number = events.note(DROPPED, "expired", b"c" * 60_000, b"t" * 60_000, detail="d" * 60_000)
+    event = events.at(number)
     assert (len(event.client), len(event.topic), len(event.detail)) == (256, 256, 160)
 
 
@@ -87,6 +100,69 @@ def test_a_page_goes_on_where_the_last_one_ended():
     first = events.find(4)
     rest = events.find(100, is_before=lambda event: event.number < first[-1].number)
     assert [event.client for event in first + rest] == [b"%d" % n for n in range(9, -1, -1)]
+
+
+def test_who_came_twice_in_a_second_leaves_others_that_came_alike_as_they_are():
+    events, time = ring()
+    for client in b"a", b"b", b"a":
+        events.note(CONNECTED, "", client, peer="10.0.0.1:5", detail="mqtt")
+    time.ms += 1_000
+    events.note(CONNECTED, "", b"a", peer="10.0.0.1:6", detail="mqtt")
+    seen = [(event.client, event.peer[-1], event.count) for event in events.newest()]
+    assert seen == [(b"a", "6", 1), (b"b", "5", 1), (b"a", "5", 2)]
+
+
+def test_the_arrival_of_a_client_takes_few_bytes():
+    events, time = ring(EVENTS_KEPT)
+    clients = [b"device-%d" % number for number in range(20_000)]
+    peers = [f"10.0.0.1:{number}" for number in range(20_000)]
+    tracemalloc.start()
+    for client, peer in zip(clients, peers, strict=True):
+        time.ms += 1
+        events.note(CONNECTED, "", client, peer=peer, detail="mqtt")
+    time.ms += 1_000
+    events.turn()
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used / len(clients) < 40
+
+
+@pytest.fixture
+def _restless():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_restless")
+def test_a_reader_in_a_thread_sees_each_record_as_it_was_written():
+    events, time = ring(50)
+    written = threading.Event()
+
+    def write():
+        for number in range(20_000):
+            time.ms += 1_000
+            name = b"%d" % number
+            events.note(DROPPED, "expired", name, name, peer=str(number), detail=str(number))
+        written.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not written.is_set():
+        seen = list(events.newest())
+        numbers = [event.number for event in seen]
+        assert numbers == sorted(set(numbers), reverse=True)
+        for event in seen:
+            word = str(event.number)
+            assert (event.client, event.topic) == (word.encode(), word.encode())
+            assert (event.peer, event.detail, event.ms) == (
+                word,
+                word,
+                1_001_000 + 1_000 * int(word),
+            )
+    writer.join()
 
 
 def test_an_unused_ring_takes_no_memory_and_a_full_one_twenty_megabytes_at_most():
@@ -129,4 +205,36 @@ def test_the_ring_is_the_end_of_the_list_of_all_that_differ(notes, kept):
     assert [e.number for e in events.newest()] == sorted(
         (e.number for e in events.newest()), reverse=True
     )
-    assert events.since(0, 1_000) == list(events.newest())[::-1]
+    assert list(events.since(0, 1_000)) == list(events.newest())[::-1]
+
+
+WORDS = st.text(max_size=3)
+NAMES = st.binary(max_size=3)
+FACTS = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from([CONNECTED, DROPPED]),
+        "reason": st.sampled_from(["", "expired"]),
+        "client": NAMES,
+        "topic": NAMES,
+        "group": NAMES,
+        "count": st.integers(1, 3),
+        "offset": st.integers(-1, 1),
+        "sequences": st.sampled_from([(0, 0), (3, 5)]),
+        "user": WORDS,
+        "peer": WORDS,
+        "detail": WORDS,
+        "is_everywhere": st.booleans(),
+    }
+)
+
+
+@given(st.lists(FACTS, max_size=20))
+def test_what_is_recorded_is_what_is_read(noted):
+    events, time = ring()
+    for facts in noted:
+        time.ms += 1_000
+        events.note(**facts)
+    for event, facts in zip(events.newest(), reversed(noted), strict=True):
+        first, last = facts["sequences"]
+        rest = {name: value for name, value in facts.items() if name != "sequences"}
+        assert event == Event(event.number, event.ms, sequence=first, last_sequence=last, **rest)
