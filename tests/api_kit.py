@@ -19,7 +19,7 @@ from penstock.admin.guard import Guard
 from penstock.api.app import create_api
 from penstock.api.parts import Parts
 from penstock.net.http import HttpDoor
-from penstock.net.origin import Origin
+from penstock.net.origin import Approach, Origin
 
 BASE = "/api/v1"
 
@@ -107,7 +107,7 @@ class _First(asyncio.Protocol):
 
     def data_received(self, data):
         host, port = self._transport.get_extra_info("peername")[:2]
-        origin = Origin(0.0, f"{host}:{port}", is_local=True)
+        origin = Origin(0.0, f"{host}:{port}", Approach(is_local=True))
         self._door.accept(self._transport, data, origin)
 
 

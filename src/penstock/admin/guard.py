@@ -41,7 +41,7 @@ from penstock.admin.web_sessions import WebSessions
 from penstock.clock import SystemClock
 from penstock.model.ip import is_loopback
 from penstock.net.http import ORIGIN
-from penstock.net.origin import Origin
+from penstock.net.origin import Approach, Origin
 from penstock.net.web_origin import is_known_host, is_same_origin, without_port
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.printable import printable
@@ -340,7 +340,7 @@ def origin_of(request: Request) -> Origin:
     if request.client is None:
         return Origin(0.0)
     host, port = request.client
-    return Origin(0.0, f"{host}:{port}", is_local=is_loopback(host))
+    return Origin(0.0, f"{host}:{port}", Approach(is_local=is_loopback(host)))
 
 
 def caller_of(request: Request) -> Caller:

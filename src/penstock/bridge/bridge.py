@@ -30,7 +30,7 @@ from penstock.client.tls import TlsOptions, tls_settings
 from penstock.clock import Clock
 from penstock.config.bridge_options import BridgeOptions
 from penstock.errors import PenstockError
-from penstock.net.origin import Origin
+from penstock.net.origin import Approach, Origin
 from penstock.obs.bridge_view import BridgeState, BridgeView, Copying
 from penstock.obs.log import get_logger
 
@@ -209,8 +209,7 @@ class Bridge:
         origin = Origin(
             self._clock.monotonic(),
             peer=f"bridge {self.name}",
-            is_local=True,
-            listener_user=self._options.local_user,
+            approach=Approach(is_local=True, listener_user=self._options.local_user),
         )
         self._door(transport, b"", origin)
         await loop.connect_accepted_socket(lambda: link, ours)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from penstock.net.admin_path import NAME, reachable
-from penstock.net.origin import Origin
+from penstock.net.origin import Approach, Origin
 from penstock.obs.log import get_logger
 
 BACKLOG = 16
@@ -75,7 +75,7 @@ class _Visitor(asyncio.Protocol):
             visitor.abort()
             return
         owner = f"uid {uid}"
-        self._door(visitor, b"", Origin(self._monotonic(), owner, owner=owner))
+        self._door(visitor, b"", Origin(self._monotonic(), owner, Approach(owner=owner)))
 
 
 def _peer_uid(transport: asyncio.Transport) -> int:

@@ -23,7 +23,7 @@ from penstock.limits import DETECT_BYTES_MAX, PROXY_TIMEOUT_S
 from penstock.model.ip import is_loopback, parse_ip
 from penstock.net.connections import Connections
 from penstock.net.detect import Protocol, detect
-from penstock.net.origin import Origin
+from penstock.net.origin import Approach, Origin, shared
 from penstock.net.sockets import Server
 from penstock.net.tls import TlsTransport
 from penstock.net.tls_entrance import CLEAR_TEXT_ANSWERS, TlsEntrance, alpn_fault
@@ -301,10 +301,6 @@ def origin_of(
     """
     host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
     is_local = not settings.is_reachable and is_loopback(host)
-    return Origin(
-        accepted_at,
-        f"{host}:{port}" if host else NOWHERE.peer,
-        is_local,
-        listener_user=settings.user,
-        protocols=settings.protocols,
-    )
+    approach = Approach(is_local, listener_user=settings.user, protocols=settings.protocols)
+    peer = f"{host}:{port}" if host else NOWHERE.peer
+    return Origin(accepted_at, peer, shared(approach))

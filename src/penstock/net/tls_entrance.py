@@ -9,7 +9,7 @@ from penstock.config.listeners import ListenerSettings
 from penstock.net.certificates import Certificates, PeerCertificate
 from penstock.net.detect import Protocol
 from penstock.net.handshakes import HandshakeThreads
-from penstock.net.origin import Origin
+from penstock.net.origin import Origin, shared
 from penstock.net.tls import TlsHandshake, TlsOwner, TlsTransport
 from penstock.obs.counters import Counters
 
@@ -56,9 +56,10 @@ class TlsEntrance:
         user, expires_ms = "", 0
         if certificate := ssl_object.getpeercert():
             user, expires_ms = self.certificates.identity(cast("PeerCertificate", certificate))
-        return replace(
-            origin, is_encrypted=True, certificate=user, certificate_expires_ms=expires_ms
+        approach = replace(
+            origin.approach, is_encrypted=True, certificate=user, certificate_expires_ms=expires_ms
         )
+        return replace(origin, approach=shared(approach))
 
     def close(self) -> None:
         self.threads.close()

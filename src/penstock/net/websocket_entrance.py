@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from penstock.net.connections import Connections
 from penstock.net.listener import Door
-from penstock.net.origin import Origin
+from penstock.net.origin import Origin, shared
 from penstock.net.web_origin import is_known_host, is_same_origin
 from penstock.net.websocket import WebSocketTransport
 from penstock.obs.printable import printable
@@ -132,7 +132,8 @@ class WebSocketEntrance:
         accepted_at = origin.accepted_at if is_fresh else connections.monotonic()
         raw.write(handshake_response(key))
         transport = WebSocketTransport(raw)
-        self._door(transport, b"", replace(origin, accepted_at=accepted_at, is_websocket=True))
+        approach = shared(replace(origin.approach, is_websocket=True))
+        self._door(transport, b"", replace(origin, accepted_at=accepted_at, approach=approach))
         if data:
             transport.data_received(data)
 

@@ -12,7 +12,7 @@ from penstock.access.password_pool import PasswordPool
 from penstock.access.quotas import Quotas
 from penstock.cluster.consensus import Leadership
 from penstock.config.schema import Config
-from penstock.net.origin import Origin
+from penstock.net.origin import Approach, Origin
 from penstock.obs.counters import Counters
 from penstock.testing import VirtualClock
 from penstock.trust.book import AccessBook, Change, put
@@ -24,9 +24,9 @@ from penstock.trust.scram_verifier import ITERATIONS_MIN
 
 MIB = 1024 * 1024
 CHEAP = Cost(8 * MIB, 1)
-LOCAL = Origin(0.0, "127.0.0.1:1", is_local=True)
+LOCAL = Origin(0.0, "127.0.0.1:1", Approach(is_local=True))
 REMOTE = Origin(0.0, "192.0.2.1:1")
-ENCRYPTED = replace(REMOTE, is_encrypted=True)
+ENCRYPTED = replace(REMOTE, approach=Approach(is_encrypted=True))
 CLUSTER_ID = bytes(range(16))
 
 

@@ -20,6 +20,7 @@ from tests.unit.access.login_setup import (
 from penstock.access import logins as module
 from penstock.access import password_pool
 from penstock.access.logins import BUSY, UNAVAILABLE, WRONG, Credentials, LoginFault, LoginRefusal
+from penstock.net.origin import Approach
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.book import put, removed
 from penstock.trust.key_logins import key_password
@@ -99,16 +100,22 @@ async def test_with_users_the_nameless_have_the_role_of_where_they_come_from(
 
 async def test_a_certificate_or_the_listener_names_an_enabled_user(setup):
     s = setup(put(User("ann", ("client",))), put(User("bob", is_disabled=True)))
-    of_ann = replace(ENCRYPTED, certificate="ann", certificate_expires_ms=s.clock.wall_ms() + 9)
+    approach = Approach(
+        is_encrypted=True, certificate="ann", certificate_expires_ms=s.clock.wall_ms() + 9
+    )
+    of_ann = replace(REMOTE, approach=approach)
     found = s.logins.welcome(of_ann, "mqtt")
     assert (found.user, found.via, found.expires_ms) == (
         "ann",
         "certificate",
         s.clock.wall_ms() + 9,
     )
-    assert s.logins.welcome(replace(REMOTE, listener_user="ann"), "binary").via == "listener"
+    of_listener = replace(REMOTE, approach=Approach(listener_user="ann"))
+    assert s.logins.welcome(of_listener, "binary").via == "listener"
     for user in ("bob", "nobody"):
-        assert not s.logins.welcome(replace(REMOTE, certificate=user), "mqtt").is_known
+        assert not s.logins.welcome(
+            replace(REMOTE, approach=Approach(certificate=user)), "mqtt"
+        ).is_known
     assert (await s.log_in("ann", "", of_ann)).via == "certificate"
     assert await s.log_in("bob", "", of_ann) == WRONG
 

@@ -6,8 +6,7 @@ from base64 import b64decode
 
 import msgspec
 import pytest
-from msgspec.structs import replace
-from tests.unit.access.login_setup import CHEAP, LOCAL, REMOTE, Setup, with_password
+from tests.unit.access.login_setup import CHEAP, ENCRYPTED, LOCAL, REMOTE, Setup, with_password
 
 from penstock.access import logins as module
 from penstock.access.logins import ANOTHER_USER, WRONG, LoginFault, LoginRefusal
@@ -204,7 +203,7 @@ async def test_bans_client_ids_and_quotas_hold(setup):
 async def test_administrators_still_need_tls(setup):
     s = setup(prepared("ann", roles=("admin",)))
     assert log_in(s, "ann", origin=REMOTE).reason is DisconnectReason.TLS_REQUIRED
-    assert log_in(s, "ann", origin=replace(REMOTE, is_encrypted=True)).user == "ann"
+    assert log_in(s, "ann", origin=ENCRYPTED).user == "ann"
     assert s.counters.logins_clear_text_total == 0
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from penstock.doors.resp import pattern_budget
 from penstock.doors.resp.pattern_budget import PatternBudget, account_of
-from penstock.net.origin import Origin
+from penstock.net.origin import Approach, Origin
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_costly_patterns_count_as_more(budget):
 
 def test_an_account_is_a_user_or_an_address_or_a_local_connection():
     one, other = object(), object()
-    local, remote = Origin(0.0, "127.0.0.1:1", is_local=True), Origin(0.0, "10.0.0.7:1")
+    local, remote = Origin(0.0, "127.0.0.1:1", Approach(is_local=True)), Origin(0.0, "10.0.0.7:1")
     assert account_of("ann", local, one) == account_of("ann", remote, other) == "ann"
     assert account_of("", remote, one) == account_of("", replace(remote, peer="10.0.0.7:2"), other)
     assert account_of("", local, one) != account_of("", local, other)
