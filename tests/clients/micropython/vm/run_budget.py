@@ -30,13 +30,19 @@ client = Client("127.0.0.1", port, "budget", rx=RX, random=host.random, open=hos
 await client.connect()
 await client.publish("budget", b"0")
 connected = await used() - before
-
+await client.subscribe("budget")
+message = await client.receive()
+assert message.payload == b"0"
+message.ack()
+message = None
+subscribed = await used() - before
 
 host.write(
     json.dumps(
         {
             "imported": imported,
             "connected": connected - RX,
+            "subscribed": subscribed - RX,
         }
     )
 )
