@@ -108,6 +108,10 @@ class Machine:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def _read(self) -> None:
         for line in self._process.stdout or ():
             said = json.loads(line)
