@@ -185,6 +185,10 @@ class DriverProcess:
         with self._changed:
             return sum(line["event"] == kind for line in self._events)
 
+    def wait_events(self, kind: str, count: int, patience_s: float = PATIENCE_S) -> None:
+        """Wait until so many events of a kind have come; they stay."""
+        self._wait(lambda: self.waiting(kind) >= count, patience_s)
+
     def _wait(self, condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
         deadline = monotonic() + patience_s
         with self._changed:

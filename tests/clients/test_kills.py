@@ -36,6 +36,7 @@ class Stream:
         self._driver = driver
         self._requests = []
         self.payloads = []
+        self.answered = 0
 
     def keep_publishing(self, answers):
         """Publish until so many more are answered."""
@@ -45,6 +46,7 @@ class Stream:
                 self.payloads.append(payload)
                 self._requests.append(self._driver.begin_publish("t", payload))
             self._driver.end(self._requests.pop(0), PATIENCE_S)
+            self.answered += 1
 
     def finish(self):
         while self._requests:
@@ -89,10 +91,12 @@ def test_nothing_is_lost_or_handled_twice_over_kill_9(drive, start, seed, kills)
     check(driver, stream, stored(f"127.0.0.1:{broker.port}"), reader)
 
 
-def meet_all(stream, *proxies):
-    """Publish until all faults were met."""
+def meet_all(stream, *proxies, reader=None):
+    """Publish until all faults were met; no faster than a reader that pauses between can follow."""
     for _ in range(PUBLISHES_MAX // UNDER_WAY):
         stream.keep_publishing(UNDER_WAY)
+        if reader is not None:
+            reader.wait_events("message", stream.answered, PATIENCE_S)
         if not any(proxy.left for proxy in proxies):
             return
     raise AssertionError(f"faults that were not met: {[proxy.left for proxy in proxies]}")
@@ -101,6 +105,7 @@ def meet_all(stream, *proxies):
 # ── The network is lossy ──────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.timeout(900)  # sixty connections, and the pauses between them
 @pytest.mark.parametrize(
     ("seed", "cuts"), [(1, 8), *(pytest.param(seed, 30, marks=pytest.mark.nightly) for seed in range(2, 6))]
 )  # fmt: skip
@@ -116,7 +121,7 @@ def test_exactly_once_over_a_network_that_cuts(drive, broker, seed, cuts):
         reader.connect(of_reader.port, client_id="reader", wait=False)
         subscribed = reader.begin("subscribe", topic="t")
         stream = Stream(driver)
-        meet_all(stream, of_stream, of_reader)
+        meet_all(stream, of_stream, of_reader, reader=reader)
         reader.end(subscribed, PATIENCE_S)
         stream.finish()
         check(driver, stream, stored(f"127.0.0.1:{broker.port}"), reader)
