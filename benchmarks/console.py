@@ -12,7 +12,7 @@
   scrolled, and the longest task that kept the page from answering.
 
 The broker has one core, the browser and the load generator the other. Pages are those of a real
-Chromium. The figures are JSON, one line each.
+Chromium. Each figure is a line of JSON; the last lines say in words which goals were met.
 """
 
 import argparse
@@ -85,10 +85,35 @@ def main(arguments: list[str]) -> int:
     measures = {"idle": idle, "load": load, "ring": ring, "paint": paint, "size": size}
     cores = machine.cores()
     machine.raise_file_limit()
+    said = []
     for part in options.parts:
         for figure in measures[part](options, cores):
             print(json.dumps({"part": part, **figure}), flush=True)
+            said.append(f"{'met   ' if figure['ok'] else 'MISSED'}  {in_words(part, figure)}")
+    print("\n".join(["", *said]))
     return 0
+
+
+def in_words(part: str, figure: dict[str, Any]) -> str:
+    """One figure beside its goal."""
+    match part:
+        case "idle":
+            alone, watched = figure["alone"], figure["five_pages"]
+            shares = f"{alone:.2%} of a core alone, {watched:.2%} with five pages"
+            return f"idle: {shares}; goal below {figure['goal']:.0%}"
+        case "load" | "ring":
+            what = "five pages" if part == "load" else "the ring"
+            rates = f"{figure['per_s']:,}/s with {what}, {figure['without']:,}/s without"
+            ratios = f"ratio {figure['ratio']:.3f}, by processor time {figure['cpu_ratio']:.3f}"
+            return f"{part} {figure['workload']}: {rates}; {ratios}; goal {figure['goal']}"
+        case "paint":
+            times = f"{figure['median_ms']} ms, at worst {figure['worst_ms']} ms"
+            return f"first paint of {figure['page']}: {times}; goal {figure['goal']} ms"
+        case _:
+            frames = f"median {figure['median_ms']} ms, 95 % {figure['p95_ms']} ms"
+            longest = f"longest task {figure['longest_task_ms']} ms"
+            goal = f"goal {figure['goal']} ms"
+            return f"frames of {figure['page']}: {frames}, {longest}; {goal}"
 
 
 @contextmanager
