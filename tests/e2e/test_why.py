@@ -331,7 +331,13 @@ def test_who_may_not_publish_is_told_the_role_and_the_rule(own_broker):
     found = explain(broker, "publish", ROOT, topic="plant/cmd/7", user="alice")
     assert found["fate"] == "not_authorized"
     assert "rule 3: deny publish plant/cmd/#" in found["summary"]
-    assert found["advice"][0]["command"] == "penstock acl check alice publish plant/cmd/7"
+    (advice,) = found["advice"]
+    assert advice["text"].startswith("A deny wins wherever it stands")
+    assert advice["command"] == "penstock acl check alice publish plant/cmd/7"
+    silent = explain(broker, "publish", ROOT, topic="other", user="alice")
+    assert silent["advice"][0]["text"].startswith("Add a rule that allows it")
+    stranger = explain(broker, "publish", ROOT, topic="other", user="bob")
+    assert stranger["advice"][0]["command"] == "penstock users add bob"
     with (
         contextlib.suppress(Exception),
         client_of(broker, "dev", username="alice", password=b"alice-secret") as client,

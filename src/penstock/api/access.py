@@ -86,7 +86,7 @@ class AccessRules(Resource):
 
     @operation("GET", "roles", Action.ADMIN)
     async def roles(self, call: Call, query: CurrentListQuery) -> Roles:  # noqa: ARG002 - as all
-        """List roles by name, with their rules in the order in which they decide."""
+        """List roles by name, with their rules by number; a deny wins wherever it stands."""
         after = key_of(_ROLES, query.cursor, str)
         names = BUILT_IN | self._pages.book.roles
         found = sorted(name for name in names if after is None or name > after)
@@ -274,8 +274,8 @@ def _advice(verdict: Verdict, query: CheckQuery, subject: str) -> str:
     if named is None:
         return _grant(query, subject)
     return (
-        f"the first rule that fits decides: put one that allows it before rule {named.number} of"
-        f" the role {named.role}"
+        f"a deny wins wherever it stands: remove rule {named.number} of the role {named.role}, or"
+        " narrow its filter"
     )
 
 

@@ -37,7 +37,7 @@ def check(
     found = broker.current(
         f"{PATH}/check", **who, action=action, topic=topic or None, client_id=client_id
     )
-    print_result(found, found["text"])
+    print_result(found, "\n  ".join(filter(None, [found["text"], found["advice"]])))
     raise SystemExit(not found["allowed"])
 
 

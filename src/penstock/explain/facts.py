@@ -166,6 +166,8 @@ class Question(msgspec.Struct, frozen=True):
     passes: bool
     text: str
     reason: str = ""  # under which the refusal would be counted
+    advice: str = ""  # better than that of the reason
+    command: str | None = None  # that shows more, or does it
 
 
 class PublishFacts(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ def explain_publish(facts: PublishFacts) -> Explanation:
         summary=_summary(facts, failed),
         receivers_total=facts.receivers_total + len(facts.groups),
         checks=checks,
-        advice=_advice(facts, failed),
+        advice=_advice(failed),
         not_kept=["what publishes by other protocols would be checked for besides"],
         near=[] if _is_wanted(facts) else list(facts.near),
     )
@@ -54,11 +54,8 @@ def _audience(facts: PublishFacts) -> str:
     return f"It would go to {' and '.join(told)}."
 
 
-def _advice(facts: PublishFacts, failed: Question | None) -> list[Advice]:
+def _advice(failed: Question | None) -> list[Advice]:
     if failed is None:
         return []
-    if failed.code == "access":
-        command = f"penstock acl check {facts.user} publish {facts.topic}" if facts.user else None
-        return [Advice("Add a rule that allows it to a role of the user.", command)]
-    text = advice_for(failed.reason, is_drop=True)
-    return [Advice(text)] if text else []
+    text = failed.advice or advice_for(failed.reason, is_drop=True)
+    return [Advice(text, failed.command)] if text else []

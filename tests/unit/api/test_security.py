@@ -146,7 +146,7 @@ def test_a_verdict_names_the_rule_that_decides(root):
     denied = done(root.get("access/check", **asked, topic="plant/cmd/7"))
     assert (denied["allowed"], denied["subject"]) == (False, "user:alice")
     assert denied["rule"] == {"role": "sensors", "number": 1, "text": "deny publish plant/cmd/#"}
-    assert "before rule 1 of the role sensors" in denied["advice"]
+    assert "a deny wins wherever it stands: remove rule 1 of the role" in denied["advice"]
     allowed = done(root.get("access/check", **asked, topic="plant/p7"))
     assert (allowed["allowed"], allowed["rule"]["number"], allowed["advice"]) == (True, 2, "")
     silent = done(root.get("access/check", **asked, topic="other"))

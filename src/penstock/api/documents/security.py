@@ -154,7 +154,7 @@ class UserChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
-    """A role: rules in the order in which they decide."""
+    """A role: its rules by number. A deny wins wherever it stands."""
 
     name: str
     rules: list[str]

@@ -53,16 +53,25 @@ def _access(parts: ExplainingParts, user: str, topic: bytes) -> Question:
         return Question(code, True, "There are no users: whoever can connect may publish.")
     found = book.users.get(user)
     if user and found is None:
-        return Question(code, False, f"There is no user {user}.", "bad_credentials")
+        advice, add = "Name a user that there is, or add this one.", f"penstock users add {user}"
+        return Question(code, False, f"There is no user {user}.", "bad_credentials", advice, add)
     if found is not None and found.is_disabled:
-        return Question(code, False, f"User {user} is disabled.", "credentials_revoked")
+        advice, enable = "Enable the user, if that is over.", f"penstock users enable {user}"
+        what = f"User {user} is disabled."
+        return Question(code, False, what, "credentials_revoked", advice, enable)
     judged, action = touched(topic, Action.PUBLISH)
     verdict = book.rights_of(user, "").explain(action, judged)
     who = user or "a client that has not logged in"
     may = "may" if verdict.is_allowed else "may not"
     why = str(verdict.decided_by) if verdict.decided_by else "no rule allows it"
     text_ = f"{who} {may} publish {text(topic)}: {why}."
-    return Question(code, verdict.is_allowed, text_, "not_authorized")
+    if verdict.is_allowed:
+        return Question(code, True, text_)
+    advice = "Add a rule that allows it to a role of the user."
+    if verdict.decided_by:
+        advice = "A deny wins wherever it stands: narrow that rule, or remove it."
+    check = f"penstock acl check {user} publish {text(topic)}" if user else None
+    return Question(code, False, text_, "not_authorized", advice, check)
 
 
 def _signature(parts: ExplainingParts, topic: bytes) -> Question:
