@@ -277,3 +277,11 @@ def test_access_is_checked_by_the_rules_that_decide(window):
     window.page.get_by_label("Topic or filter").fill("plant/a")
     button(window, "Check").click()
     window.page.locator("main [role=status], main [role=alert]").first.wait_for()
+
+
+def test_a_publish_is_tried_in_one_form_and_explained(window):
+    window.open("why?kind=publish&q=plant/p7/temp")
+    assert window.page.get_by_label("What to explain").count() == 0
+    window.page.get_by_role("button", name="Explain").click()
+    window.see("It would be taken and journaled", "main")
+    window.see("The last commit succeeded", "main")

@@ -45,7 +45,7 @@ export function Why({ query }) {
     refine({ q: text.trim(), kind: kind === 'publish' ? '' : kind }, { replace: false });
   };
   return html`<div class="page-head"><h1>Why</h1></div>
-    <form class="filters" onSubmit=${submit}><input class="mono grow" type="text" aria-label="What to explain: a client, topic@offset or a topic" placeholder="pump-7, mail/out@118, plant/p7/temp" value=${text} onInput=${(event) => setText(event.target.value)} style=${{ maxWidth: '480px' }} spellcheck=${false} autocomplete="off" />
+    <form class="filters" onSubmit=${submit}>${kind !== 'publish' && html`<input class="mono grow" type="text" aria-label="What to explain: a client, topic@offset or a topic" placeholder="pump-7, mail/out@118, plant/p7/temp" value=${text} onInput=${(event) => setText(event.target.value)} style=${{ maxWidth: '480px' }} spellcheck=${false} autocomplete="off" />`}
       <${Choice} bare label="What it is" value=${kind} onChange=${(value) => refine({ kind: value })} options=${[['', 'anything'], ['client', 'client'], ['message', 'message'], ['topic', 'topic'], ['publish', 'a publish, tried']]} />
       ${kind !== 'publish' && html`<button class="primary" type="submit" disabled=${!text.trim()}>Explain</button>`}</form>
     ${kind === 'publish' ? html`<${TryPublish} topic=${asked} set=${set} />` : ''}
