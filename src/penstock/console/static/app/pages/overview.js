@@ -66,8 +66,8 @@ function Figures({ overview, series }) {
     <${Figure} name="Out" value=${rate(now('messages_out', rates.messages_out))} note=${`${bytes(rates.bytes_out)}/s`} series=${series} of="messages_out" />
     <${Figure} name="Ack p99" value=${milliseconds(rates.acknowledge_p99_ms)} note=${`p50 ${milliseconds(rates.acknowledge_p50_ms)}`} series=${series} of="acknowledge_p99" />
     <${Figure} name="Disk flush p99" value=${milliseconds(rates.fsync_p99_ms)} note=${`${rate(rates.commits)} commits`} series=${series} of="fsync_p99" />
-    <${Figure} name="Clients" value=${count(numbers.connections)} note=${numbers.away ? `${count(numbers.away)} away` : `${plural(numbers.subscriptions, 'subscription')}`} href=${address('clients')} />
-    <${Figure} name="Queued for sessions" value=${count(numbers.queued)} note=${`${plural(numbers.topics, 'topic')}`} href=${address('clients', { backlog: 1 })} />
+    <${Figure} name="Clients" value=${count(numbers.connections)} note=${numbers.away ? `${count(numbers.away)} away` : `${plural(numbers.subscriptions, 'subscription')}`} href=${address('clients')} series=${series} of="clients" />
+    <${Figure} name="Queued for sessions" value=${count(numbers.queued)} note=${`${plural(numbers.topics, 'topic')}`} href=${address('clients', { backlog: 1 })} series=${series} of="queued" />
     <${Figure} name="Lag of groups" value=${count(numbers.lag)} note=${numbers.dead_letters ? html`<span class="warn">${plural(numbers.dead_letters, 'dead letter')}</span>` : `${plural(numbers.groups, 'group')}`} href=${address('groups')} />
     <${Figure} name="Drops" value=${rate(rates.drops)} note=${dropped ? html`<span class="bad">messages are lost</span>` : 'none now'} series=${series} of="drops" />
   </div>`;

@@ -39,7 +39,7 @@ const SCHEDULES = [
   { name: 'When', show: (row) => whenOf(row.timing, row.timing_text) },
   { name: 'Next', card: /** @type {3} */ (3), show: (row) => html`<${Time} at=${row.next_firings[0]} />` },
   { name: 'Last', title: 'when the last one was due, and what became of it', show: resultOf },
-  { name: 'If missed', title: 'what becomes of firings that no broker could make in time', show: (row) => MISSED[row.missed] ?? words(row.missed) },
+  { name: 'If missed', title: 'what becomes of firings that no broker could make in time', show: (row) => (row.missed === 'skip' ? 'skipped' : words(row.missed)) },
 ];
 
 /** @param {{query: Record<string, string>}} props */
