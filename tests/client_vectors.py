@@ -309,6 +309,11 @@ def _queue_messages() -> Iterator[tuple[str, str, bytes]]:
     many = pb.ProduceMany(topic="images", payloads=[b"a", b"", b"c"], producer_id="p-1", seq=10)
     yield "ProduceMany", "client", queue.request(pb.Request(request_id=3, produce_many=many))
     yield "Ack", "client", queue.ack(b"images", b"resize", 2**53 + 1, request_id=4)
+    dead = pb.NackMany(
+        topic="images", group="resize", lease_ids=[7, 8], reason="no such cat", dead_letter=True
+    )
+    dead_many = queue.request(pb.Request(request_id=5, nack_many=dead))
+    yield "NackMany, as dead letters", "client", dead_many
     yield "Produced", "broker", queue.produced(2**53 + 1, 1)
     yield (
         "Error, another node leads",

@@ -62,6 +62,10 @@ const MEANINGS = {
     { topic: "images", payloads: ["a", "", "c"].map(text), producerId: "p-1", seq: 10 },
   ],
   Ack: ["Ack", { topic: "images", group: "resize", leaseId: 2n ** 53n + 1n }],
+  "NackMany, as dead letters": [
+    "NackMany",
+    { topic: "images", group: "resize", leaseIds: [7, 8], reason: "no such cat", deadLetter: true },
+  ],
 };
 
 test("requests are written as by the broker's own codec", () => {
