@@ -34,6 +34,39 @@ class Computed:
         return getattr(self.inner, name)
 
 
+class Watched(Counters):
+    __slots__ = ("changes",)
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "bytes_out_total" and hasattr(self, "changes"):
+            self.changes.append(value)
+
+
+class Shifted(Counters):
+    __slots__ = ()
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        return found + 1_000 if name == "bytes_out_total" else found
+
+
+def test_who_sees_to_attributes_itself_is_asked():
+    world = output_world()
+    queue = OutputQueue(world, Transport())
+    world.counters = watched = Watched()
+    watched.changes = []
+    for _ in range(3):
+        queue.send_live(1, b"four")
+        queue.flush()
+    assert watched.changes == [4, 8, 12]
+    world.counters = shifted = Shifted()
+    for _ in range(2):
+        queue.send_live(1, b"four")
+        queue.flush()
+    assert shifted.bytes_out_total == 3_008
+
+
 def test_each_world_counts_its_own_however_they_take_turns():
     worlds = [output_world(), Slotted(), Inherited(), Computed()]
     queues = [OutputQueue(world, Transport()) for world in worlds]

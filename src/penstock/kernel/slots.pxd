@@ -43,7 +43,10 @@ cdef inline int learn(Slot *slot, object owner, str name) except -1:
     if slot.learned >= LEARNED_MAX:
         return 0
     slot.learned += 1
-    for base in type(owner).__mro__:
+    kind = type(owner)
+    if kind.__getattribute__ is not object.__getattribute__:
+        return 0  # it has a way of its own
+    for base in kind.__mro__:
         found = base.__dict__.get(name)
         if found is None:
             continue
@@ -54,7 +57,9 @@ cdef inline int learn(Slot *slot, object owner, str name) except -1:
                 slot.type = type_of(owner)
                 Py_INCREF(<object>slot.type)
                 slot.offset = member.offset
-                slot.is_readonly = member.flags & READONLY
+                slot.is_readonly = (
+                    member.flags & READONLY or kind.__setattr__ is not object.__setattr__
+                )
         break
     return 0
 
