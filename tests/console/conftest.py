@@ -56,7 +56,16 @@ def seeded(tmp_path_factory):
         yield broker
 
 
-@pytest.fixture
-def window(browser, seeded):
+@pytest.fixture(scope="module")
+def long_open_window(browser, seeded):
+    """Opening one and loading the console costs a second of processor time, the next page a third."""
     with browser.window(seeded.port) as window:
         yield window
+
+
+@pytest.fixture
+def window(long_open_window):
+    """As good as new. Tests that need a size, a theme or a login of their own open another."""
+    yield long_open_window
+    long_open_window.check()
+    long_open_window.begin_anew()

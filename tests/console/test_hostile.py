@@ -76,19 +76,25 @@ def test_topics_are_shown_as_they_are(browser, hostile):
     )
 
 
+@pytest.fixture(scope="module")
+def window(browser, hostile):
+    with browser.window(hostile.port) as window:
+        yield window
+
+
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_a_topic_its_payload_and_its_chart_are_shown_as_they_are(browser, hostile, text):
+def test_a_topic_its_payload_and_its_chart_are_shown_as_they_are(window, text):
     from urllib.parse import quote
 
     topic = quote(f"evil/{text}")
-    with browser.window(hostile.port) as window:
-        window.open(f"topics?topic={topic}&message=1")
-        window.see(shown(text), "h2.mono")
-        window.see(shown(text), "pre")
-        window.open(f"topics?topic={topic}&tab=about")
-        window.open(f"topics?topic={topic}&tab=chart")
-        window.open(f"why?q={topic}")
-        window.see(shown(text), "main")
+    window.open(f"topics?topic={topic}&message=1")
+    window.see(shown(text), "h2.mono")
+    window.see(shown(text), "pre")
+    window.open(f"topics?topic={topic}&tab=about")
+    window.open(f"topics?topic={topic}&tab=chart")
+    window.open(f"why?q={topic}")
+    window.see(shown(text), "main")
+    window.check()
 
 
 def test_payloads_are_shown_as_they_are(browser, hostile):
