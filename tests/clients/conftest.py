@@ -48,7 +48,14 @@ def queue_kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest.fixture
-def drive(kind: Kind) -> Iterator[Callable[..., DriverProcess]]:
+def outlived(request: pytest.FixtureRequest) -> None:
+    """Brokers start before drivers and end after them: to leave one that is gone takes seconds."""
+    for name in {"broker", "start"} & set(request.fixturenames):
+        request.getfixturevalue(name)
+
+
+@pytest.fixture
+def drive(kind: Kind, outlived: None) -> Iterator[Callable[..., DriverProcess]]:
     """Start a driver that has these abilities: ``drive("signed")``; else skip."""
     with contextlib.ExitStack() as stack:
 

@@ -11,7 +11,7 @@ from tests.clients.proxy import LossyProxy, faults
 
 
 @pytest.fixture
-def drive(queue_kind):
+def drive(queue_kind, outlived):
     """Start a driver of this client."""
     with contextlib.ExitStack() as stack:
         yield lambda: stack.enter_context(started(queue_kind))

@@ -20,7 +20,7 @@ VISIBILITY_MS = 5_000  # a job that was on its way when the broker died comes ag
 
 
 @pytest.fixture
-def drive(queue_kind):
+def drive(queue_kind, outlived):
     """Start a driver of this client."""
     with contextlib.ExitStack() as stack:
         yield lambda: stack.enter_context(started(queue_kind))
