@@ -188,6 +188,13 @@ def test_leadership_is_handed_over_by_way_of_a_follower(trio):
     done(api(trio, one).post("cluster/transfer", {"to": other}))
     until(lambda: trio.leader() == other)
     assert done(api(trio, one).get("cluster"))["leader"] == other
+    asked = {"action": "cluster", "current": "true"}
+    until(
+        lambda: (
+            f"transfer leadership to node {other}"
+            in [entry["note"] for entry in api(trio, one).get("audit", **asked).document["items"]]
+        )
+    )
 
 
 def test_sinks_are_told_by_any_node_with_what_is_staged(trio):

@@ -111,7 +111,11 @@ class NodeQueueAdmin:
     async def make_group(self, topic: bytes, group: bytes, at: str, value: int) -> bool:
         """Create a group; return whether there was none."""
         start = Start(StartAt[at.upper()], value)
-        return bool(await self._done(partial(self._dispatchers.groups.create, topic, group, start)))
+        create = partial(self._done, partial(self._dispatchers.groups.create, topic, group, start))
+        if self.groups.get(topic, group) is not None:
+            return bool(await create())
+        after: dict[str, object] = {"start": at, "value": value}
+        return bool(await self._group_changed(topic, group, "created", after, create))
 
     async def move_group(self, topic: bytes, group: bytes, at: str, value: int) -> None:
         start = Start(StartAt[at.upper()], value)
