@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client import PublishProperties
+from penstock.client import connect as connect_to_queues
 from penstock.client.errors import ConnectionLostError
 from penstock.client.mqtt.client import connect
 from tests.conformance.wire_client import wait_until
@@ -147,6 +148,19 @@ def test_a_noun_alone_lists_what_there_is(start, noun):
     assert json.loads(run(broker, noun, "--json")) == json.loads(
         run(broker, noun, "list", "--json")
     )
+
+
+def test_readers_are_listed_with_how_far_they_are_behind(start):
+    broker = start()
+    assert "nobody reads by a name" in run(broker, "spark", "readers")
+    with connect_to_queues([f"{broker.host}:{broker.port}"]) as client:
+        client.produce_many("sales", [b"1", b"2", b"3"])
+        client.create_group("sales", "by-hour", reader=True)
+    head, row = (line.split("  ") for line in run(broker, "spark", "readers").splitlines())
+    assert [cell.strip() for cell in head if cell.strip()][:3] == ["READER", "TOPIC", "LAG"]
+    assert [cell.strip() for cell in row if cell.strip()][:3] == ["by-hour", "sales", "3"]
+    (listed,) = json.loads(run(broker, "spark", "readers", "--json"))["items"]
+    assert (listed["lag"], listed["position"]) == (3, 0)
 
 
 def offered(broker, *words):
