@@ -23,7 +23,7 @@ from penstock.client.binary import signing
 from penstock.client.errors import ClientError, LoginFailedError, RefusedError, TakenOverError
 from penstock.errors import PenstockError
 
-ABILITIES = "publish signed subscribe worker verify login tls hello nodes"
+ABILITIES = "publish signed subscribe worker verify users login tls hello nodes"
 KINDS = (
     (LoginFailedError, "login"),
     (RefusedError, "refused"),

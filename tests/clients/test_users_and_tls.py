@@ -26,7 +26,7 @@ def login(secret=SECRET):
 
 
 def test_a_user_publishes_and_subscribes_where_the_rules_allow_it(drive, broker):
-    driver = drive("login", "subscribe")
+    driver = drive("users", "subscribe")
     driver.connect(broker.port, client_id="reader", **login())
     driver.publish("plant/pump7", b"4.2")
     with pytest.raises(FailedError):

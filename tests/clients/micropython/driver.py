@@ -22,7 +22,8 @@ KINDS = (
 )
 COUNTERS = ("sent", "acked", "refused", "lost", "reconnects")
 ABILITIES = (
-    "publish signed subscribe worker offline verify retain hello queue nodes login tls start dedup"
+    "publish signed subscribe worker offline verify retain hello queue nodes users login tls start"
+    " dedup"
 )
 
 
