@@ -46,7 +46,7 @@ class CspReportPages(Resource):
 
     @operation("POST", "csp-reports", None, is_public=True, body_bytes_max=REPORT_BYTES_MAX)
     async def report(self, call: Call, body: bytes) -> ReportsTaken:  # noqa: ARG002
-        """Take a report of a violation of the content security policy, from a browser."""
+        """Accept a browser's report of a violation of the content security policy."""
         try:
             found = msgspec.json.decode(body, type=dict[str, object])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -34,7 +34,7 @@ class HistoryPages(Resource):
 
     @operation("GET", "history", Action.MONITOR)
     async def show(self, call: Call, query: HistoryQuery) -> History:  # noqa: ARG002
-        """Show what was measured, as series of the same length.
+        """Show measurements, as series of the same length.
 
         The last value is the newest. A node knows what it measured itself since its start.
         """

@@ -141,5 +141,5 @@ def needed(operation: Operation) -> str:
     if operation.is_public:
         return "nothing"
     if operation.action is None:
-        return "a login; the topics that it touches are judged"
+        return "a login; rights are checked for each topic"
     return " and ".join(f"`{action.word}`" for action in Action if action in operation.action)

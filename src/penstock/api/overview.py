@@ -57,7 +57,7 @@ class OverviewPages(Resource):
 
     @operation("GET", "overview", Action.MONITOR)
     async def show(self, call: Call) -> Overview:
-        """Show the broker at a glance, as the node sees it that is asked."""
+        """Show the broker at a glance, as the asked node sees it."""
         view, config, measurements = self._sources()
         surveyed = await self._survey(call)
         clock = self.parts.beat.clock

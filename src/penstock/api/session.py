@@ -39,7 +39,7 @@ class Session(Resource):
 
     @operation("DELETE", "session", None)
     async def log_out(self, call: Call) -> LoggedOut:
-        """Log out: end the session that the cookie is of."""
+        """Log out: end the session of the cookie."""
         caller = caller_of(call.request)
         self.parts.guard.log_out(caller)
         call.headers["set-cookie"] = _cookie(call.request, "", "; Max-Age=0")

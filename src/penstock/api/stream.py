@@ -146,7 +146,7 @@ class StreamPages(Resource):
 
     @operation("GET", "stream", None, media_type=MEDIA_TYPE)
     async def stream(self, call: Call, query: StreamQuery) -> Response:
-        """Tell what happens, as server-sent events, until either side ends it.
+        """Stream what happens as server-sent events, until either side ends it.
 
         The first event is `started`, the last `ended`, if the broker ends the stream. A source that
         fails says `failed`. At least every 15 seconds there is a line. A login may have four

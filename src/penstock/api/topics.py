@@ -249,7 +249,7 @@ class TopicPages(Resource):
     async def delete(self, call: Call, body: TopicDeletion) -> TopicDeleted:
         """Delete a topic with its messages, groups and settings.
 
-        Its offsets begin at 0 again. A retained message stays. `dry_run` says what would go.
+        Its offsets begin at 0 again. A retained message stays. `dry_run` shows what would go.
         """
         topic = topic_of(body.name, "name")
         call.require(Action.MANAGE, topic)

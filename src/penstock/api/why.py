@@ -30,7 +30,7 @@ class Explanations(Resource):
 
     @operation("GET", "why/client", Action.MONITOR)
     async def client(self, call: Call, query: WhyClient) -> Why:
-        """Explain what became of a client: connected, away, thrown out, refused.
+        """Explain what happened to a client: connected, away, disconnected, refused.
 
         From what was recorded of its id, its connection and its session.
         """
@@ -56,7 +56,7 @@ class Explanations(Resource):
     async def publish(self, call: Call, body: PublishQuestion) -> Why:
         """Try a publish without doing it: topic, access, signature, size, disk, quorum, receivers.
 
-        To try it as somebody else takes the right to administer.
+        Trying it as another user needs the right to administer.
         """
         if body.user != call.principal.user:
             call.require(Action.ADMIN)

@@ -87,7 +87,7 @@ def plan(file: Path, broker: AdminClient) -> None:
 @yes_option
 @change_options
 def apply(file: Path, broker: AdminClient) -> None:
-    """Make users, roles and bans as FILE says: all of it, or nothing.
+    """Apply FILE to users, roles and bans: all of it, or nothing.
 
     Shows the plan first. If somebody else changes anything before it is confirmed, it is refused.
     """
@@ -172,7 +172,7 @@ def _affected_row(one: Document) -> tuple[str, ...]:
 
 @access.group(name="import", cls=CommandGroup)
 def import_group() -> None:
-    """Take over users and rules of other brokers."""
+    """Import users and rules from other brokers."""
 
 
 @import_group.command(name="mosquitto")

@@ -153,7 +153,7 @@ def _restore_text(report: RestoreReport) -> str:
         lines.append(f"lost before the backup was made: {', '.join(report.lost)}")
     if report.damaged:
         lines.append(f"DAMAGED before the backup was made: {', '.join(report.damaged)}")
-        lines.append("An earlier backup may have them sound.")
+        lines.append("An earlier backup may have them intact.")
         lines.append(f"See what is missing: penstock store verify {report.data}")
     lines.append(f"Start it: penstock serve --data {report.data}")
     return "\n".join(lines)

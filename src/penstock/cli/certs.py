@@ -37,7 +37,7 @@ _making_options = option_set(
 
 @click.group(cls=CommandGroup)
 def certs() -> None:
-    """Make certificates to try TLS with, and look into certificate files."""
+    """Make certificates for testing TLS, and inspect certificate files."""
 
 
 @certs.command()
@@ -56,7 +56,7 @@ def certs() -> None:
 def dev(
     directory: Path, *, hosts: tuple[str, ...], clients: tuple[str, ...], days: int, force: bool
 ) -> None:
-    """Make certificates to try TLS with, in DIR.
+    """Make certificates for testing TLS, in DIR.
 
     They are an authority (ca), a server certificate and client certificates. The server
     certificate is for localhost, 127.0.0.1, ::1 and each HOST (a name or an address).
@@ -112,7 +112,7 @@ def _quoted(path: Path) -> str:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @_making_options
 def client(directory: Path, *, names: tuple[str, ...], days: int, force: bool) -> None:
-    """Make certificates of more clients, signed by the authority in DIR.
+    """Make certificates for more clients, signed by the authority in DIR.
 
     Each NAME is the user that the certificate stands for.
     """

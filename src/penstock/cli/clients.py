@@ -25,7 +25,7 @@ _HEAD: Final = (
 
 @click.group(cls=ListingGroup)
 def clients() -> None:
-    """List connected clients, show one, or end its connections.
+    """List, show and disconnect clients.
 
     Without a command it lists: penstock clients [PREFIX].
     """
@@ -33,7 +33,7 @@ def clients() -> None:
 
 @clients.command("list")
 @click.argument("prefix", default="")
-@click.option("--protocol", type=click.Choice(PROTOCOLS), help="Only clients that speak it.")
+@click.option("--protocol", type=click.Choice(PROTOCOLS), help="Only clients of this protocol.")
 @flag("--away", help="List the sessions of clients that are away.")
 @flag("--backlog", help="Only clients for which messages wait.")
 @flag("--dropped", help="Only clients that missed messages on this connection.")

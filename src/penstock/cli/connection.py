@@ -59,8 +59,8 @@ tls_options = option_set(
         "ca_file",
         f"Trust the authority in FILE (PEM); implies --tls.  [env: {CA_FILE_VARIABLE}]",
     ),
-    _file_option("--cert", "cert_file", "Our certificate (PEM); implies --tls."),
-    _file_option("--key", "key_file", "The key of our certificate (PEM)."),
+    _file_option("--cert", "cert_file", "Client certificate (PEM); implies --tls."),
+    _file_option("--key", "key_file", "Key of the client certificate (PEM)."),
     click.option(
         "--server-name", default="", metavar="NAME", help="Name in the broker's certificate."
     ),

@@ -25,7 +25,7 @@ _CELL_MAX = 400
 
 @click.group(cls=NounGroup)
 def context() -> None:
-    """Name brokers, and how to log in there.
+    """Name brokers and the logins for them.
 
     Commands use the current context, or that of --context NAME.
 

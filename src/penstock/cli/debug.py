@@ -84,7 +84,7 @@ _LABELS: Final = re.compile(r'\b(topic|group|reader|sink|bridge|user|address)="(
 
 @click.group(cls=CommandGroup)
 def debug() -> None:
-    """Collect what is needed to find a fault."""
+    """Collect data for a bug report."""
 
 
 @debug.command()
@@ -100,7 +100,7 @@ def debug() -> None:
 )
 @admin_options
 def bundle(broker: AdminClient, output: Path | None, *, anonymous: bool) -> None:
-    """Write what is needed to find a fault to one file.
+    """Write data for a bug report to one file.
 
     State, figures, settings, events and stacks of the broker. No payloads and no secrets are in it.
     """

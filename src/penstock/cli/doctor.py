@@ -37,7 +37,7 @@ from penstock.net.admin_path import NAME
 )
 @json_option
 def doctor(config_file: str | None, data: Path | None) -> None:
-    """Say what is wrong, weak or slow about a broker, and what helps.
+    """Find what is wrong, weak or slow about a broker, and say what helps.
 
     Looks at the installation and its speed, at the configuration and its files, at the disk and the
     data directory, and at users and rules, of a running or a stopped broker. Changes nothing of it.

@@ -34,7 +34,7 @@ TEXT_MAX = 400
 @click.option("--kind", type=click.Choice(KINDS), help="Only those of this kind.")
 @click.option("--reason", help="Only those with this reason; the page of reasons lists them.")
 @click.option("--since", "since_s", type=click.IntRange(min=1), metavar="S", help="Seconds back.")
-@flag("--follow", help="Go on with new ones as they are recorded, oldest first.")
+@flag("--follow", help="Keep printing new ones as they are recorded, oldest first.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @admin_options
 def events(

@@ -85,7 +85,7 @@ def _targets(
 @click.option("--tls", "is_tls", is_flag=True, help="Scrape by HTTPS.")
 @click.option("--ca-file", metavar="FILE", default="", help="Trust the authority in FILE; --tls.")
 @click.option(
-    "--rules", metavar="FILE", multiple=True, help="File with alerts, as of generate alerts."
+    "--rules", metavar="FILE", multiple=True, help="File with alert rules, as from generate alerts."
 )
 @_output_option
 def prometheus(
@@ -122,7 +122,7 @@ def _this_program() -> str:
 
 @generate.command()
 @click.option(
-    "--user", metavar="NAME", default="", help="Run as NAME; by default systemd makes a user."
+    "--user", metavar="NAME", default="", help="Run as NAME; by default systemd creates a user."
 )
 @click.option(
     "--data",

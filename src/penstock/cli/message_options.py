@@ -58,7 +58,7 @@ _answer_options = option_set(
         "--correlation",
         callback=_correlation,
         metavar="DATA",
-        help="By what the answer is recognised: text, or hex:00ff.",
+        help="Data that identifies the answer: text, or hex:00ff.",
     ),
 )
 

@@ -9,7 +9,11 @@ from penstock.cli.admin_client import AdminClient, Document
 PAGE: Final = 1_000  # items that the broker gives at once, at the most
 
 limit_option = click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Show so many."
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=100,
+    show_default=True,
+    help="Maximum number.",
 )
 
 

@@ -206,7 +206,7 @@ replay_options: Final = option_set(
         type=click.IntRange(min=0),
         default=0,
         metavar="NUMBER",
-        help="Leave out the first messages of a replay that was interrupted.",
+        help="Skip the first messages of a replay that was interrupted.",
     ),
     click.option(
         "--dry-run", is_flag=True, help="Check the recording and say what would be published."

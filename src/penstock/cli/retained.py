@@ -22,7 +22,7 @@ _HEAD = ("TOPIC", "TIME", "QOS", "BYTES", "BY", "PAYLOAD")
 
 @click.group(cls=ListingGroup)
 def retained() -> None:
-    """List retained messages, show one, clear them, and take that back.
+    """List, show, clear and restore retained messages.
 
     Without a command it lists: penstock retained [FILTER].
     """

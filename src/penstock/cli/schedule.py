@@ -21,8 +21,8 @@ PAYLOAD_CHARACTERS = 400
 _timing_options = option_set(
     click.option("--at", metavar="WHEN", help="Once, as in 2026-01-31T08:00 of the time zone."),
     time_option("--in", "Once, so long from now, as in 10m."),
-    time_option("--every", "Again and again, as in 30s; 1s at least."),
-    click.option("--anchor", metavar="WHEN", help="From when --every counts; from now by default."),
+    time_option("--every", "Interval, as in 30s; at least 1s."),
+    click.option("--anchor", metavar="WHEN", help="Start of --every; by default now."),
     click.option("--cron", metavar="FIELDS", help="As in '0 8 * * mon-fri', or @hourly."),
     click.option(
         "--timezone",
@@ -34,7 +34,7 @@ _timing_options = option_set(
 
 @click.group(cls=NounGroup)
 def schedule() -> None:
-    """Publish later, once or again and again; the broker keeps it over restarts.
+    """Publish later, once or repeatedly; schedules survive restarts of the broker.
 
     Without a command it lists.
     """

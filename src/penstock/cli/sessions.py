@@ -18,7 +18,7 @@ _HEAD = ("CLIENT", "USER", "STATE", "FILTERS", "IN FLIGHT", "QUEUED", "ENDED BY"
 
 @click.group(cls=ListingGroup)
 def sessions() -> None:
-    """List MQTT sessions, show one, or end it.
+    """List, show and end MQTT sessions.
 
     Without a command it lists: penstock sessions [PREFIX].
     """
@@ -93,7 +93,7 @@ def _facts(one: Document) -> list[tuple[str, str]]:
 
 @sessions.command()
 @click.argument("client_id", shell_complete=names.sessions)
-@flag("--dry-run", help="Only say what would go.")
+@flag("--dry-run", help="Only show what would be removed.")
 @yes_option
 @admin_options
 def end(client_id: str, *, broker: AdminClient) -> None:

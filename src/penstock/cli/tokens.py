@@ -17,7 +17,7 @@ PATH: Final = "tokens"
 
 @click.group(cls=NounGroup)
 def tokens() -> None:
-    """Make and remove API tokens: credentials of programs that act for a user.
+    """Create and remove API tokens: credentials of programs that act for a user.
 
     Without a command it lists.
     """
@@ -61,7 +61,7 @@ def add(
     note: str | None,
     broker: AdminClient,
 ) -> None:
-    """Make a token that acts for the user OWNER, and print it once."""
+    """Create a token that acts for the user OWNER, and print it once."""
     expires_s = None if expires is None else int(expires)
     made = broker.post(PATH, owner=owner, roles=roles, expires_s=expires_s, note=note)
     until = format_time(made["expires"])

@@ -40,7 +40,7 @@ VALUE_CHARACTERS: Final = 60
 
 @click.group(cls=ListingGroup)
 def topics() -> None:
-    """List topics, show one, look at their tree, delete one.
+    """List, show and delete topics, or show their tree.
 
     Without a command it lists: penstock topics [PREFIX|FILTER].
     """
@@ -204,7 +204,7 @@ def _busy_row(one: Document) -> tuple[str, ...]:
 
 @topics.command()
 @click.argument("name", metavar="TOPIC", shell_complete=names.topics)
-@flag("--dry-run", help="Only say what would go.")
+@flag("--dry-run", help="Only show what would be removed.")
 @yes_option
 @admin_options
 def delete(name: str, *, broker: AdminClient) -> None:

@@ -221,7 +221,7 @@ def password(
 @click.option("--replace", is_flag=True, help="End the present secrets at once.")
 @change_options
 def secret(name: str, *, replace: bool, broker: AdminClient) -> None:
-    """Make another secret for the user NAME, and print it once.
+    """Generate another secret for the user NAME, and print it once.
 
     The latest of the present secrets stays valid beside it, until the next one is made: time enough
     to change devices over.
@@ -263,7 +263,7 @@ def remove(name: str, broker: AdminClient) -> None:
 @users.command()
 @_name_argument
 @click.argument("roles", nargs=-1, metavar="[ROLE]...")
-@click.option("--none", "is_none", is_flag=True, help="Take all roles away.")
+@click.option("--none", "is_none", is_flag=True, help="Remove all roles.")
 @change_options
 def roles(name: str, *, roles: tuple[str, ...], is_none: bool, broker: AdminClient) -> None:
     """Set the roles of the user NAME, or show them.

@@ -21,10 +21,10 @@ _CERTAINTY = {"recorded": "recorded", "derived": "derived", "not_kept": "not kep
 
 @click.group()
 def why() -> None:
-    """Explain what became of something, and what to do about it.
+    """Explain what happened, and what to do about it.
 
     Each line is recorded (written down when it happened), derived (follows from the present
-    state and the journal) or not kept. Lines marked ! are trouble.
+    state and the journal) or not kept. Lines marked ! are problems.
     """
 
 
@@ -32,7 +32,7 @@ def why() -> None:
 @click.argument("client_id", shell_complete=names.clients)
 @admin_options
 def client(client_id: str, broker: AdminClient) -> None:
-    """Explain why a client is connected, away, thrown out or refused."""
+    """Explain why a client is connected, away, disconnected or refused."""
     _show(broker.get("why/client", client_id=client_id))
 
 
@@ -41,7 +41,7 @@ def client(client_id: str, broker: AdminClient) -> None:
 @click.argument("offset", type=click.IntRange(min=0))
 @admin_options
 def message(topic: str, offset: int, broker: AdminClient) -> None:
-    """Explain what became of a message, for each receiver."""
+    """Explain what happened to a message, for each receiver."""
     _show(broker.get("why/message", topic=topic, offset=offset))
 
 

@@ -45,7 +45,7 @@ _AnyTask = Task[..., Any, Any]
 )
 @click.option("--only", multiple=True, metavar="TASK", help="Run only this task; repeatable.")
 @time_option("--grace", f"How long jobs may take to end when we stop.  [default: {GRACE_S:g}s]")
-@click.option("-q", "--quiet", is_flag=True, help="Log only what went wrong.")
+@click.option("-q", "--quiet", is_flag=True, help="Log only failures.")
 def worker(
     app: str, *, concurrency: int, only: tuple[str, ...], grace: float | None, quiet: bool
 ) -> None:

@@ -37,7 +37,7 @@ class BridgeOptions(Section, frozen=True, kw_only=True):
         str, about(form="secret_file"), "File with that user's password in its first line."
     ] = ""
     tls_ca: Annotated[
-        str, "Certificates that the other broker's is checked with; by default those of the system."
+        str, "CA certificates to verify the other broker with; by default the system's."
     ] = ""
     tls_cert: Annotated[str, "Certificate to show there."] = ""
     tls_key: Annotated[str, "Key of that certificate."] = ""

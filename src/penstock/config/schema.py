@@ -46,7 +46,7 @@ class Limits(Section, frozen=True, kw_only=True):
     incomplete_bytes_max: Annotated[
         int,
         within(MIB, 64 * GIB),
-        "Bytes in incomplete packets; beyond it the most silent connection is closed.",
+        "Bytes in incomplete packets; beyond it the longest silent connection is closed.",
     ] = limits.INCOMPLETE_BYTES_MAX
     connect_timeout_s: Annotated[
         float,
@@ -321,18 +321,18 @@ class Auth(Section, frozen=True, kw_only=True):
     cache_s: Annotated[
         int,
         within(0, _DAY_S),
-        "How long a password that was right is remembered, so that a client that comes back is"
+        "How long a correct password is remembered, so that a client that comes back is"
         " not checked in full; 0 disables it.",
     ] = 600
     failures_max: Annotated[
         int,
         within(1, 1_000_000),
-        "Wrong logins in a minute, of an address or for a user, before the next one must wait.",
+        "Failed logins per minute, by address and by user, before the next one must wait.",
     ] = 10
     stale_s: Annotated[
         int,
         within(1, _DAY_S),
-        "How long a node without a leader goes on accepting logins; after that its users and"
+        "How long a node without a leader keeps accepting logins; after that its users and"
         " rules may be out of date.",
     ] = 300
     signed_publish: Annotated[
@@ -349,7 +349,7 @@ class Auth(Section, frozen=True, kw_only=True):
         int, within(8 * MIB, 256 * MIB), "Memory that hashing one password takes."
     ] = 19 * MIB
     argon2_passes: Annotated[
-        int, within(1, 16), "How often hashing a password goes over that memory."
+        int, within(1, 16), "Passes over that memory when a password is hashed."
     ] = 2
     scram: Annotated[
         bool,
@@ -487,12 +487,12 @@ class Tls(Section, frozen=True, kw_only=True):
     ] = ""
     identity: Annotated[
         Literal["cn", "dns", "uri"],
-        "Where a client's certificate has the name of its user: in the common name, in its only"
+        "Where a client's certificate names its user: in the common name, in its only"
         " DNS name, or in the only URI that begins with tls.uri_prefix.",
     ] = "cn"
-    uri_prefix: Annotated[
-        str, "What stands before the name of the user if tls.identity is uri."
-    ] = "urn:penstock:user:"
+    uri_prefix: Annotated[str, "Prefix of the user's name if tls.identity is uri."] = (
+        "urn:penstock:user:"
+    )
     min_version: Annotated[Literal["1.2", "1.3"], "Lowest version of TLS that is accepted."] = "1.2"
 
 
@@ -502,7 +502,7 @@ class Mqtt(Section, frozen=True, kw_only=True):
     maximum_qos: Annotated[
         int,
         within(0, 2),
-        "Highest QoS granted to subscriptions, and taken of publishes and wills.",
+        "Highest QoS granted to subscriptions, and accepted for publishes and wills.",
     ] = 2
     retain_available: Annotated[
         bool, "Whether clients may publish retained messages; if not, those are refused."
@@ -512,10 +512,10 @@ class Mqtt(Section, frozen=True, kw_only=True):
     ] = limits.TOPIC_ALIASES_MAX
     response_information: Annotated[
         str,
-        "What MQTT 5 clients are told that ask where to expect answers; empty is nothing.",
+        "Response information for MQTT 5 clients that ask for it; empty is none.",
     ] = ""
     check_payload_format: Annotated[
-        bool, "Whether an MQTT 5 message that is said to be text is refused if it is not UTF-8."
+        bool, "Whether an MQTT 5 message marked as text is refused if it is not UTF-8."
     ] = False
 
 

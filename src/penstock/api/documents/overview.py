@@ -104,7 +104,7 @@ class ClusterLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """The broker at a glance, as the node sees it that is asked."""
+    """The broker at a glance, as the asked node sees it."""
 
     at: Moment
     version: str
