@@ -31,7 +31,6 @@ LONG = (
     "tests/e2e/test_cluster_by_command.py",
     "tests/console/test_pages.py",
     "tests/chaos/test_chaos_short.py",
-    "tests/websocket/test_conformance.py",
     "tests/spark/test_kills.py",
     "tests/spark/test_run_command.py",
     "tests/e2e/test_cluster_try.py",
