@@ -282,7 +282,7 @@ def _advice(verdict: Verdict, query: CheckQuery, subject: str) -> str:
 def _grant(query: CheckQuery, subject: str) -> str:
     rule = f"allow {query.action} {query.topic}".strip()
     whose = subject.removeprefix("role:") if query.user is None else f"a role of {query.user}"
-    return f"no rule allows it: add `{rule}` to {whose}"
+    return f"add `{rule}` to {whose}"
 
 
 def _audited(store: Store, before: int | None, query: AuditQuery) -> AuditEntries:

@@ -1,4 +1,4 @@
-"""``penstock generate``: files for Prometheus, Grafana, systemd and compose, made for this broker.
+"""``penstock generate``: files for Prometheus, Grafana, systemd, compose and clients of the API.
 
 Nothing is asked of a broker. What is printed names metrics, reasons and options of this version, so
 print it again after an update.
@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import click
+import msgspec
 
+from penstock import __version__
 from penstock.cli.inputs import CommandDecorator
 from penstock.cli.lazy import CommandGroup
 from penstock.cli.ready_made.alerts import alert_rules
@@ -30,7 +32,7 @@ _output_option: CommandDecorator = click.option(
 
 @click.group(cls=CommandGroup)
 def generate() -> None:
-    """Print files for other programs: dashboards, alerts, units."""
+    """Print files for other programs: dashboards, alerts, units, the API."""
 
 
 def _write(text: str, output: Path | None) -> None:
@@ -159,3 +161,14 @@ def systemd(
 def compose(image: str, output: Path | None) -> None:
     """Print a compose file: broker, Prometheus and Grafana."""
     _write(compose_file(image), output)
+
+
+@generate.command()
+@_output_option
+def openapi(output: Path | None) -> None:
+    """Print the description of the HTTP API (OpenAPI 3.1, JSON)."""
+    from penstock.api.openapi import openapi as described  # noqa: PLC0415 - loads the whole API
+    from penstock.api.resources import all_operations  # noqa: PLC0415
+
+    document = msgspec.json.encode(described(all_operations(), __version__))
+    _write(msgspec.json.format(document, indent=2).decode() + "\n", output)

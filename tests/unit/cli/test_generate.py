@@ -35,6 +35,14 @@ def generate(*arguments: str) -> str:
     return result.stdout
 
 
+def test_the_description_of_the_api_is_that_which_a_broker_serves():
+    with (
+        Broker() as broker,
+        urllib.request.urlopen(f"http://127.0.0.1:{broker.port}/api/v1/openapi.json") as answer,
+    ):
+        assert json.loads(generate("openapi")) == json.load(answer)
+
+
 def check(*arguments: str) -> None:
     done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
