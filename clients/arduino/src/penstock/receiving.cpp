@@ -186,7 +186,7 @@ void Core::onError(const Header& header, uint8_t* frame) {
       if (phase_ != Phase::Closed) lost(PenstockError::Refused);
       break;
     case Verdict::Lost:
-      tellWords(PenstockLoss::Retention, leadingNumber(text));
+      tellWords(PenstockLoss::Retention, leadingNumber({text.data - 1, text.size}));  // moved
       break;
     case Verdict::Notice:
       tellWords(PenstockLoss::Notice, 0);
