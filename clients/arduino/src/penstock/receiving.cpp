@@ -173,6 +173,7 @@ void Core::onError(const Header& header, uint8_t* frame) {
   const Span code{topic, header.topic}, text{topic + header.topic, header.payload};
   const Verdict verdict = code.size ? verdictOfCode(code, header.sequence != 0)
                                     : verdictOfText(text);
+  const uint32_t count = leadingNumber(text);  // before it moves
   words_ = endText(topic + header.topic, header.payload);
   switch (verdict) {
     case Verdict::TakenOver:
@@ -186,7 +187,7 @@ void Core::onError(const Header& header, uint8_t* frame) {
       if (phase_ != Phase::Closed) lost(PenstockError::Refused);
       break;
     case Verdict::Lost:
-      tellWords(PenstockLoss::Retention, leadingNumber({text.data - 1, text.size}));  // moved
+      tellWords(PenstockLoss::Retention, count);
       break;
     case Verdict::Notice:
       tellWords(PenstockLoss::Notice, 0);
