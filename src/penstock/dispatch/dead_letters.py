@@ -1,4 +1,4 @@
-"""Dead-letter topics: where messages go that failed as often as their group allows.
+"""Dead-letter topics: where messages go that failed as often as allowed, or were given up.
 
 The dead-letter topic of a group is ``$dlq/<topic>/<group>``. Headers tell where a dead letter comes
 from and why it failed. Every protocol can read the topic; no client can write to it. **Moving** a

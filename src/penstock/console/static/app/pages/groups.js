@@ -158,7 +158,7 @@ function DeadLetters({ topic, group, query, onChange }) {
       <button type="button" class="danger" disabled=${!list.items.length} onClick=${() => discard(selection, done)}>Delete ${count(all)}</button></div>
     <${ProblemNote} problem=${list.problem} onRetry=${list.reload} />
     <${Table} label="Dead letters" max=${260} columns=${columns} rows=${list.items} id=${(row) => String(row.offset)} chosen=${query.letter ?? ''} onChoose=${(row) => refine({ letter: query.letter === String(row.offset) ? '' : row.offset })} hasMore=${Boolean(list.next)} onMore=${list.more}
-      empty=${list.isLoading ? html`<${Loading} />` : html`<${Empty} title="No dead letters">A job gets here when as many deliveries failed as the group allows.<//>`} />
+      empty=${list.isLoading ? html`<${Loading} />` : html`<${Empty} title="No dead letters">A job gets here when as many deliveries failed as the group allows, or when its worker gives it up.<//>`} />
     ${open && html`<h3>Letter ${open.offset}</h3><${PayloadView} row=${{ ...open, topic: about?.letters_topic ?? open.topic, format: open.format ?? 'auto' }} format=${open.payload.base64 != null ? 'hex' : 'json'} />${open.headers.map((header) => html`<div class="mono">${visible(header.name)}: ${visible(header.value)}</div>`)}`}`;
 }
 
