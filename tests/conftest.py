@@ -1,8 +1,9 @@
 """Global state that every test must leave unchanged."""
 
+import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +23,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # The contexts of whoever runs the suite must not lead its commands to other brokers.
 os.environ["PENSTOCK_CONTEXTS"] = "/nonexistent/contexts.toml"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Do not look for garbage among 19,000 tests: they are kept to the end.
+
+    That halves what it takes each worker to collect them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
