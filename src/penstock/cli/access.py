@@ -193,7 +193,7 @@ def import_group() -> None:
 def import_mosquitto(passwords: Path | None, acl: Path | None, broker: AdminClient) -> None:
     """Import the users and rules of Mosquitto.
 
-    Users keep their passwords. A line that is not understood imports nothing.
+    Users keep their passwords. If a line is invalid, nothing is imported.
     """
     if passwords is None and acl is None:
         raise click.UsageError("give --passwords, --acl or both")
@@ -213,7 +213,7 @@ def import_mosquitto(passwords: Path | None, acl: Path | None, broker: AdminClie
 def import_redis(file: Path, broker: AdminClient) -> None:
     """Import a Redis ACL file (aclfile, or the lines of ACL LIST).
 
-    Users keep their passwords. A line that is not understood imports nothing.
+    Users keep their passwords. If a line is invalid, nothing is imported.
     """
     _apply(broker, _read(file, redis.imported))
 

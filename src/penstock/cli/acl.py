@@ -59,7 +59,7 @@ def log(user: str | None, broker: AdminClient) -> None:
 @access_options
 @stale_option
 def withheld(*, count: int, broker: AdminClient) -> None:
-    """Show retained messages that nobody is sent.
+    """Show retained messages that are withheld.
 
     Their author may no longer publish to their topic. Give the right back, let somebody else
     publish, or remove the message: penstock pub -r -n TOPIC.

@@ -45,7 +45,7 @@ def backup(file: Path, data: Path, since: Path | None) -> None:
     """Back up everything that a broker has stored to FILE.
 
     The backup is of one moment: everything acknowledged until then, and all sessions, groups,
-    queues and users. The broker goes on meanwhile. FILE must not exist; it appears when it is
+    queues and users. The broker keeps running. FILE must not exist; it appears when it is
     complete.
 
     With --since only new parts of the journal are written. To restore such a backup, keep the

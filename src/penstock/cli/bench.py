@@ -71,7 +71,7 @@ def bench(
     """Measure a running broker from this machine.
 
     Durable publishes one at a time and many at once, delivery at a modest rate and flat out, and
-    jobs. It uses topics bench/RUN/... and deletes them. Ctrl-C prints what is known by then.
+    jobs. It uses topics bench/RUN/... and deletes them. Ctrl-C prints the figures so far.
     """
     plan = Plan(
         run=secrets.token_hex(4),

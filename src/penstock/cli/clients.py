@@ -59,7 +59,7 @@ def list_clients(prefix: str, *, protocol: str | None, limit: int, broker: Admin
 def show(client_id: str, *, broker: AdminClient) -> None:
     """Show the connections and subscriptions of CLIENT_ID.
 
-    If it is away, its session. `penstock why client` explains what became of it.
+    If it is away, its session. `penstock why client` explains what happened to it.
     """
     found = all_named(broker, PATH, "client_id", client_id)
     if not found:

@@ -19,7 +19,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print what makes SHELL complete penstock's commands, options and names.
+    r"""Print a script that makes SHELL complete commands, options and names.
 
     \b
     bash:  penstock completion bash >> ~/.bashrc

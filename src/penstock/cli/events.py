@@ -49,8 +49,8 @@ def events(
 ) -> None:
     """List why clients left and messages were dropped, newest first.
 
-    From the memory of all nodes. `penstock read '$events/clients'` has what was about clients
-    before a restart. `penstock why` explains a single case.
+    From the memory of all nodes. `penstock read '$events/clients'` has the records of
+    clients from before a restart. `penstock why` explains a single case.
     """
     asked = {"client_id": client_id, "topic": topic, "kind": kind, "reason": reason}
     if is_given("--follow"):

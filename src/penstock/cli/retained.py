@@ -92,7 +92,7 @@ def _facts(one: Document) -> list[tuple[str, str]]:
 def clear(topic_filter: str, *, broker: AdminClient) -> None:
     """Clear the retained messages of all topics that match FILTER.
 
-    The journal keeps the messages. It can be taken back for an hour: penstock retained undo.
+    The journal keeps the messages. You can undo this for an hour: penstock retained undo.
     """
     found = broker.change("DELETE", PATH, filter=topic_filter, dry_run=True)
     count = counted(found["count"], "retained message")
@@ -113,9 +113,9 @@ def clear(topic_filter: str, *, broker: AdminClient) -> None:
 @click.argument("code")
 @admin_options
 def undo(code: str, *, broker: AdminClient) -> None:
-    """Retain again what a clearing removed.
+    """Restore retained messages that were cleared.
 
-    CODE is the one that it printed.
+    CODE is the one that penstock retained clear printed.
     """
     done = broker.change("POST", f"{PATH}/undo", undo=code)
     parts = [f"retained {counted(done['restored'], 'message')} again"]

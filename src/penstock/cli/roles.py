@@ -89,10 +89,8 @@ def add(
 ) -> None:
     """Add the role NAME with its rules.
 
-    As in: penstock roles add sensors --allow "publish plant/%u/#"
-
-    For example: penstock roles add sensors --allow "publish plant/%u/#". A deny
-    wins wherever it stands. %u and %c stand for the user name and the client id.
+    For example: penstock roles add sensors --allow "publish plant/%u/#". A deny wins wherever it
+    stands. %u and %c stand for the user name and the client id.
     """
     known = next((role for role in every(broker, PATH) if role["name"] == name), None)
     if known is not None and not known["built_in"]:

@@ -99,7 +99,7 @@ def _facts(one: Document) -> list[tuple[str, str]]:
 def end(client_id: str, *, broker: AdminClient) -> None:
     """End the session of CLIENT_ID.
 
-    Its subscriptions and queued messages go.
+    This removes its subscriptions and queued messages.
     """
     found = broker.change("DELETE", PATH, client_id=client_id, dry_run=True)
     what = counted(found["subscriptions"], "subscription")

@@ -69,8 +69,8 @@ def _summary(directory: Path, report: VerifyReport) -> str:
 def compact_command(directory: Path) -> None:
     """Make the data directory of a stopped broker smaller.
 
-    Folds blocks together of which little is left, and writes data.mdb anew without the pages that
-    it does not use any more; a running broker reuses these, but never gives them back. No message
+    Folds small or mostly empty blocks together, and rewrites data.mdb without the pages that it no
+    longer uses; a running broker reuses these, but never gives them back. No message
     is removed.
 
     DIRECTORY is the data directory of the broker, penstock-data by default. The disk needs room for
@@ -88,8 +88,8 @@ def compact_command(directory: Path) -> None:
 def convert_command(directory: Path) -> None:
     """Bring the directory of a stopped broker to the current format.
 
-    A broker does this by itself, in the background, when it starts. This is for those who want to
-    have it done before. It may be interrupted, and continues when it is called again.
+    A broker does this by itself, in the background, when it starts. Use this
+    command to do it beforehand. It may be interrupted, and continues when it is called again.
 
     DIRECTORY is the data directory of the broker, penstock-data by default. Earlier versions of
     Penstock cannot read it afterwards: make a backup first.

@@ -188,7 +188,7 @@ def _tree_row(node: Document) -> tuple[str, ...]:
 @topics.command()
 @admin_options
 def busiest(broker: AdminClient) -> None:
-    """List the topics that the newest 10,000 messages are of."""
+    """List the topics of the newest 10,000 messages."""
     found = broker.get(f"{PATH}/busiest")
     head = ("TOPIC", "MESSAGES", "SHARE", "RATE", "BYTES")
     print_result(found, table(head, map(_busy_row, found["items"]), "no messages"))

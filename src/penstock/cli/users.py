@@ -135,8 +135,8 @@ def add(
 ) -> None:
     """Add the user NAME.
 
-    Its password is read from --password-file, or typed on a terminal. Without one the broker makes
-    a secret of 160 bits, which is printed once: best for devices and programs.
+    Its password is read from --password-file, or typed on a terminal. Without one the broker
+    generates a secret of 160 bits and prints it once: best for devices and programs.
     """
     if not is_admin and not roles:
         roles = ("client",)
@@ -223,8 +223,8 @@ def password(
 def secret(name: str, *, replace: bool, broker: AdminClient) -> None:
     """Generate another secret for the user NAME, and print it once.
 
-    The latest of the present secrets stays valid beside it, until the next one is made: time enough
-    to change devices over.
+    The latest existing secret stays valid, too, until another one is generated: time enough to
+    update devices.
     """
     made = broker.change("PATCH", PATH, name=name, generate_secret=True, replace_secrets=replace)
     print_result(made, f"{_facts(made)}{secret_lines(made)}")
@@ -268,7 +268,7 @@ def remove(name: str, broker: AdminClient) -> None:
 def roles(name: str, *, roles: tuple[str, ...], is_none: bool, broker: AdminClient) -> None:
     """Set the roles of the user NAME, or show them.
 
-    It has exactly the given ones then.
+    The user then has exactly these roles.
     +ROLE adds one and -ROLE takes one away (after --, as in penstock users roles ann -- -sensors).
     """
     found = user_of(broker, name)

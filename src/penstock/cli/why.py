@@ -63,7 +63,7 @@ def topic(topic: str, broker: AdminClient) -> None:
 def publish(
     topic: str, user: str, payload_bytes: int, qos: int, *, retain: bool, broker: AdminClient
 ) -> None:
-    """Say whether a publish would be taken, and who would get it."""
+    """Say whether a publish would be accepted, and who would get it."""
     asked = {"user": user, "payload_bytes": payload_bytes, "qos": qos, "retain": retain}
     _show(broker.post("why/publish", topic=topic, **asked))
 

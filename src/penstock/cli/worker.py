@@ -51,9 +51,9 @@ def worker(
 ) -> None:
     """Run jobs of the tasks of an app, until SIGTERM or Ctrl-C.
 
-    MODULE:APP is a penstock.tasks.App, as in shop.jobs:app. Then no more jobs are taken, those that
-    run finish, and what has not ended in time is given back; a second signal ends at once. Status 3
-    says that some were given back.
+    MODULE:APP is a penstock.tasks.App, as in shop.jobs:app. On a signal the worker takes no more
+    jobs, running ones finish, and jobs that do not end in time are given back; a second signal
+    ends it at once. Status 3 says that some were given back.
     """
     _log_to_stderr(logging.WARNING if quiet else logging.INFO)
     found = load_app(app)
