@@ -97,11 +97,16 @@ class Window:
         if url.scheme not in {"blob", "data"} and url.netloc != urlsplit(self.base).netloc:
             self.faults.append(f"request: {request.url}")
 
-    def begin_anew(self):
-        """For the next test: nothing is loaded, chosen, allowed or noted."""
-        self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
-        self.page.goto("about:blank")
-        self.faults, self.allowed = [], ()
+    @contextlib.contextmanager
+    def for_one_test(self):
+        """Afterwards nothing is loaded, chosen, allowed or noted."""
+        try:
+            yield self
+            self.check()
+        finally:
+            self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+            self.page.goto("about:blank")
+            self.faults, self.allowed = [], ()
 
     def allow(self, *words):
         """Errors in the console with these words are what the test is about."""

@@ -66,6 +66,5 @@ def long_open_window(browser, seeded):
 @pytest.fixture
 def window(long_open_window):
     """As good as new. Tests that need a size, a theme or a login of their own open another."""
-    yield long_open_window
-    long_open_window.check()
-    long_open_window.begin_anew()
+    with long_open_window.for_one_test() as window:
+        yield window
