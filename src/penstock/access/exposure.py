@@ -30,7 +30,7 @@ def check_exposure(config: Config, book: AccessBook, *, is_private: bool = False
     raise ConfigError(
         f"{address} can be reached from other machines, and there are no users",
         f"Add an administrator: penstock users add NAME --admin --data {config.data}\n"
-        f"  or listen on 127.0.0.1:{address.port}; or, if everybody may come in, set"
+        f"  or listen on 127.0.0.1:{address.port}; or, if open access is intended, set"
         " allow_anonymous = true (flag --allow-anonymous).",
     )
 

@@ -34,8 +34,8 @@ def wait_for_all(broker: AdminClient) -> None:
         if time.monotonic() > deadline:
             names = ", ".join(str(number) for number in lagging)
             raise PenstockError(
-                f"the change is in force at most nodes, and these lack it: {names}",
-                "they get it when they are back; see penstock cluster status",
+                f"the change is in effect on most nodes, but these lack it: {names}",
+                "they get it when they are back: see penstock cluster status",
             )
         time.sleep(POLL_S)
 
