@@ -43,14 +43,25 @@ def test_each_figure_is_measured_and_the_topics_are_deleted(start):
 
 
 def test_lost_messages_come_with_the_reason_that_the_broker_recorded(start):
+    """The subscriber is stopped while its publisher, a process of its own, goes on."""
     limits = ("limits.outbound_bytes_max=64KiB", "limits.packet_bytes_max=64KiB")
     broker = start(*(word for limit in limits for word in ("--set", limit)))
-    quick = command(broker, "--seconds", "1", "--clients", "1", "--payload", "8000")
-    done = subprocess.run(quick, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert done.returncode == 0, done.stderr
-    flat = next(line for line in done.stdout.splitlines() if "flat out" in line)
+    quick = command(broker, "--seconds", "2", "--clients", "1", "--payload", "8000")
+    with subprocess.Popen(quick, stdout=subprocess.PIPE, text=True) as child:
+        with connect(broker.host, broker.port) as client:
+            client.subscribe([("bench/+/qos0_flat_out", 0)])
+            assert client.receive(1, TIMEOUT_S)
+            child.send_signal(signal.SIGSTOP)
+        dropped = 'penstock_dropped_total{reason="slow_reader"}'
+        before = broker.metric(dropped)
+        while broker.metric(dropped) == before:
+            pass
+        child.send_signal(signal.SIGCONT)
+        said = child.communicate(timeout=TIMEOUT_S)[0]
+    assert child.returncode == 0
+    flat = next(line for line in said.splitlines() if "flat out" in line)
     assert flat.endswith("lost (slow_reader)")
-    assert "\nslow_reader: Make the subscriber faster" in done.stdout
+    assert "\nslow_reader: Make the subscriber faster" in said
 
 
 def test_an_interrupt_prints_what_is_known_and_deletes_the_topics(start):
