@@ -13,13 +13,15 @@ connect           host, port, client_id, user, password, key, keep_alive,
                   clock_ms, wait (false: go on in the background), nodes, ca
 publish           topic, payload_b64, signed (0, 1, 2), retain,               when acknowledged
                   wait (false: refuse rather than wait for room)
-subscribe         topic, start, prefetch
+subscribe         topic, start, prefetch                                      when asked for, or
+                                                                              when the broker has it
 unsubscribe       topic
 auto_ack          on
 ack               sequence
 verify            key_id, public_b64, require
 clock             ms
-flush             timeout_ms
+flush             timeout_ms                                                  when the broker has
+                                                                              all of the above
 stats                                                                         counters
 close
 ================  ==========================================================  ====================
@@ -141,8 +143,16 @@ class DriverProcess:
     def publish(self, topic: str, payload: bytes, **fields: object) -> None:
         self.end(self.begin_publish(topic, payload, **fields))
 
+    def subscribe(self, topic: str, **fields: object) -> None:
+        """Subscribe; return when the broker has it.
+
+        Some clients answer before they send it. What another client does next may then come first.
+        """
+        self.do("subscribe", topic=topic, **fields)
+        self.flush()
+
     def flush(self) -> None:
-        """Wait until the broker's disk has all acknowledgements."""
+        """Wait until the broker has all requests, and its disk all acknowledgements."""
         self.do("flush", timeout_ms=int(PATIENCE_S * 1000))
 
     # ── Events ────────────────────────────────────────────────────────────────────────────────

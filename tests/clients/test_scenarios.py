@@ -118,7 +118,7 @@ def test_a_client_whose_name_is_taken_over_stops_for_good(drive, broker):
     first, second = drive("subscribe"), drive("subscribe")
     for driver in (first, second):
         driver.connect(broker.port, client_id="same")
-        driver.do("subscribe", topic="t")
+        driver.subscribe("t")
     first.state("taken_over")
     publish(broker, "t", numbered(3))
     assert second.payloads(3) == numbered(3)
@@ -171,7 +171,7 @@ def test_a_subscriber_may_leave_the_history_to_others(drive, broker):
     publish(broker, "t", numbered(3))
     driver = drive("hello", "subscribe")
     driver.connect(broker.port, client_id="reader")
-    driver.do("subscribe", topic="t", start="latest")
+    driver.subscribe("t", start="latest")
     publish(broker, "t", numbered(2, 3))
     assert driver.payloads(2) == numbered(2, 3)
 
