@@ -69,3 +69,18 @@ async def test_nothing_is_kept_for_who_is_down(bench: Bench) -> None:
     for _ in range(2 * kept):
         await leader.write(b"x")
     await until(lambda: leader.store.log_floor == leader.replica.applied_index - kept + 1)
+
+
+async def test_a_node_that_starts_goes_on_keeping_what_others_may_need(bench: Bench) -> None:
+    """From the start on, before any tick: a fold may follow its first write."""
+    kept = 5
+    nodes = await bench.cluster(3, log_kept_entries=kept)
+    leader = await bench.leader()
+    for _ in range(2 * kept):
+        await leader.write(b"x")
+    leader.kill()
+    leader.start()
+    assert leader.replica.applied_index > kept
+    assert leader.store.log_floor == leader.replica.applied_index - kept + 1
+    assert leader.store.start_floor == leader.replica.applied_index + 1
+    await bench.leader(nodes)

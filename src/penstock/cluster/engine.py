@@ -85,7 +85,7 @@ class Engine:
         self.disk = Disk(store, self._loop, self._commit_ended, self._fail)
         self.work = DiskWork()  # what the writer gets next
         self.last_write = NO_COST
-        self.durable_applied = 0  # a start replays what comes after this entry
+        self.durable_applied = record.applied  # a start replays what comes after this entry
         self.may_commit_alone = False
         """This node leads alone and has nothing else to do: true from ``idle`` to ``wake``."""
         self.has_written = False  # this incarnation is durable: before, it must number no batch

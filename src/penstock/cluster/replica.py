@@ -177,6 +177,7 @@ class Replica:
         )
         self._engine.start(config)
         self.node.peers.set_members(self.record.members)
+        self._update_log_floors()  # the first write may already be followed by a fold
 
     def close(self) -> None:
         self.node.is_closed = True
