@@ -8,7 +8,7 @@ import pytest
 
 from penstock.client import connect
 from penstock.store.blocks.files import BlockFiles
-from tests.e2e.cluster_processes import nodes, until
+from tests.e2e.cluster_processes import PATIENCE_S, nodes, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -29,8 +29,9 @@ def payload(number):
 
 
 def fill(made, first=0, count=MESSAGES):
+    """Publish one by one. One of them waits until a long tail is folded, into dozens of blocks."""
     host, port = made.address(1).split(":")
-    with connect(host, int(port)) as client:
+    with connect(host, int(port), timeout_s=PATIENCE_S) as client:
         for number in range(first, first + count):
             client.publish("t", payload(number), qos=1)
 
