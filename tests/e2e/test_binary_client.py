@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from penstock.client import Message, RefusedError, TakenOverError
+from penstock.client.binary import link
 from penstock.testing import Broker
 from penstock.wire.binary.events import ReceivedMessage
 from tests.e2e.binary_client_flavours import Blocking, Looped
@@ -294,6 +295,21 @@ def test_a_client_id_taken_over_ends_the_older_client_for_good(clients):
     assert payloads(take(newer, 1)) == [b"m"]
     with pytest.raises(TakenOverError):
         older.receive(20)
+
+
+def test_a_busy_client_is_told_that_its_id_was_taken_over_and_leaves_it_to_the_newer(
+    clients, monkeypatch
+):
+    """It sends acknowledgements to a closed connection before it reads why that was closed."""
+    monkeypatch.setattr(link, "ACKNOWLEDGE_DELAY_S", 0)
+    clients.publisher().publish_many("t", numbered(b"m", 20))
+    older = clients.subscriber("c", "t")
+    older.flush()  # it has all of them
+    newer = clients.subscriber("c", "t")
+    newer.flush()
+    with pytest.raises(TakenOverError, match="client id c"):
+        take(older, 21)
+    newer.flush()
 
 
 def test_a_subscription_that_the_broker_refuses_is_an_error(clients):

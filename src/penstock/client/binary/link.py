@@ -8,6 +8,7 @@ the broker closes the connection, and the next call reconnects and resumes.
 
 import select
 from collections.abc import Callable
+from contextlib import suppress
 from math import ceil, inf
 from random import random
 from time import monotonic, sleep
@@ -150,6 +151,18 @@ class BlockingBinaryLink:
                 del self._outgoing[: connection.send(self._outgoing)]
             except BlockingIOError:
                 return
+            except OSError:
+                self._read_rest(connection)
+                raise
+
+    def _read_rest(self, connection: Connection) -> None:
+        """Hear what the broker sent before it closed, which may be the reason not to come back.
+
+        Who works off what has arrived sends acknowledgements and reads nothing meanwhile.
+        """
+        with suppress(OSError):
+            while data := connection.recv(READ_BYTES):
+                self._manager.heard(data, monotonic())
 
     def _read(self, connection: Connection) -> None:
         try:
