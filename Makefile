@@ -11,8 +11,9 @@ SEEDS  ?= 1000
 STEPS  ?= 2000
 ROUNDS ?= 20
 SECONDS ?= 60
-# Tests wait for processes and disks more than they compute: on two cores five workers keep both busy.
-WORKERS ?= 5
+# Tests wait for processes and disks more than they compute: on two cores four workers keep both busy.
+# With five, the longest tests come at once, and clusters miss their time limits.
+WORKERS ?= 4
 ARGS   ?=
 
 # Tests start some hundred processes: each would compile all modules again where this is set, as in many images.
